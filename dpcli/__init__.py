@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration, calibrate
     from dpcli.analysis.epsilon import Epsilons, epsilon
     from dpcli.exchange.events.objects import from_dp_event, to_dp_event
+    from dpcli.federated.round import Round
+    from dpcli.federated.rounds import Rounds, rounds
     from dpcli.ledger.budget import DatasetBudget, ReservedRun, budget
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
@@ -37,6 +39,8 @@ __all__ = [
     "PrivateResult",
     "PrivateTrainer",
     "ReservedRun",
+    "Round",
+    "Rounds",
     "TrainedModel",
     "Watch",
     "__version__",
@@ -48,6 +52,7 @@ __all__ = [
     "load",
     "load_model",
     "private",
+    "rounds",
     "to_dp_event",
     "watch",
 ]
@@ -61,6 +66,9 @@ _HOME = {
     "epsilon": "dpcli.analysis.epsilon:epsilon",
     "from_dp_event": "dpcli.exchange.events.objects:from_dp_event",
     "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
+    "Round": "dpcli.federated.round:Round",
+    "Rounds": "dpcli.federated.rounds:Rounds",
+    "rounds": "dpcli.federated.rounds:rounds",
     "DatasetBudget": "dpcli.ledger.budget:DatasetBudget",
     "ReservedRun": "dpcli.ledger.budget:ReservedRun",
     "budget": "dpcli.ledger.budget:budget",

@@ -80,6 +80,7 @@ SECTIONS: dict[str, str] = {
     "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
     "prompt": "dpcli.predict.prompt.settings:Prompt",
     "generate": "dpcli.predict.decode.settings:Generate",
+    "federated": "dpcli.federated.settings:Federated",
 }
 
 # Tables of the file that become mechanisms of it, and how: (the file's values, findings to add to) -> entries.
@@ -111,6 +112,7 @@ JUDGED_IN_FILE: dict[str, str] = {
     "train": "dpcli.train.plan.entries:judge_entries",
     "sweep": "dpcli.sweep.setting:judge_values",
     "pmixed": "dpcli.predict.pmixed.settings:judge_mode",
+    "federated": "dpcli.federated.judged:judge_rounds",
 }
 
 # What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.
@@ -140,9 +142,11 @@ AGGREGATORS: dict[str, str] = {
 # Types of mechanism by which a token is drawn from clipped logits.
 DECODING = frozenset({"private-decoding"})
 
-# The other format of `lint` and `schema`.
+# The other formats of `lint` and `schema`.
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
 POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
+SCHEDULE_KEYS = "dpcli.ledger.planning.schedule_read:KEYS"
+SCHEDULE_READER = "dpcli.ledger.planning.schedule_read:read_schedule_bytes"
 
 # What a lower room asks a higher one for, by name.
 STATEMENT_OF = "dpcli.present.run_statement:statement"  # a run that has ended

@@ -30,6 +30,11 @@ def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
     return _rounded(x, ROUND_CEILING, decimals)
 
 
+def percent_used(share: float) -> str:
+    """A share of a whole in percent, rounded up to a tenth; one that was stated as 0.07 is 7.0 %."""
+    return f"{up(Decimal(repr(share)) * 100, 1)} %"
+
+
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
     """A lower bound, rounded down, in the same form."""
     return _rounded(x, ROUND_FLOOR, decimals)

@@ -29,7 +29,7 @@ FLOORS = [
     {"audit", "charts", "comments", "exchange", "gate", "ledger"},
     {"sessions"},
     {"doctor", "formats", "plots", "train"},
-    {"disclosure", "explain", "predict", "release", "sweep"},
+    {"disclosure", "explain", "federated", "predict", "release", "sweep"},
     {"present"},
     {"cli"},
     {"__main__", "__init__"},

@@ -30,6 +30,7 @@ from dpcli.explain.topics import TOPICS
 from dpcli.formats.troff import ESCAPES
 from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
+from dpcli.ledger.planning.schedule_read import KEYS as SCHEDULE
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
 from dpcli.pipeline.key_places import tables
 from dpcli.pipeline.table_places import TablePlace
@@ -263,6 +264,7 @@ def test_every_name_is_in_the_manual(manual_page: str, names: Iterable[str]) -> 
 
 
 PLACES = [("dpcli-pipeline.5", place) for place in tables()] + [("dpcli-policy.5", place) for place in tables(KEYS)]
+PLACES += [("dpcli-schedule.5", place) for place in tables(SCHEDULE)]
 
 
 @pytest.mark.parametrize(("page", "place"), PLACES, ids=lambda value: getattr(value, "title", value))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import runpy
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 import dpcli
+from dpcli.ledger.stores.places import open_ledger
 from tests.command import ROOT
 from tests.command import dpcli as run
 
@@ -42,6 +45,8 @@ EXPECTED = {
     "private-text.toml": (5.2, 5.25),  # below 5.6230, which is rho = 240 (0.06 / 0.8)^2 / 2 by the best conversion of zCDP
     "release.toml": (2.55, 2.6),  # weights share the budget by the line of zCDP, by which they cost 3.0
     "dp-sgd.toml": (2.6, 2.6003),
+    "clinic-weeks.toml": (0.5, 0.5),
+    "federated.toml": (2.9339, 2.93397),  # a grid of another library: 2.93397
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
 
@@ -64,7 +69,7 @@ def test_example_is_clean(path: Path) -> None:
     assert not [d for d in json.loads(result.out)["diagnostics"] if d["severity"] == "error"]
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate"])
 def test_template_is_a_good_pipeline(template: str) -> None:
     text = run("init", template).out
     assert run("lint", "-", stdin=text.encode()).code == 0
@@ -119,7 +124,7 @@ def warnings(text: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate", "release"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"])
 def test_a_template_warns_about_nothing(template: str) -> None:
     assert warnings(run("init", template).out) == []
 
@@ -167,6 +172,53 @@ def test_a_loop_of_ones_own_learns_the_digits(
     assert "150 steps" in (tmp_path / "runs" / "private-loop" / "statement.md").read_text()
 
 
+CLIENTS = ("--dataset", "digits", "--unit", "client", "--adjacency", "add-remove", "--epsilon", "3", "--delta", "1e-4")
+ROUNDS = 45  # of 60: order 6 of the Renyi divergence costs 0.037133 a round, by the binomial sum below, and epsilon 3 leaves 1.6987
+
+
+def round_cost(order: int, rate: float, sigma: float) -> float:
+    """Of one sampled Gaussian, at a whole order (Mironov, Talwar, Zhang 2019, arXiv:1908.10530, section 3.3)."""
+    terms = (
+        math.comb(order, k) * (1 - rate) ** (order - k) * rate**k * math.exp((k * k - k) / (2 * sigma**2)) for k in range(order + 1)
+    )
+    return math.log(sum(terms)) / (order - 1)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("federated_digits.py", marks=pytest.mark.needs("sklearn")),
+        pytest.param(
+            "federated_flower.py",
+            marks=[
+                pytest.mark.needs("sklearn", "flwr"),
+                pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+            ],  # of what Flower imports
+        ),
+    ],
+)
+def test_clients_learn_the_digits_until_the_cap(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three digits and more, one of ten is chance; the rounds that were charged are those that fit, and no noise came after."""
+    url = str(tmp_path / "clients.db")
+    assert run("budget", "init", url, *CLIENTS, "--filter", "rdp", "--order", "6").code == 0
+    monkeypatch.setattr("sys.argv", [script, url])
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+    denial, last = capsys.readouterr().out.splitlines()[-2:]
+    assert denial.startswith(f"round {ROUNDS + 1}: denied, and nothing was written: ")
+    accuracy, epsilon = re.fullmatch(rf"{ROUNDS} rounds, accuracy (0\.\d+), as planned epsilon <= (\d\.\d+)", last).groups()
+    assert float(accuracy) > 0.67 and 2.5 < float(epsilon) < 2.6
+    with open_ledger(url) as ledger:
+        state = ledger.state()
+    key = script.removeprefix("federated_").removesuffix(".py")
+    assert [*state.runs] == [f"{key}/round-{number:06d}" for number in range(1, ROUNDS + 1)]
+    (spent,) = (float(value) for name, value in state.spent.items() if name != "delta")
+    cost = round_cost(6, 1 / 8, 1.5)
+    assert spent == pytest.approx(ROUNDS * cost, rel=1e-6) and spent <= 1.6987 < spent + cost
+
+
 @pytest.mark.needs("duckdb", "opendp", "sqlglot")
 def test_the_questions_about_visits_are_answered_once(tmp_path: Path) -> None:
     path = str(ROOT / "examples" / "release.toml")
@@ -177,3 +229,28 @@ def test_the_questions_about_visits_are_answered_once(tmp_path: Path) -> None:
     counts, mean, median, reason = (answer["rows"] for answer in one["answers"])
     assert len(counts) == 4 and 250 < max(row["value"] for row in counts) < 700
     assert 35 < mean[0]["value"] < 55 and 40 < median[0]["value"] < 80 and reason[0]["value"] in ("check-up", None)
+
+
+@pytest.mark.needs("duckdb", "opendp", "sqlglot")
+def test_four_weeks_are_asked_about_each_week(tmp_path: Path) -> None:
+    """Until the weeks that were read four times are used up; no more of the table is read."""
+    file = (ROOT / "examples" / "clinic-weeks.toml").read_text()
+    opening = next(line for line in file.splitlines() if "budget init" in line)
+    assert run(*opening.split("dpcli ")[1].split(), folder=tmp_path).code == 0
+    rows = (ROOT / "examples" / "clinic-weeks.csv").read_text().splitlines()[1:]
+    (tmp_path / "clinic-weeks.csv").write_text((ROOT / "examples" / "clinic-weeks.csv").read_text())
+    for first in range(2, 6):
+        window = f'["2026-W{first:02}..2026-W{first + 3:02}"]'
+        moved = file.replace('["2026-W02..2026-W05"]', window, 1).replace("[source]", f'[source]\noutput = "{first}"')
+        (tmp_path / "weeks.toml").write_text(moved)
+        found = run("release", "weeks.toml", "--ledger", "weeks.db", "-f", "json", folder=tmp_path)
+        assert found.code == 0, found.err
+        begin, end = (date.fromisocalendar(2026, first + weeks, 1).isoformat() for weeks in (0, 4))
+        most = sum(begin <= row < end for row in rows)
+        counts = [row["value"] for row in json.loads(found.out)["answers"][0]["rows"]]
+        assert 0.3 * most < sum(counts) < 1.2 * most < 0.7 * len(rows)  # one reason of each patient counts; noise of scale 4
+    run_again = run("release", "weeks.toml", "--ledger", "weeks.db", "--window", "2026-W05..2026-W08", folder=tmp_path)
+    assert run_again.code == 0  # the same one
+    (tmp_path / "weeks.toml").write_text(file.replace("[source]", '[source]\noutput = "again"'))
+    denied = run("release", "weeks.toml", "--ledger", "weeks.db", folder=tmp_path)
+    assert denied.code == 1 and "on 1 of the 4 blocks of its window (2026-W05)" in denied.err, denied.err

@@ -114,4 +114,7 @@ def test_noise_for_a_budget_meets_both_caps(tmp_path: Path) -> None:
         solved = calibrate_file(str(path), "noise", None, None, (), None, 1)
         budget = account(solved.pipeline).budget
         assert budget is not None and budget.verdict in ("pass", "warn")
-        assert max(budget.spent / epsilon, (budget.rho.spent.value if budget.rho else 0.0) / rho) > 1.0 - 1e-5
+        assert (
+            max((budget.epsilon.spent if budget.epsilon else 0.0) / epsilon, (budget.rho.spent.value if budget.rho else 0.0) / rho)
+            > 1.0 - 1e-5
+        )

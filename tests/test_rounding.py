@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.rounding import down, figures, percent, up
+from dpcli.rounding import down, figures, percent, percent_used, up
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,13 @@ def test_figures() -> None:
     assert [figures(x) for x in (65257900.0, 1559.6, 0.95, 43.503370, -12.0, 0.0, math.inf)] == [
         "65,257,900", "1,559.6", "0.95", "43.5034", "-12", "0", "inf",
     ]  # fmt: skip
+
+
+@given(st.integers(0, 10**6))
+def test_a_share_in_percent_is_the_one_that_was_stated(millionths: int) -> None:
+    """Never below it, by less than a tenth above it, and a whole tenth as it stands: 0.07 is 7.0 %, although 100 times 0.07 is more."""
+    number, sign = percent_used(millionths / 10**6).split(" ")
+    exact = Decimal(millionths) / 10**4
+    assert sign == "%" and exact <= Decimal(number) < exact + Decimal("0.1")
+    if millionths % 1000 == 0:
+        assert Decimal(number) == exact

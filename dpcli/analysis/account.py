@@ -8,29 +8,65 @@ from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile
 from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
-from dpcli.analysis.rho import RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho, worse
+from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
 from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, profile_of, require_known
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.work import limited
-from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.registry import ACCOUNTANTS
+from dpcli.rounding import up
 from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetVerdict:
-    """The headline against the file's cap, and rho against the cap on that, if there is one; verdict: the worse of both."""
+class EpsilonVerdict:
+    """The epsilon that is spent at delta, an upper bound, against a cap on it."""
 
-    epsilon: float
+    cap: float
     delta: float
     spent: float
     verdict: Verdict
+
+    def words(self, decimals: int = 4) -> str:
+        """`epsilon 2.5 of 3.0 at delta = 1e-06`."""
+        return f"epsilon {up(self.spent, decimals)} of {self.cap!r} at delta = {self.delta!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetVerdict:
+    """What a file spends against its caps, of which it has one at least."""
+
+    epsilon: EpsilonVerdict | None
     rho: RhoVerdict | None = None
 
-    def rho_words(self, decimals: int = 4) -> str:
-        """`, rho 0.2 of 0.25`, to follow what is said of epsilon; empty where no cap on rho holds."""
-        return "" if self.rho is None else f", {self.rho.words(decimals)}"
+    @property
+    def capped(self) -> tuple[EpsilonVerdict | RhoVerdict, ...]:
+        """Those that there are."""
+        return tuple(one for one in (self.epsilon, self.rho) if one is not None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worse of both; what is not known outweighs a no, which it may hide."""
+        return max((one.verdict for one in self.capped), key=SEVERITY.index)
+
+    @property
+    def over(self) -> bool:
+        """Whether it does not pay for the file; what cannot be certified it does not."""
+        return self.verdict in OVER
+
+    def words(self, decimals: int = 4) -> str:
+        """`epsilon 2.5 of 3.0 at delta = 1e-06, rho 0.2 of 0.25`, of which either may be absent."""
+        return ", ".join(one.words(decimals) for one in self.capped)
+
+    def wanted(self) -> str:
+        """The same, for whoever is refused: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
+        if self.epsilon is None:
+            return f"expected no more than the cap, found {self.words()}"
+        rho = "" if self.rho is None else f", {self.rho.words()}"
+        return (
+            f"expected at most epsilon {self.epsilon.cap:g} at delta = {self.epsilon.delta!r}, found {up(self.epsilon.spent)}{rho}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +257,24 @@ def _shares(
 
 
 def _budget(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> BudgetVerdict | None:
-    cap, quantity, at = pipeline.budget, inquiry.quantity, inquiry.at
+    """None without a cap, and where the one on epsilon holds at no delta that is stated."""
+    cap = pipeline.budget
     if cap is None:
         return None
-    delta = cap.delta if cap.delta is not None else pipeline.privacy.delta if pipeline.privacy.delta is not None else at
-    if quantity == "delta" and cap.delta is None and pipeline.privacy.delta is None:
+    found = BudgetVerdict(_epsilon(pipeline, cap, inquiry, panel, winner), rho_verdict(inquiry.charges, cap.rho, cap.warn_at))
+    return found if found.capped else None
+
+
+def _epsilon(pipeline: Pipeline, cap: Budget, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> EpsilonVerdict | None:
+    quantity, at = inquiry.quantity, inquiry.at
+    delta = cap.delta if cap.delta is not None else pipeline.privacy.delta
+    if delta is None and quantity == "epsilon":
+        delta = at
+    if cap.epsilon is None or delta is None:
         return None
     if quantity == "epsilon" and delta == at:
         spent = math.inf if winner is None else winner.upper
     else:
         best = answered(replace(inquiry, quantity="epsilon", at=delta), replace(panel, rows=False)).winner
         spent = math.inf if best is None else best.upper
-    verdict, rho = judged(spent, cap.epsilon, cap.warn_at), rho_verdict(inquiry.charges, cap.rho, cap.warn_at)
-    return BudgetVerdict(cap.epsilon, delta, spent, verdict if rho is None else worse(verdict, rho.verdict), rho)
+    return EpsilonVerdict(cap.epsilon, delta, spent, judged(spent, cap.epsilon, cap.warn_at))

@@ -54,14 +54,14 @@ def calibrate_file(
     budget = pipeline.budget
     if budget is None:
         raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
-    found = calibrate(
-        pipeline, budget.epsilon, delta if delta is not None else budget.delta, parameter, chosen, accountants, group_size
-    )
-    if budget.rho is None or settled(total_rho(resolve(found.pipeline, group_size)).value, budget.rho) <= budget.rho:
-        return found
-    return calibrate_goal(
-        pipeline, RhoGoal(budget.rho), parameter, chosen, group_size
-    )  # with more noise, so that epsilon holds too
+    if budget.epsilon is not None:
+        at = delta if delta is not None else budget.delta
+        found = calibrate(pipeline, budget.epsilon, at, parameter, chosen, accountants, group_size)
+        if budget.rho is None or settled(total_rho(resolve(found.pipeline, group_size)).value, budget.rho) <= budget.rho:
+            return found
+    # Beside a cap on epsilon this is with more noise, so that epsilon holds too.
+    assert budget.rho is not None  # a [budget] has one of the two
+    return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
 
 
 def _open(text: bytes, path: str) -> Pipeline:

@@ -14,6 +14,7 @@ from dpcli.values import dataclass
 
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")
+OVER = frozenset({"fail", "unknown"})  # what a budget does not pay for
 ROUNDED_UP = 4e-15
 
 
@@ -65,8 +66,3 @@ def rho_verdict(charges: Sequence[BillLine], cap: float | None, warn_at: float) 
     total = total_rho(charges)
     spent = TotalRho(settled(total.value, cap), total.reason)
     return RhoVerdict(cap, spent, judged(spent.value, cap, warn_at))
-
-
-def worse(first: Verdict, second: Verdict) -> Verdict:
-    """Of two verdicts on one budget; what is not known outweighs a no, which it may hide."""
-    return max(first, second, key=SEVERITY.index)

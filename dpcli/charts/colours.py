@@ -17,6 +17,13 @@ LIGHT: dict[Tone | str, str] = {
     "grid": "#e6e8eb",
     "axis": "#8b929a",
     "paper": "#ffffff",
+    "empty": "#cfd4da",
+    "step0": "#d3e6f5",
+    "step1": "#a3cbe8",
+    "step2": "#6aa8d6",
+    "step3": "#2f74ab",
+    "step4": "#1a4f82",
+    "step5": "#0b2545",
 }
 DARK: dict[Tone | str, str] = {
     Tone.MAIN: "#6cb8f0",
@@ -31,6 +38,13 @@ DARK: dict[Tone | str, str] = {
     "grid": "#2c3138",
     "axis": "#727a84",
     "paper": "#15181c",
+    "empty": "#444b54",
+    "step0": "#1b3853",
+    "step1": "#244f75",
+    "step2": "#2f6a97",
+    "step3": "#5b9fd4",
+    "step4": "#94c8f0",
+    "step5": "#e3f3ff",
 }
 TERMINAL: dict[Tone, str] = {
     Tone.MAIN: "34;1",

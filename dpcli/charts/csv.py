@@ -10,9 +10,14 @@ from dpcli.document.spreadsheet import safe
 
 
 def render(chart: Chart, **_: object) -> str:
-    """RFC 4180 with a header line that names the axes; bands as two series, bars by the names of the categories."""
+    """RFC 4180 with a header line that names the axes; bands as two series, bars by the names of the categories, squares by theirs."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
+    if chart.grid is not None:
+        writer.writerow((chart.grid.what, "value", "closed"))
+        for square in chart.grid.squares:
+            writer.writerow((safe(square.label), "" if square.value is None else repr(square.value), str(square.closed).lower()))
+        return out.getvalue()
     if chart.bars:
         writer.writerow((chart.y.label, chart.x.label))
         writer.writerows((safe(bar.name), repr(bar.value)) for bar in chart.bars)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dpcli.document.chart import Chart, Line
+from collections import Counter
+from collections.abc import Iterator
+
+from dpcli.document.chart import Chart, Grid, Line
 from dpcli.document.document import visible
+
+MOST = 5  # values that are told one by one
 
 
 def describe(chart: Chart) -> str:
     """Subtitle, axes, where each line starts and ends, what is marked, and the notes."""
+    if chart.grid is not None:
+        return visible(". ".join((chart.subtitle, *_grid(chart.grid), *chart.notes)) + ".")
     parts = [
         f"{chart.subtitle}",
         f"across: {chart.x.title}; upwards: {chart.y.title}",
@@ -18,6 +25,18 @@ def describe(chart: Chart) -> str:
         *chart.notes,
     ]
     return visible(". ".join(parts) + ".")
+
+
+def _grid(grid: Grid) -> Iterator[str]:
+    """How many squares there are of each kind, and where the greatest values are."""
+    valued = [square for square in grid.squares if square.value is not None]
+    reached = Counter(grid.step(square.value or 0.0) for square in valued)
+    counts = [(words, reached[i]) for i, (_, words) in enumerate(grid.steps)]
+    counts += [(grid.empty, len(grid.squares) - len(valued)), (grid.closed, sum(square.closed for square in grid.squares))]
+    yield f"{len(grid.squares)} squares, each a {grid.what}: " + ", ".join(f"{count} {words}" for words, count in counts if count)
+    most = sorted(valued, key=lambda square: -(square.value or 0.0))[:MOST]
+    if most:
+        yield "the greatest values: " + ", ".join(f"{square.label} {square.said}" for square in most)
 
 
 def _line(line: Line) -> str:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dpcli.charts.grid import grid_scene
 from dpcli.charts.labels import AIR, BOLD, Box, Point, along, dense, inside, named_at_end, place, spread, text_width, wrap
+from dpcli.charts.page import LEADING, MARGIN, SMALL, TEXT, TITLE, WIDTH, foot, head
 from dpcli.charts.regions import place_within
 from dpcli.charts.shapes import Dot, Fill, Ink, Scene, Stroke, Words
 from dpcli.charts.ticks import ticks
 from dpcli.document.chart import Axis, Band, Chart, Line, Points, Tone
 from dpcli.document.document import visible
 
-WIDTH = 800.0
 PLOT_HEIGHT = 340.0
-MARGIN = 24.0
-TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # sizes of the words
-LEADING = 1.4
 CAP = 5.0  # half of the width of a span's ends
 END_LABELS = 190.0  # most room for the names at the ends of lines
 
@@ -42,6 +40,8 @@ class Frame:
 
 def scene(chart: Chart) -> Scene:
     """Lay a chart out: title above, notes below, names at the ends of lines, no word over another."""
+    if chart.grid is not None:
+        return grid_scene(chart, chart.grid)
     inner = WIDTH - 2.0 * MARGIN
     subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
     top = MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 48.0
@@ -49,8 +49,8 @@ def scene(chart: Chart) -> Scene:
     below = top + height + 70.0
     lines_below = sum(len(lines) for lines in notes)
     found = Scene(WIDTH, below + LEADING * SMALL * lines_below + 4.0 * len(notes) + (8.0 if notes else 0.0))
-    _head(found, visible(chart.title), subtitle)
-    _foot(found, notes, below)
+    head(found, visible(chart.title), subtitle)
+    foot(found, notes, below)
     box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), top + height)
     frame = Frame(box, chart.x, chart.y)
     _axes(found, frame)
@@ -65,21 +65,6 @@ def labels(chart: Chart, width: float, height: float) -> list[Words]:
     _shapes(found, chart, frame)
     _names(found, chart, frame)
     return found.words
-
-
-def _head(scene: Scene, title: str, subtitle: list[str]) -> None:
-    y = MARGIN + TITLE * 0.8
-    scene.words.append(Words((MARGIN, y), title, TITLE, bold=True))
-    for i, line in enumerate(subtitle):
-        scene.words.append(Words((MARGIN, y + 8.0 + LEADING * TEXT * (i + 1)), line, TEXT, "quiet"))
-
-
-def _foot(scene: Scene, notes: list[list[str]], y: float) -> None:
-    for lines in notes:
-        for line in lines:
-            scene.words.append(Words((MARGIN, y), line, SMALL, "quiet"))
-            y += LEADING * SMALL
-        y += 4.0
 
 
 def _left_room(chart: Chart) -> float:

@@ -8,7 +8,8 @@ from typing import Literal
 from dpcli.charts.labels import Point
 from dpcli.document.chart import Tone
 
-Ink = Literal["text", "quiet", "grid", "axis", "paper"]
+Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
+STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")  # from little to much: darker on light paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,12 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A polygon, more or less transparent."""
+    """A polygon, more or less transparent. said: what it is, for whoever points at it."""
 
     points: tuple[Point, ...]
     tone: Tone | Ink
     opacity: float
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)

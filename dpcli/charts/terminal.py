@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from dpcli.charts.canvas import Canvas, Glyphs, glyphs
+from dpcli.charts.grid_text import grid_lines
 from dpcli.charts.labels import Box, Point, along, dense, named_at_end, place, spread
 from dpcli.charts.regions import place_within
 from dpcli.charts.ticks import Tick, ticks
@@ -21,7 +22,10 @@ NAMES = 24  # most columns for the names at the ends of lines
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
     """The picture in at most `width` columns (at least 40), with notes below; no escape codes unless `color`."""
     found, width = glyphs(encoding), max(width, 40)
-    body = _bars(chart, width, found, color) if chart.bars else _plane(chart, width, found, color)
+    if chart.grid is not None:
+        body = grid_lines(chart.grid, width)
+    else:
+        body = _bars(chart, width, found, color) if chart.bars else _plane(chart, width, found, color)
     head = [*_wrapped(chart.title, width), *_wrapped(chart.subtitle, width), ""]
     if color:
         head[0] = f"\x1b[1m{head[0]}\x1b[0m"

@@ -9,6 +9,7 @@ from dpcli.charts.colours import LIGHT
 from dpcli.charts.describe import describe
 from dpcli.charts.scene import labels
 from dpcli.charts.ticks import ticks
+from dpcli.charts.vega_grid import grid_layers
 from dpcli.document.chart import Axis, Chart, Points
 from dpcli.document.document import visible
 
@@ -36,7 +37,8 @@ def render(chart: Chart, **_: object) -> str:
             *_lines(chart),
             *_bars(chart),
             *_markers(chart),
-            *([] if chart.bars else _names(chart)),
+            *([] if chart.grid is None else grid_layers(chart.grid)),
+            *([] if chart.bars or chart.grid else _names(chart)),
         ],
     }
     return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -10,6 +10,7 @@ import click
 from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, run_options, working, write_option
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
     from dpcli.pipeline.model import Pipeline
 
 
@@ -86,7 +87,7 @@ def command(
         from dpcli.cli.new_file import leave_pipeline
 
         leave_pipeline(write, data.decode())
-    return emit(replace(found, place=_place(data)) if result.exit_code == 1 else found, format_, outputs)
+    return emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
 
 
 def _subject(
@@ -114,10 +115,11 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
         refuse_with_file(file, {"write": write, **flags})
 
 
-def _place(data: bytes) -> tuple[int, int]:
-    """Line and column of the cap, of the first line where the file has none."""
+def _place(data: bytes, result: Account) -> tuple[int, int]:
+    """Line and column of the cap that is exceeded, of the first line where the file has none."""
     from dpcli.toml.positions import locate
     from dpcli.toml.syntax import text_of
 
-    cap = ("budget", "epsilon")
+    of_epsilon = result.budget is None or (result.budget.epsilon is not None and result.budget.epsilon.verdict == "fail")
+    cap = ("budget", "epsilon" if of_epsilon else "rho")
     return locate(text_of(data), [cap])[cap]

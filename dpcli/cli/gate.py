@@ -34,7 +34,8 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
     that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.
 
-    A policy's [[together]] caps what all pipelines of the repository say of one dataset, also those that are not in FILES.
+    A policy's [[together]] caps what all pipelines of the repository say of one dataset, also those that are not in FILES; so does
+    --max-together. Without either, FILES of one dataset whose sum is above the cap of each of them are a warning.
 
     --ledger adds up all the files of a call: each one run, or as many as its horizon plans.
 

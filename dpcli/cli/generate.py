@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
 
 
@@ -13,8 +14,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--resume", is_flag=True, help="Go on with the session in the folder: write more of its texts.")
 @click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone.")
 @click.option("--texts", type=click.IntRange(min=1), help="How many to write now; all that are left without it.")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger before the first noise.")
 @output_options("text", "total")
 def command(
     file: str,
@@ -24,6 +24,7 @@ def command(
     texts: int | None,
     ledger: str | None,
     dataset: str | None,
+    window: tuple[str, ...],
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
@@ -42,12 +43,15 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
+        from dpcli.cli.predicting import windowed
         from dpcli.present.quoted import quoted
 
+        plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     from dpcli.cli.predicting import charged_to, progress
     from dpcli.predict.decode.run import write_texts
+    from dpcli.sessions.window import over_window
 
     with charged_to(ledger, dataset) as found, progress("text") as report:
-        done = write_texts(plan, found, resume, moved, texts, report)
+        done = write_texts(over_window(plan, found, window), found, resume, moved, texts, report)
     return emit(outcome(done), format_, outputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -26,7 +27,7 @@ class LazyGroup(click.Group):
         from dpcli.registry import load
 
         command: click.Command = load(self.table[cmd_name][0])
-        return command
+        return said_once(command)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
@@ -40,3 +41,27 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])
+
+
+def said_once(command: click.Command) -> click.Command:
+    """The command, which refuses an option with a value that is given again: of two caps or noises the last would hold in silence."""
+    if "make_parser" not in vars(command):
+        command.make_parser = partial(_parser, command.make_parser)  # type: ignore[method-assign]
+    return command
+
+
+def _parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
+    parser = make(context)
+    for option in {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
+        if option.action == "store":
+            option.process = partial(_first, context, option.obj, option.dest, option.process)
+    return parser
+
+
+def _first(
+    context: click.Context, option: click.Option, name: str, process: Callable[[Any, Any], None], value: Any, state: Any
+) -> None:
+    if name in state.opts:
+        given = max(option.opts, key=len)
+        raise click.UsageError(f"{given}: expected it once, found it again: {state.opts[name]}, then {value}", context)
+    process(value, state)

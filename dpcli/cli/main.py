@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "predict": ("dpcli.cli.predict:command", "Ask the model of a training run: labels, or text."),
     "prompt": ("dpcli.cli.prompt:command", "Make a prompt of private demonstrations, by noisy votes (PromptPATE)."),
     "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
-    "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline or policy file, for editors."),
+    "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline, policy or schedule file, for editors."),
     "sweep": ("dpcli.cli.sweep:command", "Accuracy against epsilon: a grid of training runs."),
     "train": ("dpcli.cli.train:command", "Train a model privately, as a file declares it."),
     "version": ("dpcli.cli.version:command", "Versions of dpcli and of what it computes with."),

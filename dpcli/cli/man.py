@@ -10,8 +10,8 @@ from dpcli.errors import InputError
 @click.command(short_help="Write the manual pages.")
 @click.argument("directory")
 def command(directory: str) -> None:
-    """Write the manual pages into DIRECTORY: dpcli.1, one page for each command, dpcli-pipeline.5 and dpcli-policy.5, and
-    the pages of section 7 (dpcli-tutorial.7 and others)."""
+    """Write the manual pages into DIRECTORY: dpcli.1, one page for each command, dpcli-pipeline.5, dpcli-policy.5 and dpcli-schedule.5,
+    and the pages of section 7 (dpcli-tutorial.7 and others)."""
     import os
 
     from dpcli.cli.manual import pages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 
 import click
 
@@ -18,7 +19,7 @@ from dpcli.keys.member import Members
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.key_places import tables
-from dpcli.registry import load
+from dpcli.registry import SCHEDULE_KEYS, load
 
 EXIT_CODES = (
     ("0", "pass"),
@@ -33,7 +34,8 @@ EXIT_CODES = (
 
 def pages() -> dict[str, str]:
     """Every page, by file name."""
-    found = {"dpcli.1": _main_page(), "dpcli-pipeline.5": _pipeline_page(), "dpcli-policy.5": _policy_page()}
+    files = {"pipeline": _pipeline_page, "policy": _policy_page, "schedule": _schedule_page}
+    found = {"dpcli.1": _main_page()} | {f"dpcli-{name}.5": made() for name, made in files.items()}
     context = _context()
     for name in COMMANDS:
         command = cli.get_command(context, name)
@@ -73,7 +75,9 @@ def _main_page() -> str:
             tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
         ),
         ManualSection("exit status", terms=EXIT_CODES),
-        ManualSection("see also", (_references("dpcli-pipeline(5)", "dpcli-policy(5)", *_topic_names(TOPICS)),)),
+        ManualSection(
+            "see also", (_references("dpcli-pipeline(5)", "dpcli-policy(5)", "dpcli-schedule(5)", *_topic_names(TOPICS)),)
+        ),
     )
     return page("dpcli", 1, "account for the privacy loss of differentially private pipelines", sections, __version__)
 
@@ -143,15 +147,26 @@ def _pipeline_page() -> str:
 def _policy_page() -> str:
     from dpcli.gate import policy
 
-    words, _, example = (policy.__doc__ or "").partition("\n\n")
+    sections = (*_described(policy), *_tables(KEYS), ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)))
+    return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
+
+
+def _schedule_page() -> str:
+    from dpcli.ledger.planning import schedule
+
+    also = ManualSection("see also", ("dpcli-budget-plan(1), dpcli-ledger(7), dpcli-pipeline(5)",))
+    sections = (*_described(schedule), *_tables(load(SCHEDULE_KEYS)), also)
+    return page("dpcli-schedule", 5, "the schedule of dpcli budget plan, format 1", sections, __version__)
+
+
+def _described(module: ModuleType) -> tuple[ManualSection, ManualSection]:
+    """What the first words of a module say of a file, its last words, and the example between them."""
+    words, _, example = (module.__doc__ or "").partition("\n\n")
     example, _, order = example.rpartition("\n\n")
-    sections = (
+    return (
         ManualSection("description", (words, order.strip())),
         ManualSection("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
-        *_tables(KEYS),
-        ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)),
     )
-    return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
 
 
 def _example() -> str:

@@ -1,4 +1,4 @@
-"""What the tables of a pipeline file name that are read by commands: data, scores, votes, which no output may replace."""
+"""What a file names that is read by commands: data, scores, votes, files of planned runs, which no output may replace."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpcli.registry import RELEASED, SECTIONS
 from dpcli.toml.limits import read_again
 from dpcli.toml.render import InvalidFile
 
+SCHEDULED = "run"  # of a schedule: the files that it plans
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
 
 
@@ -60,7 +61,7 @@ def _tables(given: str) -> Mapping[str, Any]:
         if given != "-" and not given.endswith(".toml"):  # a ledger, scores: no pipeline file
             return {}
         return {"quoted": [found[1] or found[2] for found in QUOTED.finditer(os.fsdecode(data))]}
-    return {name: tables[name] for name in (*SECTIONS, *RELEASED) if name in tables}
+    return {name: tables[name] for name in (*SECTIONS, *RELEASED, SCHEDULED) if name in tables}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -76,6 +76,9 @@ def gate_options() -> Callable[..., Any]:
         click.argument("files", nargs=-1),
         click.option("--max-epsilon", type=float, help="Cap on epsilon, instead of each file's budget."),
         click.option("--max-rho", type=float, help="Cap on rho (zCDP), instead of each file's; beside the cap on epsilon."),
+        click.option(
+            "--max-together", type=float, help="Cap on epsilon of each dataset: of all pipelines of the repository that name it."
+        ),
         click.option("--delta", type=float, help="Delta of the cap, instead of each file's."),
         click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes."),
         click.option(

@@ -55,8 +55,8 @@ Commands:
   release          Answer queries about a table with noise, once, and remember
                    the answers.
   report           The disclosure statement: every item a reader must be told.
-  schema           The JSON Schema of the pipeline or policy file, for
-                   editors.
+  schema           The JSON Schema of the pipeline, policy or schedule file,
+                   for editors.
   sweep            Accuracy against epsilon: a grid of training runs.
   train            Train a model privately, as a file declares it.
   version          Versions of dpcli and of what it computes with.

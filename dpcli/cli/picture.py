@@ -71,15 +71,16 @@ def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> 
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[int, int], None]]:
-    """A function to report progress to: one line on standard error after a second, where that is a terminal; it is gone at the end."""
+def progress(what: str = "points") -> Iterator[Callable[[int, int], None]]:
+    """A function to report progress to, in so many of `what`: one line on standard error after a second, where that is a
+    terminal; it is gone at the end."""
     start, settings = time.monotonic(), click.get_current_context().obj
     shown = False
 
     def report(done: int, total: int) -> None:
         nonlocal shown
         if time.monotonic() - start > PATIENCE and sys.stderr.isatty() and not settings.quiet:
-            click.echo(f"\rdpcli: {done} of {total} points", nl=False, err=True)
+            click.echo(f"\rdpcli: {done:,} of {total:,} {what}", nl=False, err=True)
             shown = True
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from dpcli.ledger.ledger import Ledger
+    from dpcli.sessions.window import Plan
 
 UNCHARGED = "charged to no ledger: other runs on the same data add up (--ledger)"
 EVERY = 0.5  # seconds between two lines
@@ -32,6 +33,14 @@ def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManage
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
     """The ledger, closed at the end; None where none is named."""
     return nullcontext() if ledger is None else opened(ledger, dataset)
+
+
+def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
+    """The plan on the blocks that a dry run is asked about."""
+    from dpcli.sessions.window import over_window
+
+    with opened_or_none(ledger, dataset) as found:
+        return over_window(plan, found, window)
 
 
 def noted(ledger: Ledger | None, run: str) -> None:

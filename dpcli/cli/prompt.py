@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
 
 
@@ -14,8 +15,7 @@ from dpcli.cli.options import emit, output_options
     "--resume", is_flag=True, help="Go on with the session in the folder: texts that were answered are not asked about again."
 )
 @click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone.")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger before the first noise.")
 @output_options("text", "total")
 def command(
     file: str,
@@ -24,6 +24,7 @@ def command(
     moved: bool,
     ledger: str | None,
     dataset: str | None,
+    window: tuple[str, ...],
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
@@ -42,12 +43,15 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
+        from dpcli.cli.predicting import windowed
         from dpcli.present.quoted import quoted
 
+        plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     from dpcli.cli.predicting import charged_to, progress
     from dpcli.predict.prompt.run import vote_and_teach
+    from dpcli.sessions.window import over_window
 
     with charged_to(ledger, dataset) as found, progress("text") as report:
-        done = vote_and_teach(plan, found, resume, moved, report)
+        done = vote_and_teach(over_window(plan, found, window), found, resume, moved, report)
     return emit(outcome(done), format_, outputs)

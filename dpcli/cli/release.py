@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.kept import keep, ledger_files, require_writable
 from dpcli.cli.options import each_once, emit, output_options, write
 from dpcli.cli.picture_path import parted
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     help="Print mechanisms, cost, the error to expect, and whether --ledger has room for it; no data are touched, nothing is charged.",
 )
 @click.option("--key", metavar="KEY", help="Key of the charge in the ledger, once for each release. Made up where absent.")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger before the data are touched.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
 @output_options("table", "total", "records", "pictures", careful=True)
 def command(
@@ -39,6 +39,7 @@ def command(
     key: str | None,
     ledger: str | None,
     dataset: str | None,
+    window: tuple[str, ...],
     parquet: str | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -52,9 +53,11 @@ def command(
     Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be done, 4 where the ledger or the folder
     cannot be relied on, or where the release was charged and its answers are lost.
     """
+    from dpcli.cli.predicting import opened_or_none
     from dpcli.present.release import outcome, planned
     from dpcli.release.outputs import kept_files
     from dpcli.release.plan import plan_of
+    from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
     places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
@@ -67,14 +70,17 @@ def command(
         from dpcli.present.quoted import quoted
         from dpcli.release.run import charged_before
 
+        with opened_or_none(ledger, dataset) as found:
+            plan = over_window(plan, found, window)
+            plan = plan if found is None else plan.reading(found)
         return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
-    from dpcli.cli.predicting import noted, opened_or_none, progress
+    from dpcli.cli.predicting import noted, progress
     from dpcli.present.release import sheet_of
     from dpcli.release.parquet import parquet_of
     from dpcli.release.run import release
 
     with opened_or_none(ledger, dataset) as found, progress("queries") as report:
-        done = release(plan, found, key, report)
+        done = release(over_window(plan, found, window), found, key, report)
         if done.fresh:
             noted(found, done.run)
     if parquet is not None:

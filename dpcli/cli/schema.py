@@ -9,11 +9,12 @@ import click
 from dpcli.cli.printing import show
 
 
-@click.command(short_help="The JSON Schema of the pipeline or policy file, for editors.")
-@click.argument("format", type=click.Choice(["pipeline", "policy"]), default="pipeline")
+@click.command(short_help="The JSON Schema of the pipeline, policy or schedule file, for editors.")
+@click.argument("format", type=click.Choice(["pipeline", "policy", "schedule"]), default="pipeline")
 def command(format: str) -> None:
-    """Print the JSON Schema (draft 2020-12) of the pipeline file, format 1, or of the policy file of dpcli gate."""
-    from dpcli.pipeline.schema import json_schema, policy_schema
+    """Print the JSON Schema (draft 2020-12) of the pipeline file, format 1, of the policy file of dpcli gate, or of the schedule of dpcli
+    budget plan."""
+    from dpcli.pipeline.schema import json_schema, policy_schema, schedule_schema
 
-    schema = policy_schema() if format == "policy" else json_schema()
-    show(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+    schemas = {"pipeline": json_schema, "policy": policy_schema, "schedule": schedule_schema}
+    show(json.dumps(schemas[format](), indent=2, ensure_ascii=False) + "\n")

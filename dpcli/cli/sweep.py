@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
 
 
@@ -11,8 +12,7 @@ from dpcli.cli.options import emit, output_options
 @click.argument("file")
 @click.option("--dry-run", is_flag=True, help="Print the points, their noise and how many runs there would be, and do nothing.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes, each with one thread [default: one for each core].")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger: each run, or a private search as a whole.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger: each run, or a private search as a whole.")
 @click.option(
     "--picture",
     "pictures",
@@ -27,6 +27,7 @@ def command(
     jobs: int | None,
     ledger: str | None,
     dataset: str | None,
+    window: tuple[str, ...],
     pictures: tuple[str, ...],
     format_: str,
     outputs: tuple[str, ...],
@@ -49,5 +50,9 @@ def command(
 
     plan = plan_sweep(file)
     if dry_run:
+        if window:
+            from dpcli.cli.predicting import windowed
+
+            plan = windowed(plan, ledger, dataset, window)
         return emit(planned(plan), format_, outputs)
-    return emit(swept(plan, jobs, ledger, dataset, pictures), format_, outputs)
+    return emit(swept(plan, jobs, ledger, dataset, window, pictures), format_, outputs)

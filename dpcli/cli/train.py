@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
 
 
@@ -11,8 +12,7 @@ from dpcli.cli.options import emit, output_options
 @click.argument("file")
 @click.option("--dry-run", is_flag=True, help="Print what it would do, cost and take: one step is timed, and thrown away.")
 @click.option("--resume", is_flag=True, help="Go on from the last state of a run that did not end.")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger before the first noise.")
 @click.option("--insecure-seed", type=click.IntRange(min=0), help="Reproducible noise, for debugging: NOT PRIVATE.")
 @output_options("text", "total")
 def command(
@@ -21,6 +21,7 @@ def command(
     resume: bool,
     ledger: str | None,
     dataset: str | None,
+    window: tuple[str, ...],
     insecure_seed: int | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -37,8 +38,10 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
+        from dpcli.cli.predicting import windowed
         from dpcli.present.quoted import quoted
 
+        plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    found = run_with_progress(plan, ledger, dataset, resume, insecure_seed)
+    found = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
     return emit(outcome(found), format_, outputs) if first_process() else 0

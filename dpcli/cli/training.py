@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,18 @@ EVERY = 0.5  # seconds between two lines on a terminal
 SELDOM, SHARE = 10.0, 0.1  # elsewhere: seconds between two lines at least, and of the time that the run has taken
 
 
-def run_with_progress(plan: TrainingPlan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
+def run_with_progress(
+    plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
+) -> Outcome:
     """Train, with progress on standard error."""
+    from dpcli.sessions.window import over_window
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.run import train
 
     first = first_process()
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as found:
+        if first:
+            plan = over_window(plan, found, window)  # the others charge and state nothing
         try:
             return train(plan, found, resume, seed, _progress(plan))
         except KeyboardInterrupt:

@@ -18,6 +18,7 @@ from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named, schemes
 from dpcli.pipeline.resolve import BillLine
 from dpcli.pipeline.samples import together
+from dpcli.pipeline.window import UNCHECKED, window_words
 from dpcli.plots.words import bound, few
 
 MOST = 8  # mechanisms that one line names
@@ -142,7 +143,13 @@ def releases(facts: Facts) -> str | None:
 
 def counted(facts: Facts) -> str:
     """Which uses of the data the number counts."""
-    return f"the mechanisms of the file and nothing else: {listing(charged(facts))}"
+    return f"the mechanisms of the file and nothing else: {listing(charged(facts))}{'; they read ' if window(facts) else ''}{window(facts)}"
+
+
+def window(facts: Facts) -> str:
+    """Which blocks of the data were read, and who says so; "" where no window is stated."""
+    words = window_words(facts.privacy)
+    return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
 
 
 def charged(facts: Facts) -> list[str]:
@@ -207,7 +214,11 @@ def budget(facts: Facts) -> str | None:
     if found is None:
         return None
     words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
-    return f"epsilon {found.epsilon!r} at delta = {found.delta!r}; spent: {bound(found.spent)}{found.rho_words()}, {words[found.verdict]}"
+    rho = "" if found.rho is None else f", {found.rho.words()}"
+    cap = found.epsilon
+    if cap is None:
+        return f"{found.words()}, {words[found.verdict]}"
+    return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[found.verdict]}"
 
 
 def accountant(facts: Facts) -> str:

@@ -17,13 +17,15 @@ class Facts:
     """One pipeline and everything that was found out about it.
 
     meaning: None where no finite epsilon is certified. unamplified: the account if the batches came in a shuffled or fixed order instead
-    of being drawn at random; None where nothing is drawn at random, or where that cannot be accounted.
+    of being drawn at random; None where nothing is drawn at random, or where that cannot be accounted. rows: what dpcli itself has read of
+    the window; "" where that is the word of the file.
     """
 
     account: Account
     meaning: Meaning | None
     unamplified: Account | None
     diagnostics: tuple[Diagnostic, ...] = ()
+    rows: str = ""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -69,8 +71,7 @@ def _unamplified(pipeline: Pipeline, found: Account) -> Account | None:
 
 def amplified(entry: Entry) -> bool:
     """Whether an entry's cost is smaller because its records are drawn at random."""
-    scheme = entry.sampling
-    return isinstance(scheme, Batched) and (not isinstance(scheme, OncePerEpoch) or scheme.amplified)
+    return entry.sampling is not None and entry.sampling.amplified
 
 
 def _in_passes(entry: Entry) -> Entry:

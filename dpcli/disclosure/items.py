@@ -7,8 +7,8 @@ NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees, by t
 
 from __future__ import annotations
 
-from dpcli.disclosure import answers
-from dpcli.disclosure.answers import MODELS, QUERIES, text_of, worded
+from dpcli.disclosure import answers, federated
+from dpcli.disclosure.answers import QUERIES, text_of, worded
 from dpcli.disclosure.item import Chapter, Item
 
 SETTING = Chapter(
@@ -19,7 +19,7 @@ SETTING = Chapter(
             "Who is trusted with the raw data?",
             "A 1; B threat models",
             ("disclosure.privacy_model",),
-            worded("privacy_model", MODELS),
+            federated.privacy_model,
         ),
         Item(
             "query-model",
@@ -55,7 +55,7 @@ DEFINITION = Chapter(
             "How is the bound on contributions enforced?",
             "A 2c; B summation queries",
             ("disclosure.clipping",),
-            text_of("clipping"),
+            federated.clipping,
         ),
     ),
 )
@@ -102,7 +102,7 @@ ACCOUNTING = Chapter(
         Item("accountant", "Which accountant, by which theorem?", "A 3a", (), answers.accountant),
         Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
         Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
-        Item("sampler", "Does the program sample as assumed?", "A 3b", ("disclosure.sampler",), text_of("sampler")),
+        Item("sampler", "Does the program sample as assumed?", "A 3b", ("disclosure.sampler",), federated.sampler),
         Item("checks", "Which known failures does the file show?", "B algorithms and correctness", (), answers.checks),
         Item("source-file", "Which file was accounted?", "A 4", (), answers.source_file),
     ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
-from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon
+from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon, window
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.item import NOT_STATED, Answer
 from dpcli.mechanisms.neighbours import Adjacency
@@ -94,8 +94,7 @@ def _budget(facts: Facts) -> tuple[str, ...]:
         "fail": "The release is OVER its budget",
         "unknown": "Whether the release is within its budget cannot be certified",
     }
-    spent = f"epsilon {bound(budget.spent)} of {budget.epsilon!r}, at delta = {budget.delta!r}{budget.rho_words()}"
-    return (f"{words[budget.verdict]}: {spent}.",)
+    return (f"{words[budget.verdict]}: {budget.words()}.",)
 
 
 def _nothing(facts: Facts) -> PlainPassage:
@@ -175,6 +174,7 @@ def _rests_on(facts: Facts) -> PlainPassage:
         "What the number rests on",
         (
             f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
+            *((f"It is about one part of the data: {window(facts)}.",) if window(facts) else ()),
             *(_drawn(drawn, facts) if drawn else ()),
         ),
     )

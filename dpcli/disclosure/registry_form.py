@@ -6,8 +6,8 @@ Sources: [C] Dwork, Kohli & Mulligan 2019, Differential Privacy in Practice: Exp
 
 from __future__ import annotations
 
-from dpcli.disclosure import answers
-from dpcli.disclosure.answers import MODELS, QUERIES, text_of, worded
+from dpcli.disclosure import answers, federated
+from dpcli.disclosure.answers import QUERIES, text_of, worded
 from dpcli.disclosure.item import Chapter, Item
 
 DEPLOYMENT = Chapter(
@@ -36,7 +36,7 @@ PARAMETERS = Chapter(
             answers.contributions,
         ),
         Item("adjacency", "Neighbouring datasets", "D 3", (), answers.adjacency),
-        Item("privacy-model", "Deployment model", "C; D 2", ("disclosure.privacy_model",), worded("privacy_model", MODELS)),
+        Item("privacy-model", "Deployment model", "C; D 2", ("disclosure.privacy_model",), federated.privacy_model),
         Item("query-model", "Release or service", "D 2", ("disclosure.query_model",), worded("query_model", QUERIES)),
     ),
 )

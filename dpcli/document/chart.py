@@ -115,6 +115,62 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Square:
+    """One thing at its place in a grid. value: None where it has none. said: the value as it is to be printed. closed: hatched."""
+
+    label: str
+    column: int
+    row: int
+    value: float | None
+    said: str
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Words at a place in a grid: before its first column where `column` is negative."""
+
+    text: str
+    column: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Squares by value, in steps of colour.
+
+    what: a square is, in a word. steps: least value and words of each, ascending; the last is marked. empty, closed: words of squares
+    without a value, and of those that are hatched. named: wide squares with their words in them.
+    """
+
+    what: str
+    squares: tuple[Square, ...]
+    headings: tuple[Heading, ...]
+    steps: tuple[tuple[float, str], ...]
+    empty: str
+    closed: str
+    named: bool = False
+
+    @property
+    def columns(self) -> int:
+        """How many there are."""
+        return 1 + max([*(square.column for square in self.squares), *(heading.column for heading in self.headings)])
+
+    @property
+    def rows(self) -> int:
+        """How many there are, those of headings among them."""
+        return 1 + max([*(square.row for square in self.squares), *(heading.row for heading in self.headings)])
+
+    def step(self, value: float) -> int:
+        """The last step that a value has reached."""
+        return max(i for i, (least, _) in enumerate(self.steps) if i == 0 or value >= least)
+
+    def marked(self, square: Square) -> bool:
+        """Whether it is at the last step."""
+        return square.value is not None and self.step(square.value) == len(self.steps) - 1
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """One picture.
 
@@ -134,6 +190,7 @@ class Chart:
     notes: tuple[str, ...] = ()
     spans: tuple[Span, ...] = ()
     clouds: tuple[Cloud, ...] = ()
+    grid: Grid | None = None
 
     def __post_init__(self) -> None:
         for x, y in self.places():
@@ -148,6 +205,7 @@ class Chart:
         yield from ((bar.value, bar.position) for bar in self.bars)
         yield from ((span.x, y) for span in self.spans for y in (span.low, span.high))
         yield from (point for cloud in self.clouds for point in cloud.points)
+        yield from ((square.column, square.value or 0.0) for square in (self.grid.squares if self.grid else ()))
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:

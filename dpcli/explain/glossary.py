@@ -7,6 +7,15 @@ TERMS: dict[str, str] = {
         "Answers of models that saw private data are released, each with noise, and never the models: PATE for labels, PMixED "
         "for the next word. The cost grows with every answer, so that their number is fixed beforehand."
     ),
+    "secure-aggregation": (
+        "Clients send masked updates from which the server learns their sum alone. Noise that each adds a share of is in that sum; what "
+        "drops out with a client, or is known to one that works with the server, hides nothing. The server knows who takes part, so that "
+        "sampling amplifies nothing against it. See explain federated."
+    ),
+    "local-dp": (
+        "Each person's data get their noise before they leave the device, and nobody is trusted: every message is private by itself. What "
+        "a server does afterwards, such as drawing who is asked, adds no privacy against it. See explain federated."
+    ),
     "pate": (
         "Private aggregation of teacher ensembles: models trained without noise on disjoint shards vote on public, unlabelled "
         "queries; the noisy winner alone is released, and a student learns from it (Papernot et al., arXiv:1610.05755, "

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.rho import judged
 from dpcli.errors import InputError
 from dpcli.gate.verdicts import Condition, Target
 from dpcli.pipeline.gate_keys import Caps
@@ -18,14 +17,14 @@ NEAR = ", above the warning level"
 
 
 def capped(pipeline: Pipeline, outside: Caps) -> Pipeline:
-    """The pipeline with the caps from outside in place of its own. Raises InputError where neither states one."""
+    """The pipeline with the caps from outside in place of its own. Raises InputError where neither states one, of epsilon or rho."""
     own = pipeline.budget
     epsilon = outside.epsilon if outside.epsilon is not None else own.epsilon if own else None
-    if epsilon is None:
+    rho = outside.rho if outside.rho is not None else own.rho if own else None
+    if epsilon is None and rho is None:
         raise InputError(
             f"{pipeline.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy"
         )
-    rho = outside.rho if outside.rho is not None else own.rho if own else None
     delta = next((d for d in (outside.delta, own.delta if own else None, pipeline.privacy.delta) if d is not None), None)
     return replace(pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8, rho))
 
@@ -38,23 +37,19 @@ def delta_condition(pipeline: Pipeline, outside: Caps) -> Iterator[Condition]:
         yield Condition("delta", "fail", text, ("budget", "delta"))
 
 
-def cap_condition(result: Account) -> Condition:
-    """Whether what the pipeline spends is within its cap; what no accountant bounds is unknown."""
-    assert result.budget is not None
-    cap = result.budget
-    if math.isinf(cap.spent):
-        return Condition("budget", "unknown", "no finite epsilon can be certified")
-    assert result.pipeline.budget is not None
-    verdict = judged(cap.spent, cap.epsilon, result.pipeline.budget.warn_at)
-    near = NEAR if verdict == "warn" else ""
-    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.epsilon!r}{near}"
-    return Condition("budget", verdict, text, measured=cap.spent, target=Target(cap.epsilon, cap.delta))
+def cap_conditions(result: Account) -> Iterator[Condition]:
+    """Whether what the pipeline spends is within its caps, of which there is one at least; what no accountant bounds is unknown.
 
-
-def rho_condition(result: Account) -> Iterator[Condition]:
-    """Whether rho is within its cap, where it has one; no waiver speaks of it."""
+    No waiver speaks of rho.
+    """
     assert result.budget is not None
-    rho = result.budget.rho
+    cap, rho = result.budget.epsilon, result.budget.rho
+    if cap is not None and math.isinf(cap.spent):
+        yield Condition("budget", "unknown", "no finite epsilon can be certified")
+    elif cap is not None:
+        near = NEAR if cap.verdict == "warn" else ""
+        text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{near}"
+        yield Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
     if rho is not None:
         text = f"{rho.words()}{NEAR if rho.verdict == 'warn' else ''}"
         yield Condition("rho", rho.verdict, text, ("budget", "rho"))

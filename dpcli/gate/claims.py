@@ -11,7 +11,7 @@ from dpcli.gate.verdicts import Condition
 from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Members
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.registry import RELEASED, load
+from dpcli.registry import RELEASED, SECTIONS, load
 from dpcli.rounding import up
 
 PRICED = 2  # evidence of a charge that a theorem prices
@@ -25,8 +25,11 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
     on disjoint parts are each a little dearer alone, and all of them cost what one does.
     """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
+    gone = any(
+        edit.path[0] == "mechanism" and len(edit.path) == 2 and edit.new is None for one in changes for edit in one.change.edits
+    )
     for one in changes:
-        stated = [edit for edit in one.change.edits if _is_claim(edit, entries)]
+        stated = [edit for edit in one.change.edits if _is_claim(edit, entries) or _comes_in(edit, entries, gone)]
         if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
             continue
         sign = "+" if one.increase > 0.0 else ""
@@ -36,8 +39,12 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
 
 
 def _says_whose(edit: Edit) -> bool:
-    """Whether a key of [source] or of a query states what the data are: the rest of them is done as they say."""
-    member = members_of(load(RELEASED[str(edit.path[0])])).get(str(edit.path[-1]))
+    """Whether a key of [source], of a query or of a section states what data or program are: the rest of them is done as they say. So does
+    a section with such keys that comes or goes."""
+    members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
+    if len(edit.path) == 1 and edit.path[0] in SECTIONS:
+        return any(member.claim for member in members.values())
+    member = members.get(str(edit.path[-1]))
     return member is not None and member.claim
 
 
@@ -45,9 +52,20 @@ def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in (edit.old, edit.new))
 
 
+def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: bool) -> bool:
+    """Whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
+
+    gone: whether the change takes entries away, whose place it may take.
+    """
+    if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
+        return False
+    entry = entries[edit.path[1]]
+    return entry.spec.evidence == 0 or entry.partition is not None or (gone and entry.sampling is not None)
+
+
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     """Whether the key states what data or program are; every number of a guarantee that somebody states is such a key."""
-    if edit.path[0] in RELEASED:
+    if edit.path[0] in RELEASED or edit.path[0] in SECTIONS:
         return _says_whose(edit)
     if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
         return False

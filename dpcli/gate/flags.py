@@ -21,6 +21,7 @@ class GateTerms:
 
     caps, horizon: from flags. as_of: the day on which waivers are judged. ledger, dataset: where to ask whether it still fits.
     base_ref, baseline: what to compare with, at most one of them. room: what the ledger said, once it was asked.
+    together: cap on epsilon of each dataset that the files name, from a flag.
     """
 
     caps: Caps
@@ -32,6 +33,7 @@ class GateTerms:
     ledger: str | None = None
     dataset: str | None = None
     room: LedgerSaid = field(default_factory=LedgerSaid)
+    together: float | None = None
 
 
 def checked_terms(
@@ -48,6 +50,7 @@ def checked_terms(
     dataset: str | None = None,
     as_of: str | None = None,
     max_rho: float | None = None,
+    max_together: float | None = None,
 ) -> GateTerms:
     """The terms from flags. Raises InputError for values out of range, or flags that mean nothing beside each other."""
     caps = Caps(
@@ -65,7 +68,8 @@ def checked_terms(
         raise InputError("--dataset: expected --ledger too, found none")
     planned = _horizon(horizon, horizon_epsilon)
     held = read_policy(policy) if policy is not None else NO_POLICY
-    return GateTerms(caps, planned, held, _day(as_of), base_ref, baseline, ledger, dataset)
+    shared = _within("--max-together", max_together, POSITIVE)
+    return GateTerms(caps, planned, held, _day(as_of), base_ref, baseline, ledger, dataset, together=shared)
 
 
 def _within(flag: str, value: float | None, rule: Constraint) -> float | None:

@@ -8,6 +8,7 @@ from dpcli.analysis.account import Account, headline
 from dpcli.errors import InputError
 from dpcli.gate.verdicts import Condition, Target
 from dpcli.pipeline.gate_keys import Horizon
+from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
 
 KEY = ("gate", "horizon")
@@ -47,3 +48,9 @@ def runs_that_fit(result: Account, horizon: Horizon) -> int:
 
 def _total(result: Account, runs: int) -> float:
     return headline(result.pipeline, delta=result.delta, runs=runs).upper
+
+
+def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
+    """How often a file counts: as often as its horizon plans."""
+    planned = horizon or pipeline.gate.horizon
+    return 1 if planned is None else planned.count

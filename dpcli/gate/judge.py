@@ -13,7 +13,7 @@ from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
-from dpcli.gate.caps import cap_condition, capped, delta_condition, rho_condition
+from dpcli.gate.caps import cap_conditions, capped, delta_condition
 from dpcli.gate.claims import claims
 from dpcli.gate.deleted import gone
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
@@ -70,30 +70,46 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     paths = [path for path in found if path not in bare]
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
+    if terms.base_ref is not None:
+        from dpcli.gate.missed import drawn_in
+
+        paths += drawn_in(terms.base_ref, found, [name for one in policy.together for name in one.datasets])
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     with asked_once():
         bases = _bases(paths, terms)
         files = tuple(_judged(path, terms, bases) for path in paths)
         deleted = tuple(_gone(paths, terms, bases))
         files += tuple(_judged(path, terms, {}) for path in bare if not any(below(one.path, path) for one in deleted))
+        others = tuple(_missed(files, deleted, terms))
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
     together = _together(files, terms)
     notices += (*unmatched(policy, read), *unnamed(policy.together, together), *unused(policy, paths, granting))
-    return Gated((*files, *deleted) or (_nothing(terms),), policy.path or None, notices, together)
+    return Gated((*files, *deleted, *others) or (_nothing(terms),), policy.path or None, notices, together)
 
 
 def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:
-    if not terms.policy.together:
+    if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
     from dpcli.gate.totals import totals
+    from dpcli.gate.uncapped import caps_of, uncapped
 
-    return totals(terms.policy.together, files, terms.horizon or terms.policy.horizon)
+    caps = (*terms.policy.together, *caps_of(terms.together, files))
+    found = totals(caps, files, terms.horizon or terms.policy.horizon, terms.base_ref)
+    return (*found, *uncapped(files, {name for one in caps for name in one.datasets}))
+
+
+def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:
+    if terms.base_ref is not None:
+        from dpcli.gate.missed import missed
+
+        spoken = frozenset(os.path.realpath(one.path) for one in deleted)
+        yield from missed(terms.base_ref, [file.path for file in files], spoken)
 
 
 def _nothing(terms: GateTerms) -> Judged:
-    """What is said where no file is left to judge, and none is gone."""
-    text = f"no file was given, and {terms.base_ref} has no pipeline that is gone"
+    """What is said where no file is left to judge, and none is gone or changed."""
+    text = f"no file was given, and no pipeline differs from {terms.base_ref}"
     return Judged(".", None, (Condition("files", "pass", text, ()),))
 
 
@@ -178,8 +194,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:
     """What a file must satisfy whatever it was before."""
     yield from link_condition(opened.path, terms.base_ref is not None)
-    yield cap_condition(result)
-    yield from rho_condition(result)
+    yield from cap_conditions(result)
     yield from delta_condition(opened.pipeline, caps)
     yield from finding_conditions(opened.diagnostics, opened.pipeline)
     yield from required_conditions(terms.policy, opened.pipeline)

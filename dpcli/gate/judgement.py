@@ -44,6 +44,7 @@ class Judged:
 class JudgedTogether(Judged):
     """All files of some datasets, added up; path: what a table calls them.
 
+    base, now: as of a file, where all that was in the sum at the revision can be added up.
     at: the file where reports for a place in the source show it. members: every file that is in the sum.
     """
 

@@ -14,6 +14,7 @@ MEANINGS: dict[str, str] = {
     "mechanism": "A mechanism of the base is gone: what it has released stays released.",
     "deleted": "A pipeline of the base is gone: what it has released stays released, and nothing counts it here.",
     "moved": "A pipeline of the base was moved to a file that nobody gave to the gate.",
+    "missed": "A pipeline that the change touches was not given to the gate; where nothing was, nothing is judged.",
     "horizon": "All runs of a schedule that was fixed in advance stay within their cap together.",
     "together": "What the pipelines of the repository say of one dataset stays within the policy's cap, added up.",
     "ledger": "The runs of all files would still fit into what is left of the dataset's budget.",

@@ -20,9 +20,11 @@ class SharedCaps:
     datasets: Annotated[
         tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all of them add up")
     ]
-    epsilon: Annotated[float, Key("cap on epsilon of all these files together", POSITIVE)]
+    epsilon: Annotated[float | None, Key("cap on epsilon of all these files together; rho may take its place", POSITIVE)] = None
     delta: Annotated[float | None, Key("delta of the cap; the smallest that one of the files states where absent", DELTA)] = None
-    rho: Annotated[float | None, Key("cap on rho in zCDP of all these files together; both hold", POSITIVE)] = None
+    rho: Annotated[
+        float | None, Key("cap on rho in zCDP of all these files together, instead of epsilon or beside it", POSITIVE)
+    ] = None
     warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE)] = 0.8
 
     @property
@@ -35,7 +37,9 @@ class SharedCaps:
         return f"dataset{'s' if len(self.datasets) > 1 else ''} {', '.join(self.datasets)}"
 
     def problems(self) -> Iterator[Problem]:
-        """Names that no file can have, or none."""
+        """Names that no file can have, or none; no cap."""
+        if self.epsilon is None and self.rho is None:
+            yield ("epsilon",), "a cap on epsilon, on rho or on both", "none"
         if not self.datasets:
             yield ("datasets",), "the name of a dataset", "none"
         yield from name_problems("datasets", self.datasets)

@@ -15,6 +15,7 @@ from dpcli.toml.findings import Path
 from dpcli.toml.shown import shown
 from dpcli.values import dataclass
 
+WINDOW = "privacy.window"
 APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
 
 
@@ -65,13 +66,20 @@ def changed_terms(terms: Mapping[str, Any], statement: Mapping[str, Any], own: P
         key = name.partition(".")[2]
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
-        binds = name != "budget.delta" and not (name == "budget.epsilon" and replaced)
+        binds = name != "budget.delta" and not (name == "budget.epsilon" and replaced) and not (name == WINDOW and _moved(old, new))
         yield Changed(f"{name} {word(old)} -> {word(new)}", binds and _weaker(member, old, new), tuple(name.split(".")))
 
 
 def _place(key: str, own: Pipeline) -> Path:
     """Where a file states a key of its statement: the budget's delta comes before that of [privacy]."""
     return ("budget", key) if key == "delta" and own.budget is not None and own.budget.delta is not None else ("privacy", key)
+
+
+def _moved(old: str | None, new: str | None) -> bool:
+    """Whether a window reads other blocks, and as many."""
+    from dpcli.gate.windows import keeps_its_width
+
+    return keeps_its_width(old, new)
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:

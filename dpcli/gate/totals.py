@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dpcli.analysis.together import together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
-from dpcli.gate.caps import cap_condition, rho_condition
+from dpcli.gate.caps import cap_conditions
 from dpcli.gate.findings import first_of
+from dpcli.gate.horizon import runs_of
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shared_caps import SharedCaps
-from dpcli.gate.unjudged import OtherFile, unjudged
+from dpcli.gate.unjudged import OtherFile, absent, dataset_of, unjudged
 from dpcli.gate.verdicts import Condition, Verdict
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
@@ -36,27 +36,42 @@ class Counted:
     judged: bool
 
 
-def totals(caps: Sequence[SharedCaps], files: Sequence[Judged], horizon: Horizon | None) -> tuple[JudgedTogether, ...]:
+def totals(
+    caps: Sequence[SharedCaps], files: Sequence[Judged], horizon: Horizon | None, ref: str | None = None
+) -> tuple[JudgedTogether, ...]:
     """A sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
 
     Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
 
-    horizon: of flags or policy, which come before a file's own.
+    horizon: of flags or policy, which come before a file's own. ref: the revision to compare with.
     """
     if not caps or not files:
         return ()
     unread = [file.path for file in files if file.own is None]
     if unread:
         return tuple(
-            _without(one, Condition(NAME, "unknown", f"{one.words}: no sum, as {_listed(unread)} cannot be judged", ()), unread[0])
+            _without(one, Condition(NAME, "unknown", f"{one.words}: no sum, as {listed(unread)} cannot be judged", ()), unread[0])
             for one in caps
         )
     judged = list(_judged(files))
+    paths = [file.path for file in files]
     try:
-        others = list(unjudged([file.path for file in files]))
+        others, hidden = list(unjudged(paths)), sorted(absent(paths))
     except InputError as error:
         return tuple(_refused(one, error, files[0].path) for one in caps)
-    return tuple(_total(one, judged, others, horizon, files[0].path) for one in caps)
+    if hidden:
+        text = f"no sum, as {listed(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
+        return tuple(_without(one, Condition(NAME, "unknown", f"{one.words}: {text}", ()), files[0].path) for one in caps)
+    return tuple(_compared(one, _total(one, judged, others, horizon, files[0].path), horizon, ref) for one in caps)
+
+
+def _compared(caps: SharedCaps, found: JudgedTogether, horizon: Horizon | None, ref: str | None) -> JudgedTogether:
+    if ref is None or found.account is None:
+        return found
+    from dpcli.gate.sums_before import before
+
+    base = before(caps, ref, found.members, horizon, found.account)
+    return found if base is None else replace(found, base=base, now=found.account.upper)
 
 
 def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
@@ -73,7 +88,7 @@ def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[Other
     """The files that name one of the datasets. Raises InputError for one that cannot be read, or has a name that looks like one."""
     alike = {looks(name) for name in caps.datasets}
     found = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
-    found += [Counted(one.path, parse(one.data, one.path), False) for one in others if looks(_dataset(one.tables)) in alike]
+    found += [Counted(one.path, parse(one.data, one.path), False) for one in others if looks(dataset_of(one.tables)) in alike]
     for member in found:
         name = member.pipeline.privacy.dataset
         if name not in caps.datasets:
@@ -83,26 +98,19 @@ def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[Other
         yield member
 
 
-def _dataset(tables: Mapping[str, Any]) -> str:
-    """The dataset that a file names, however little else of it can be read."""
-    privacy = tables.get("privacy")
-    name = privacy.get("dataset") if isinstance(privacy, dict) else None
-    return name if isinstance(name, str) else ""
-
-
 def _total(
     caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile], horizon: Horizon | None, at: str
 ) -> JudgedTogether:
     try:
         members = tuple(_members(caps, judged, others))
-        parts = [(_as_one(member.pipeline, caps), _runs(member.pipeline, horizon)) for member in members]
+        parts = [(_as_one(member.pipeline, caps), runs_of(member.pipeline, horizon)) for member in members]
         result = together(parts, budget=caps.budget, rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _refused(caps, error, at)
     if result is None:
         return _without(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
     counted = f"{caps.words}: {_counted(members, [runs for _, runs in parts])}"
-    conditions = (cap_condition(result), *rho_condition(result))
+    conditions = tuple(cap_conditions(result))
     said = tuple(replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in conditions)
     return JudgedTogether(
         caps.words, result, said, at=members[0].path, datasets=caps.datasets, members=tuple(m.path for m in members)
@@ -114,21 +122,17 @@ def _as_one(pipeline: Pipeline, caps: SharedCaps) -> Pipeline:
     return replace(pipeline, privacy=replace(pipeline.privacy, dataset=", ".join(caps.datasets)))
 
 
-def _runs(pipeline: Pipeline, horizon: Horizon | None) -> int:
-    planned = horizon or pipeline.gate.horizon
-    return 1 if planned is None else planned.count
-
-
 def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
     """`3 files (a.toml, b.toml 53 times, c.toml, not judged here)`."""
     said = [
         member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else ", not judged here")
         for member, count in zip(members, runs, strict=True)
     ]
-    return f"{len(members)} file{'s' if len(members) > 1 else ''} ({_listed(said)})"
+    return f"{len(members)} file{'s' if len(members) > 1 else ''} ({listed(said)})"
 
 
-def _listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str]) -> str:
+    """Some of them, and how many more."""
     more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
     return "; ".join(words[:NAMED]) + more
 

@@ -33,7 +33,7 @@ def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
         InputError: git cannot list the files of a repository.
     """
     known = {os.path.realpath(path) for path in paths}
-    for top in _tops(paths):
+    for top in tops_of(paths):
         for name in sorted(_names(top)):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
@@ -42,7 +42,25 @@ def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
                 yield from _pipeline(real, os.path.relpath(place))
 
 
-def _tops(paths: Sequence[str]) -> list[str]:
+def dataset_of(tables: Mapping[str, Any]) -> str:
+    """The dataset that a file names, however little else of it can be read; "" where it names none."""
+    privacy = tables.get("privacy")
+    name = privacy.get("dataset") if isinstance(privacy, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def absent(paths: Sequence[str]) -> Iterator[str]:
+    """Repositories inside of those under review that are linked to a commit and not checked out: nobody sees what is in them."""
+    for top in tops_of(paths):
+        for line in listed(top, "ls-files", "-z", "--stage"):
+            about, _, name = line.partition(b"\t")
+            place = os.path.join(top, os.fsdecode(name))
+            if about.startswith(b"160000") and not os.path.lexists(os.path.join(place, ".git")):
+                yield os.path.relpath(place)
+
+
+def tops_of(paths: Sequence[str]) -> list[str]:
+    """The roots of the repositories under review, and of those inside them that the files are in."""
     found: dict[str, None] = {}
     for path in paths:
         try:

@@ -127,20 +127,42 @@ def _renamed(tree: str, path: str, top: str) -> Past | None:
 
 
 def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """(path, bytes) of each file of the commit that is no file of its own any more. Raises InputError where the clone lacks one."""
-    lost = []
+    """(path, bytes) of each file of the commit that is no file of its own any more, or that keeps less than half of what it said.
+
+    What a link led to counts as what it said. Raises InputError where the clone lacks one.
+    """
+    lost = [(name, blob, there) for name, blob, there in _perhaps_gone(tree, top, endings)]
+    for (name, blob, there), data in zip(lost, blobs(top, [blob for _, blob, _ in lost]) if lost else (), strict=True):
+        if data is None:
+            _whole(top, blob)
+        elif not there or share_of(parts_of(data), _parts_now(os.path.join(top, name))) < ALIKE:
+            yield name, data
+
+
+def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
+    """Path, object, and whether it is there as the file or link that it was: of what differs or is not."""
+    changed = frozenset(differing(top, tree))
     for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
         about, _, name = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
-        place = os.path.join(top, os.fsdecode(name))
-        there = os.path.isfile(place) and os.path.realpath(place) == place
-        if mode.startswith(b"100") and place.endswith(endings) and not there:
-            lost.append((os.fsdecode(name), os.fsdecode(blob)))
-    for (name_, blob_), data in zip(lost, blobs(top, [blob for _, blob in lost]) if lost else (), strict=True):
-        if data is None:
-            _whole(top, blob_)
-        else:
-            yield name_, data
+        place, link = os.path.join(top, os.fsdecode(name)), mode == b"120000"
+        if not place.endswith(endings) or not (link or mode.startswith(b"100")):
+            continue
+        there = os.path.isfile(place) and (link or os.path.realpath(place) == place)
+        if not there or name in changed:
+            yield os.fsdecode(name), f"{tree}:{os.fsdecode(name)}" if link else os.fsdecode(blob), there
+
+
+def _parts_now(place: str) -> frozenset[Hashable]:
+    try:
+        return parts_of(read_bytes(place))
+    except InputError:
+        return frozenset()
+
+
+def differing(top: str, tree: str) -> list[bytes]:
+    """The paths of a repository whose files differ from a commit, committed or not; those that git does not know are none of them."""
+    return listed(top, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty", tree)
 
 
 def parts_of(data: bytes) -> frozenset[Hashable]:

@@ -8,8 +8,8 @@ from typing import Any
 
 
 def plain_table(value: Any) -> dict[str, Any]:
-    """A dataclass as a table, without what is None or equals its default."""
-    stated = ((field, getattr(value, field.name)) for field in fields(value))
+    """A dataclass as a table, without what is None or equals its default, or is no part of what it says (compare=False)."""
+    stated = ((field, getattr(value, field.name)) for field in fields(value) if field.compare)
     return {
         field.name: plain(content)
         for field, content in stated

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.expiry import expiry
-from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of
+from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
 from dpcli.ledger.stores.places import everywhere, open_ledger
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class DatasetBudget:
         why: str = "",
         delta: float | None = None,
         expires: str | None = None,
+        window: str | Sequence[str] = (),
     ) -> ReservedRun:
         """Charge one run in full, before it starts; what is returned is for `with`.
 
@@ -51,27 +53,41 @@ class DatasetBudget:
             why: for the log.
             delta: that the run is described at, where the filter needs one; the file's where None.
             expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged.
+            window: the blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
+                Each is charged in full, all or none. The pipeline's own (privacy.window) where empty; another one than that is refused.
+                That the run reads no other records is the caller's word, and not checked.
 
         Raises:
-            Denied: it does not fit in what is left. Nothing was written.
-            InputError: the file, the key or the time is wrong or of another type, or the run is of another unit or adjacency.
+            Denied: it does not fit in what is left, on one of its blocks. Nothing was written.
+            InputError: the file, the key, the time or the window is wrong or of another type, or the run is of another unit or adjacency;
+                the dataset has blocks and no window is stated, or has none and one is.
             LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
             CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
         """
         asked = _asked(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
+        blocks = texts_of("window", window)
         with self._open() as ledger:
-            ledger.reserve(*asked, expiry(last, ledger.now()), ledger.stated_window(asked[0]))
+            ledger.reserve(*asked, expiry(last, ledger.now()), blocks)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
-    def spend(self, pipeline: Pipeline | str | os.PathLike[str], key: str, why: str = "", delta: float | None = None) -> None:
+    def spend(
+        self,
+        pipeline: Pipeline | str | os.PathLike[str],
+        key: str,
+        why: str = "",
+        delta: float | None = None,
+        window: str | Sequence[str] = (),
+    ) -> None:
         """Charge a run that is made at once; when this returns, and not before, its noise may be drawn.
 
-        Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may have been drawn.
+        Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may
+        have been drawn.
         """
         asked = _asked(pipeline, key, delta, why)
+        blocks = texts_of("window", window)
         with self._open() as ledger:
-            if ledger.spend(*asked, ledger.stated_window(asked[0])).repeated:
+            if ledger.spend(*asked, blocks).repeated:
                 raise LedgerError(
                     f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
                     "and a run that draws noise again needs a key of its own"

@@ -37,8 +37,11 @@ LARGEST = 500  # digits before the point of an amount; no sum of entries comes n
 
 
 def due(state: LedgerState, noted: int) -> bool:
-    """Whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none."""
-    return state.head.seq - noted >= EVERY
+    """Whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
+
+    Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
+    """
+    return state.departure is None and state.head.seq - noted >= EVERY
 
 
 def stated(state: LedgerState) -> dict[str, Any]:

@@ -104,5 +104,7 @@ def down(amount: Decimal) -> str:
 
 
 def percent(amount: Decimal, state: LedgerState, name: str) -> str:
-    """A share of a cap in print."""
-    return f"{100.0 * amounts.share({name: amount}, state.caps):.1f} %"
+    """A share of a cap in print, rounded up."""
+    from dpcli.rounding import percent_used
+
+    return percent_used(amounts.share({name: amount}, state.caps))

@@ -80,9 +80,8 @@ class EarlierRuns(Mapping[str, Run]):
         )
 
 
-def pages(store: Store, dataset: str, end: Head, count: int) -> Iterator[StoredRow]:
-    """The rows up to `end`, so many at a time."""
-    seq = 0
+def pages(store: Store, dataset: str, end: Head, count: int, seq: int = 0) -> Iterator[StoredRow]:
+    """The rows after `seq` up to `end`, so many at a time."""
     while seq < end.seq:
         rows = store.after(dataset, seq, min(count, end.seq - seq))
         yield from rows

@@ -68,7 +68,7 @@ def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 def _seconds(run: Run) -> float:
     try:
-        return datetime.strptime(str(run.content.get("when")), STAMP).replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(str(run.content.get("made") or run.content.get("when")), STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return 0.0
 

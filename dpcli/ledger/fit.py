@@ -22,8 +22,13 @@ def fitting(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, 
     """
     if state.open_terms().mode == "declared":
         return ()
+    return changes(pipeline, lambda changed: _fits(state, changed, delta))
+
+
+def changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
+    """Changes of one parameter each, in words, with which `fits` holds; it must go on holding with more noise, and with fewer steps."""
     busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
-    return tuple(text for text in (_noise(state, pipeline, busiest, delta), _steps(state, pipeline, busiest, delta)) if text)
+    return tuple(text for text in (_noise(pipeline, busiest, fits), _steps(pipeline, busiest, fits)) if text)
 
 
 def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
@@ -32,14 +37,14 @@ def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
     return False
 
 
-def _noise(state: LedgerState, pipeline: Pipeline, entry: Entry, delta: float) -> str:
+def _noise(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], bool]) -> str:
     key = parameter_key(entry, "noise")
     if key is None:
         return ""
     now = float(getattr(entry.spec, key))
 
     def fits(value: float) -> bool:
-        return _fits(state, substitute(pipeline, ((entry.name, key),), value), delta)
+        return fits_with(substitute(pipeline, ((entry.name, key),), value))
 
     found = next((value for value in _doubled(now) if fits(value)), None)
     if found is None:
@@ -57,10 +62,10 @@ def _doubled(now: float) -> Iterator[float]:
     yield from (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
 
 
-def _steps(state: LedgerState, pipeline: Pipeline, entry: Entry, delta: float) -> str:
+def _steps(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
     if entry.epochs is not None or entry.steps < 2:
         return ""
-    count = _most(lambda steps: _fits(state, substitute(pipeline, ((entry.name, "steps"),), steps), delta), entry.steps)
+    count = _most(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)
     return f"{count:,} steps of {entry.name} (now {entry.steps:,})" if count else ""
 
 

@@ -61,9 +61,13 @@ CHARGE = {
     "detail": "text?",
     "why": "text?",
     "window": "window?",
+    "made": "stamp?",
+    "maker": "name?",
 }
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
+    "moved": {"to": "said", "copy": "hash?", "why": "text?"},
+    "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
     "spend": CHARGE,
     "reserve": {**CHARGE, "expires": "stamp?"},
     "start": {"key": "name", "why": "text?"},

@@ -19,6 +19,15 @@ def text_of(name: str, given: object) -> str:
     return given
 
 
+def texts_of(name: str, given: object) -> tuple[str, ...]:
+    """One text or several. Raises InputError for anything else."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, (list, tuple)):
+        raise InputError(f"{name}: expected a text or a list of texts, found {repr(given)[:60]}")
+    return tuple(text_of(name, one) for one in given)
+
+
 def path_or_url(name: str, given: object) -> str:
     """A text, or a path in its place. Raises InputError for anything else."""
     if not isinstance(given, (str, os.PathLike)):

@@ -17,6 +17,7 @@ from dpcli.ledger.earlier import pages
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
+from dpcli.ledger.moving import Arrived, Leave
 from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, Upgrade, checked_key
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
@@ -128,9 +129,10 @@ class Ledger:
         """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
 
         Raises InputError where the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable where it has no
-        cost.
+        cost; LedgerError where the dataset has moved.
         """
         terms = self._state.terms or self.state().open_terms()  # which no entry changes
+        self._state.refuse_moved()
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
                 f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", whose ledger this is, or none, found '
@@ -148,7 +150,7 @@ class Ledger:
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
 
-        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any.
+        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline where absent.
 
         Raises Denied where it does not fit: nothing is written then.
         """
@@ -204,13 +206,16 @@ class Ledger:
             return ()
         if not stated:
             raise InputError(
-                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none; dpcli budget spend and '
-                "reserve take them, by flag or privacy.window; commands that read the data themselves read all of them, and do not"
+                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none: say '
+                "them by flag, or as window under [privacy]"
             )
         return family.window(stated)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`."""
+        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`.
+
+        Everything that is charged passes here: no run is charged on other blocks than it states.
+        """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
             raise InputError(
@@ -220,7 +225,15 @@ class Ledger:
 
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""
-        return self._append(Upgrade(digest(self.store.schema()), self.store.version), "")
+        return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", moved=True)
+
+    def leave(self, to: str, why: str = "") -> Receipt:
+        """Close the dataset here, as it moves to the ledger at `to` (dpcli.ledger.copying). Raises LedgerError where it moved elsewhere."""
+        return self._append(Leave(to, seen(why)), "", moved=True)
+
+    def arrived(self, copy: str) -> Receipt:
+        """Note the hash of the entry that opened its copy there."""
+        return self._append(Arrived(copy), "", moved=True)
 
     def _charge(
         self,
@@ -235,7 +248,7 @@ class Ledger:
         from dpcli.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        blocks = self.window(window)
+        blocks = self.stated_window(pipeline, window)
         request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
         try:
             return self._append(request, key)
@@ -244,42 +257,52 @@ class Ledger:
 
             raise Denied(denial(self.state(), pipeline, cost, at, blocks)) from None
 
-    def _append(self, request: LedgerRequest, key: str) -> Receipt:
+    def _append(self, request: LedgerRequest, key: str, moved: bool = False) -> Receipt:
+        """moved: whether it may be asked of a dataset that has moved."""
+        (receipt,) = self.append_all([(request, key)], moved)
+        return receipt
+
+    def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], moved: bool = False) -> tuple[Receipt, ...]:
+        """Requests and the keys of their runs, in order and in one transaction: all or none. Raises what any of them raises."""
         state = self.state()  # most of the reading before anybody has to wait
-        entry: LedgerEntry | None = None
+        entries: list[LedgerEntry | None] = []
         try:
             with self.store.writing(self.dataset) as tail:
                 for row in tail.after(state.head.seq):
                     state.apply(opened(row, self.dataset, state.head))
-                entry = self._next(request)
-                if entry is not None:
-                    self._write(tail, entry)
+                if not moved:
+                    state.refuse_moved()
+                trial = state.rehearsal()
+                for request, _ in requests:
+                    entries.append(self.append_in(tail, trial, request))
+                if self.store.takes_notes and due(trial, self._noted):
+                    tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(UNSURE if entry is not None else "nothing was written") from None
-        if entry is not None:  # durable: only now is it remembered
+            raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
+        for entry in filter(None, entries):  # durable: only now are they remembered
             state.apply(entry)
-            self._noted = state.head.seq if due(state, self._noted) else self._noted
-        return Receipt(entry, state.runs.get(key), state)
+        self._noted = state.head.seq if any(entries) and due(state, self._noted) else self._noted
+        return tuple(Receipt(entry, state.runs.get(key), state) for entry, (_, key) in zip(entries, requests, strict=True))
 
-    def _next(self, request: LedgerRequest) -> LedgerEntry | None:
-        now, state = self.now(), self._state
+    def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
+        """The entry of a request after `state`, which takes it in; None where nothing is written. The caller ends the transaction."""
+        now = self.now()
         content = request.entry(state, now)
-        return None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
-
-    def _write(self, tail: Tail, entry: LedgerEntry) -> None:
-        after = _rehearsed(self._state, entry)
+        if content is None:
+            return None
+        entry, before = sealed(self._signed(content, now, state), self.dataset, state.head), state.head.seq
+        _refuse_wrong(entry)
+        state.apply(opened(entry.row, self.dataset, state.head))
         tail.append(entry.row)
-        if list(tail.after(self._state.head.seq)) != [entry.row]:
+        if list(tail.after(before)) != [entry.row]:
             raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
-        if self.store.takes_notes and due(after, self._noted):
-            tail.note(checkpoint_of(after))
+        return entry
 
-    def _signed(self, content: Mapping[str, Any], now: str | None = None) -> dict[str, Any]:
-        return {**content, "who": self.who, "when": self._time(now or self.now()), "dpcli": __version__}
-
-    def _time(self, now: str) -> str:
-        """What an entry is dated: never before the one before it, unless a wrong clock has dated that one in the time to come."""
-        return now if self.store.keeps_time else self._state.time(now)
+    def _signed(self, content: Mapping[str, Any], now: str | None = None, state: LedgerState | None = None) -> dict[str, Any]:
+        """Dated never before the entry before it, unless a wrong clock has dated that one in the time to come."""
+        now = now or self.now()
+        when = now if self.store.keeps_time else (state or self._state).time(now)
+        return {**content, "who": self.who, "when": when, "dpcli": __version__}
 
 
 def open_dataset(
@@ -301,13 +324,18 @@ def open_dataset(
             raise LedgerError(
                 f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
             )
-        if not new:
-            _refuse_alike(store, dataset)
-        _refuse_known_data(store, dataset, terms)
+        refuse_double(store, dataset, terms, new)
         entry = sealed(ledger._signed({"kind": "open", "terms": terms.content(), "caps": caps}), dataset, LedgerState(dataset).head)
         _rehearsed(LedgerState(dataset), entry)
         tail.append(entry.row)
     return ledger
+
+
+def refuse_double(store: Store, dataset: str, terms: LedgerTerms, new: bool) -> None:
+    """Raise LedgerError where the same data may be there under a second name. new: although its name looks like another one's."""
+    if not new:
+        _refuse_alike(store, dataset)
+    _refuse_known_data(store, dataset, terms)
 
 
 def _refuse_alike(store: Store, dataset: str) -> None:
@@ -353,9 +381,13 @@ def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
 
 def _rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
     """The entry held against the grammar, and applied to a copy, which it returns: what a later reading would refuse is not written."""
-    wrong = wrong_entry(entry.content)
-    if wrong is not None or len(entry.row.body) > LONGEST:
-        raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")
+    _refuse_wrong(entry)
     trial = state.rehearsal()
     trial.apply(opened(entry.row, state.dataset, state.head))
     return trial
+
+
+def _refuse_wrong(entry: LedgerEntry) -> None:
+    wrong = wrong_entry(entry.content)
+    if wrong is not None or len(entry.row.body) > LONGEST:
+        raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")

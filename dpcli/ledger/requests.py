@@ -28,6 +28,7 @@ class Charge:
     key: the name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under one
     key make two runs. expires: ISO time after which a reservation cannot be voided; it then counts in full.
     window: the blocks that it reads, sorted; none where the dataset has none.
+    made, maker: when and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
     """
 
     kind: str
@@ -39,11 +40,14 @@ class Charge:
     why: str = ""
     expires: str | None = None
     window: tuple[str, ...] = ()
+    made: str = ""
+    maker: str = ""
 
     def body(self) -> dict[str, Any]:
         """What makes two charges the same."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
-        return {**body, "window": list(self.window)} if self.window else body
+        optional = {"window": list(self.window), "made": self.made, "maker": self.maker}
+        return {**body, **{name: value for name, value in optional.items() if value}}
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
@@ -61,12 +65,13 @@ class Charge:
 
     def _refuse_other(self, state: LedgerState) -> None:
         run = state.runs[self.key]
-        if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):
+        body = {**dict.fromkeys(("made", "maker")), **self.body()}
+        if canonical({name: run.content.get(name) for name in body}) != canonical(body):
             raise LedgerError(
                 f'key "{self.key}": expected the run that entry {run.seq} charged under it, found another: '
                 "a new run needs a key of its own"
             )
-        if run.content.get("who") != self.who:
+        if not self.made and run.content.get("who") != self.who:
             raise LedgerError(
                 f'key "{self.key}": expected a run of {self.who}, found one that {run.content.get("who")} was charged for: '
                 "a new run needs a key of its own"

@@ -86,6 +86,18 @@ class UnderWay:
     status: str
 
 
+AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a dataset has moved
+
+
+@dataclass(frozen=True, slots=True)
+class MovedAway:
+    """Where a dataset has moved `to`, and `at` which entry; copy: the hash of the entry that opened it there, once that is known."""
+
+    to: str
+    at: Head
+    copy: str = ""
+
+
 @dataclass(slots=True)
 class LedgerState:
     """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
@@ -108,6 +120,7 @@ class LedgerState:
     last: Run | None = None
     latest: str = ""  # the latest time that an entry states
     opening: str = ""  # the hash of the first entry
+    departure: MovedAway | None = None  # where it has moved: nothing is charged here then
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
@@ -117,6 +130,10 @@ class LedgerState:
         change = _CHANGES.get(entry.kind)
         if change is None:
             raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
+        if self.departure is not None and entry.kind not in AWAY:
+            raise LedgerError(
+                f"{self._place(entry)}: follows the entry by which the dataset has moved: the ledger was changed by hand"
+            )
         try:
             change(self, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -136,6 +153,19 @@ class LedgerState:
         if self.terms is None:
             raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
         return self.terms
+
+    def refuse_moved(self) -> None:
+        """Raise LedgerError where the dataset has moved."""
+        if self.departure is not None:
+            there = (
+                "it is charged there, and"
+                if self.departure.copy
+                else "where it is not there yet, dpcli budget copy completes that;"
+            )
+            raise LedgerError(
+                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): {there} nothing more is '
+                "taken here"
+            )
 
     def left(self) -> dict[str, Decimal]:
         """What remains of each cap, 0 where nothing does."""
@@ -237,6 +267,22 @@ class LedgerState:
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
+    def _moved(self, entry: LedgerEntry) -> None:
+        self.open_terms()
+        to, copy_ = str(entry.content["to"]), str(entry.content.get("copy", ""))
+        if self.departure is None and not copy_:
+            self.departure = MovedAway(to, Head(entry.row.seq, entry.row.hash))
+        elif self.departure is not None and self.departure.to == to and copy_ and not self.departure.copy:
+            self.departure = replace(self.departure, copy=copy_)
+        else:
+            raise LedgerError(f"{self._place(entry)}: moves what has moved: the ledger was changed by hand")
+
+    def _copied(self, entry: LedgerEntry) -> None:
+        if self.departure is None or self.departure.copy:
+            raise LedgerError(f"{self._place(entry)}: a copy of what has not moved: the ledger was changed by hand")
+        self._upgrade(entry)
+        self.departure = None
+
     def _place(self, entry: LedgerEntry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
@@ -261,6 +307,8 @@ def _refuse_no_run(content: Mapping[str, Any]) -> None:
 
 _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "open": LedgerState._open,
+    "moved": LedgerState._moved,
+    "copied": LedgerState._copied,
     "spend": LedgerState._charge,
     "reserve": LedgerState._charge,
     "start": LedgerState._move,

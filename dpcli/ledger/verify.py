@@ -19,6 +19,7 @@ from dpcli.ledger.checkpoint import tallies, usable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.price import SLACK, undeclared, understated
 from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
 
 ANCHOR = "dpcli/anchor/v1"
@@ -52,11 +53,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
     state = replayed(ledger, anchor)
     terms = state.open_terms()
-    if digest(ledger.store.schema()) != state.schema:
-        again = " (dpcli budget upgrade notes it where a later version made them)" if ledger.store.version > state.version else ""
-        raise LedgerError(
-            f"{ledger.store.place}: the definitions that guard the entries were changed since the ledger was opened{again}"
-        )
+    refuse_changed(ledger.store, state)
     whole: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
     each: list[str] = []
     done = 0
@@ -69,6 +66,13 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
             done += 1
             each += understated(terms, entry)
     return Verified(state.head.seq, done, state.head, (*whole, *each), tuple(_notes(ledger)))
+
+
+def refuse_changed(store: Store, state: LedgerState) -> None:
+    """Raise LedgerError where what guards the entries is not what the chain says, at its opening, upgrade or copy."""
+    if digest(store.schema()) != state.schema:
+        again = " (dpcli budget upgrade notes it where a later version made them)" if store.version > state.version else ""
+        raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
 
 
 def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
@@ -99,6 +103,7 @@ def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
 def anchor_of(ledger: Ledger) -> dict[str, Any]:
     """The head of the chain, to be kept elsewhere: a backup that was restored does not contain a later one."""
     state = ledger.state()
+    state.refuse_moved()
     return {"schema": ANCHOR, "dataset": ledger.dataset, "seq": state.head.seq, "hash": state.head.hash, "when": ledger.now()}
 
 

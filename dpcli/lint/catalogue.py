@@ -34,6 +34,7 @@ FILE_RULES: dict[str, str] = {
     "DP119": "dpcli.lint.composition:PARTITION",
     "DP120": "dpcli.lint.composition:SAME_SAMPLE",
     "DP121": "dpcli.lint.claims:VECTOR",
+    "DP122": "dpcli.lint.sampling:ONE_STEP",
     "DP201": "dpcli.lint.statement:FLOATING_POINT",
     "DP210": "dpcli.lint.names:PRIVATE_NAMES",
     "DP213": "dpcli.lint.repeated:ASKED_AGAIN",

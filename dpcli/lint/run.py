@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.lint.catalogue import checked, rule
 from dpcli.pipeline.document import TOP, is_pipeline
 from dpcli.pipeline.read import examine, located, parse, toml_document
-from dpcli.registry import POLICY_KEYS, POLICY_READER, load
+from dpcli.registry import POLICY_KEYS, POLICY_READER, SCHEDULE_READER, load
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def lint(path: str) -> tuple[Diagnostic, ...]:
     """Everything the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
 
-    Of a policy file of the gate it is what the reader says.
+    Of a policy file of the gate, or a schedule of planned runs, it is what the reader says.
 
     Returns an empty tuple where there is nothing to say. A file that cannot be read as a pipeline gives the reader's own
     findings (DP001 to DP005), and the rules' besides where these are all about sections such as [train]: a key that nothing reads
@@ -37,16 +37,23 @@ def is_policy(tables: Mapping[str, Any]) -> bool:
     return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, load(POLICY_KEYS)) for key in own)
 
 
+def is_schedule(tables: Mapping[str, Any]) -> bool:
+    """Whether a file is a schedule of planned runs: it has their tables, and no key that only pipelines have."""
+    return "run" in tables and TOP.keys().isdisjoint(key for key in tables if key != "format")
+
+
 def is_own(tables: Mapping[str, Any]) -> bool:
     """Whether a file is one that `lint` judges, where a folder holds many."""
-    return is_pipeline(tables) or ("format" in tables and is_policy(tables))
+    return is_pipeline(tables) or ("format" in tables and (is_policy(tables) or is_schedule(tables)))
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     """`lint` of the bytes of a file that messages call `path`."""
     try:
-        if is_policy(toml_document(data, path)[1]):
-            load(POLICY_READER)(data, path)
+        tables = toml_document(data, path)[1]
+        reader = SCHEDULE_READER if is_schedule(tables) else POLICY_READER if is_policy(tables) else None
+        if reader is not None:
+            load(reader)(data, path)
             return ()
         pipeline, wrong = examine(data, path)
     except InvalidFile as invalid:

@@ -8,13 +8,16 @@ from fractions import Fraction
 from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import chosen, one_of, switched_on
+from dpcli.lint.settings import RELEASING, chosen, one_of, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson
+from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import MAX_COUNT
 
 SAMPLER = frozenset({"sampler", "sampling", "batching"})
+UNNAMED = tuple(
+    name for name in RELEASING if name != "federated"
+)  # [federated] is compared with the entry that it performs (DP005)
 SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
 OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
 
@@ -31,7 +34,7 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
         message = "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
         for finding in (
             *switched_on(pipeline, frozenset({"shuffle"}), message),
-            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message),
+            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message, *UNNAMED),
             *chosen(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
         ):
             yield replace(finding, severity="error")
@@ -51,7 +54,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
             )
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
-        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message)
+        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message, *UNNAMED)
 
 
 def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -66,6 +69,15 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
             unit = "steps" if rate else "passes"
             message = f"{entry.epochs:.12g} epochs = {float(exact):,.12g} {unit}; using {ceil(exact):,}"
             yield RuleFinding((*path, "epochs"), message)
+
+
+def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, entry in entries(pipeline):
+        if entry.uncounted and not isinstance(entry.sampling, Unsampled | None):
+            message = (
+                "neither steps nor epochs is stated, so that one step is counted: state how often it runs (steps = 1 for once)"
+            )
+            yield RuleFinding((*path, "sampling"), message)
 
 
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
@@ -131,6 +143,21 @@ ROUNDED_STEPS = RuleInfo(
     bad=HEAD + edited(TRAIN, "steps = 1000", "epochs = 2.5"),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 586"),
     check=_rounded_steps,
+)
+
+ONE_STEP = RuleInfo(
+    code="DP122",
+    severity="warning",
+    waivable=True,
+    title="a sampled mechanism that is counted once",
+    what="A mechanism has a sampling table and states neither steps nor epochs; dpcli counts one step.",
+    why="What samples its records seldom runs once: a training run whose steps are left out prints the epsilon of a single step, which "
+    "can be a hundredth of its own.",
+    fix="State steps, or epochs with a batch size or rate; steps = 1 where it runs once.",
+    source="Abadi et al. 2016, arXiv:1607.00133: the cost of a training run is that of all its steps",
+    bad=HEAD + edited(TRAIN, "steps = 1000\n", ""),
+    good=HEAD + edited(TRAIN, "steps = 1000", "steps = 1"),
+    check=_one_step,
 )
 
 NEVER_SAMPLED = RuleInfo(

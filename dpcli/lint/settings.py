@@ -12,7 +12,7 @@ from dpcli.lint.rule import RuleFinding
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.findings import Path
 
-RELEASING = ("train", "pate", "pmixed", "prompt", "generate")  # [audit] publishes nothing of its own
+RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")  # [audit] publishes nothing of its own
 PROSE = frozenset({"description", "note", "notes", "comment", "covers"})
 OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})
 

@@ -47,7 +47,7 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
-    if pipeline.budget is not None:
+    if pipeline.budget is not None and pipeline.budget.epsilon is not None:
         yield ("budget", "epsilon"), pipeline.budget.epsilon
     if pipeline.gate.horizon is not None:
         yield ("gate", "horizon", "epsilon"), pipeline.gate.horizon.epsilon

@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.document import read_document
 from dpcli.pipeline.gate_keys import NO_GATE, gate_problems
-from dpcli.pipeline.model import Entry, Privacy
+from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.pipeline.parts import part_problems
 from dpcli.pipeline.section import entries_of_queries, judge_sections, section_problems
 from dpcli.toml.findings import Findings, Path, Problem
@@ -41,6 +41,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
     problems = chain(
         _privacy(privacy),
+        _budget(values.get("budget")),
         _stated(stated),
         _entries(entries, privacy),
         part_problems(entries, stated),
@@ -72,6 +73,11 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
         yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
     elif privacy.max_contributions is None:
         yield key, f"the most records that one {quoted(privacy.unit)} contributes", "nothing"
+
+
+def _budget(budget: Budget | None) -> Iterator[Problem]:
+    if budget is not None and budget.epsilon is None and budget.rho is None:
+        yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
 
 def _samples(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:

@@ -56,7 +56,8 @@ class MechanismTable:
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
     own = MECHANISMS.own(name)
     spec = load(MECHANISMS.registry[name])(**{key: value for key, value in values.items() if key in own})
-    return Entry(spec=spec, **{key: value for key, value in values.items() if key not in own})
+    shared = {key: value for key, value in values.items() if key not in own}
+    return Entry(spec=spec, **shared, uncounted=values.keys().isdisjoint(("steps", "epochs")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
 
+CALLED = {"federated": "dpcli.rounds, in Python"}  # what reads a section that no command has its name of
 OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables by which a pipeline is known among other TOML files
 
 TOP: Members = {
@@ -106,7 +108,7 @@ TOP: Members = {
     ),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
-    **{name: _table(name, SectionTable(name), f"read by dpcli {name}") for name in SECTIONS},
+    **{name: _table(name, SectionTable(name), f"read by {CALLED.get(name, f'dpcli {name}')}") for name in SECTIONS},
 }
 
 

@@ -32,7 +32,8 @@ class Stated:
     """What the flags say; None where one is absent.
 
     noise_multiplier: of Gaussian noise, of Laplace noise with `laplace`. pure: epsilon of one step that is known to be pure.
-    sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given.
+    sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given and
+    nothing is sampled.
     """
 
     noise_multiplier: float | None = None
@@ -91,6 +92,10 @@ class Stated:
             raise InputError("expected --steps or --epochs, found both")
         if self.epochs is not None:
             return {"epochs": _whole(self.epochs)}
+        if self.steps is None and self.sampled:
+            raise InputError(
+                "expected --steps or --epochs with --sampling-rate or --batch-size, found neither (--steps 1 for one step)"
+            )
         return {"steps": 1 if self.steps is None else self.steps}
 
 

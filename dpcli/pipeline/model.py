@@ -49,13 +49,14 @@ class Privacy:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that the pipeline may spend."""
+    """The most that the pipeline may spend: of epsilon, of rho, or of both."""
 
-    epsilon: Annotated[float, Key("cap on epsilon", POSITIVE, "smaller")]
+    epsilon: Annotated[float | None, Key("cap on epsilon; rho may take its place", POSITIVE, "smaller")] = None
     delta: Annotated[float | None, Key("delta of the cap; privacy.delta where absent", DELTA, "smaller")] = None
     warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE, "smaller")] = 0.8
     rho: Annotated[
-        float | None, Key("cap on rho of all entries together, in zCDP, beside that on epsilon; both hold", POSITIVE, "smaller")
+        float | None,
+        Key("cap on rho of all entries together, in zCDP, instead of epsilon or beside it; both hold then", POSITIVE, "smaller"),
     ] = None
 
 
@@ -152,6 +153,7 @@ class Entry:
         ),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
+    uncounted: bool = field(default=False, kw_only=True, compare=False)  # whether the file states neither steps nor epochs
 
     def runs(self, dataset_size: int | None) -> Runs:
         """How often it runs, by steps or by epochs."""

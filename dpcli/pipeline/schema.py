@@ -1,4 +1,4 @@
-"""JSON Schema of the pipeline file and of the policy file, for editors; made from the dataclasses that read them."""
+"""JSON Schema of the pipeline file, of the policy file and of schedules, for editors; made from the dataclasses that read them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from dpcli.keys.kinds import CALIBRATE
 from dpcli.keys.table_schema import table_schema
 from dpcli.pipeline.document import TOP
-from dpcli.registry import POLICY_KEYS, load
+from dpcli.registry import POLICY_KEYS, SCHEDULE_KEYS, load
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget caps something
 
 
 def json_schema() -> dict[str, object]:
@@ -21,6 +22,7 @@ def json_schema() -> dict[str, object]:
     mechanism may be "calibrate", or a list of such.
     """
     schema = table_schema(TOP)
+    schema["properties"]["budget"] |= CAPPED
     mechanisms = schema["properties"]["mechanism"]
     shape, needed = _apart(_calibratable(mechanisms["items"]))
     schema["properties"]["mechanism"] = {**mechanisms, "items": shape}
@@ -31,7 +33,14 @@ def json_schema() -> dict[str, object]:
 
 def policy_schema() -> dict[str, object]:
     """The policy file of the gate, format 1, in the same dialect."""
-    return {"$schema": DIALECT, "title": "dpcli policy, format 1", **table_schema(load(POLICY_KEYS))}
+    schema = table_schema(load(POLICY_KEYS))
+    schema["properties"]["together"]["items"] |= CAPPED
+    return {"$schema": DIALECT, "title": "dpcli policy, format 1", **schema}
+
+
+def schedule_schema() -> dict[str, object]:
+    """The schedule of planned runs, format 1, in the same dialect."""
+    return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(SCHEDULE_KEYS))}
 
 
 def _calibratable(schema: Any, several: bool = True) -> Any:

@@ -31,7 +31,7 @@ def chart(entries: Sequence[LedgerEntry]) -> Chart | None:
         x=Axis("entry", 1.0, float(len(entries))),
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
         lines=(
-            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", _steps(left)),
+            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", steps(left)),
             Line("empty", ((1.0, 0.0), (float(len(entries)), 0.0)), Tone.LIMIT, dashed=True),
         ),
         markers=tuple(amended),
@@ -39,9 +39,9 @@ def chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     )
 
 
-def _steps(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """A level between two entries, a jump at each."""
-    points = [(1.0, values[0])]
-    for i, (before, now) in enumerate(pairwise(values), start=2):
+def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float], ...]:
+    """A level between two entries, a jump at each; `first` is the number of the first."""
+    points = [(float(first), values[0])]
+    for i, (before, now) in enumerate(pairwise(values), start=first + 1):
         points += [(float(i), before), (float(i), now)]
     return tuple(points)

@@ -64,7 +64,7 @@ def _here(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, 
 
 def _budget(account: Account, xs: tuple[float, float], low: float, high: float) -> tuple[Line, ...]:
     """The file's cap, where it is for the same delta and within the picture."""
-    cap = account.budget
-    if cap is None or cap.delta != account.delta or not low <= cap.epsilon <= high:
+    cap = account.budget.epsilon if account.budget is not None else None
+    if cap is None or cap.delta != account.delta or not low <= cap.cap <= high:
         return ()
-    return (Line(f"budget {cap.epsilon!r}", tuple((x, cap.epsilon) for x in xs), Tone.LIMIT, dashed=True),)
+    return (Line(f"budget {cap.cap!r}", tuple((x, cap.cap) for x in xs), Tone.LIMIT, dashed=True),)

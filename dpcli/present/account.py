@@ -68,6 +68,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             "adaptive": privacy.adaptive,
             "max_contributions": privacy.max_contributions,
             "group_size": account.group_size,
+            **({} if privacy.window is None else {"window": list(privacy.window)}),
         },
         "delta" if q == "epsilon" else "epsilon": account.delta if q == "epsilon" else account.epsilon,
         "result": {
@@ -86,7 +87,13 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
         "exit_code": exit_code(account, diagnostics),
     }
     if budget:
-        found["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta, "spent": budget.spent, "verdict": budget.verdict}
+        of = budget.epsilon
+        numbers = (
+            dict.fromkeys(("epsilon", "delta", "spent"))
+            if of is None
+            else {"epsilon": of.cap, "delta": of.delta, "spent": of.spent}
+        )
+        found["budget"] = {**numbers, "verdict": budget.verdict}
         if budget.rho is not None:
             spent = budget.rho.spent
             found["budget"]["rho"] = {
@@ -247,8 +254,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }
-    spent = f"epsilon {up(budget.spent, decimals)} of {budget.epsilon!r} at delta = {budget.delta!r}"
-    return (f"{words[budget.verdict]}: {spent}{budget.rho_words(decimals)}",)
+    return (f"{words[budget.verdict]}: {budget.words(decimals)}",)
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:

@@ -36,7 +36,10 @@ def document(
         },
         verdict=min((one.verdict for one in every), key=HARSH.index),
         tables=(_files([account for account, _ in files], decimals), *_tables(sums, added)),
-        notes=tuple(f"{a.pipeline.path}: {note}" for (a, _), one in zip(files, alone, strict=True) for note in one.notes),
+        notes=(
+            *(f"{a.pipeline.path}: {note}" for (a, _), one in zip(files, alone, strict=True) for note in one.notes),
+            *_over([account for account, _ in files], sums, decimals),
+        ),
         findings=tuple(chain.from_iterable(one.findings for one in every)),
         checks=tuple(chain.from_iterable(one.checks for one in every)),
         total=added[0].total if whole else None,
@@ -49,6 +52,18 @@ def document(
         sheet=Sheet(single.SHEET, tuple(row for one in every if one.sheet is not None for row in one.sheet.rows)),
         details=tuple(f"{a.pipeline.path}: {one.headline}" for (a, _), one in zip(files, alone, strict=True)),
     )
+
+
+def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
+    """Sums that cost more than any of their files may: no cap of a file is one on them."""
+    for name, total in sums.items():
+        budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
+        most = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)
+        if most is not None and total.quantity == "epsilon" and total.upper > most:
+            yield (
+                f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files (at most {most!r}), '
+                "and no cap holds for the sum; dpcli gate --max-together sets one"
+            )
 
 
 def _files(accounts: Sequence[Account], decimals: int) -> Table:

@@ -75,8 +75,11 @@ def _summary(file: Judged) -> str:
     """What a file costs, in a few words."""
     assert file.account is not None
     cap = file.account.budget
-    limit = "" if cap is None else f" of {cap.epsilon!r} at delta = {cap.delta!r}"
-    return f"epsilon {up(file.account.upper)}{limit}"
+    if cap is None:
+        return f"epsilon {up(file.account.upper)}"
+    rho = "" if cap.epsilon is not None or cap.rho is None else f", {cap.rho.words()}"
+    limit = "" if cap.epsilon is None else f" of {cap.epsilon.cap!r} at delta = {cap.epsilon.delta!r}"
+    return f"epsilon {up(file.account.upper)}{limit}{rho}"
 
 
 def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
@@ -99,7 +102,10 @@ def _row(file: Judged) -> tuple[str, ...]:
         return (word, file.path, "-", "-", "-", "-", "-")
     cap = file.account.budget
     before, change = ("-", "-") if file.base is None or file.now is None else (up(file.base.epsilon), _change(file))
-    return (word, file.path, before, up(file.account.upper), change, f"{cap.epsilon!r}", f"{cap.delta!r}")
+    limit = ("-", f"{file.account.delta!r}") if cap.epsilon is None else (f"{cap.epsilon.cap!r}", f"{cap.epsilon.delta!r}")
+    if cap.epsilon is None and cap.rho is not None:
+        limit = (f"rho {cap.rho.cap!r}", limit[1])
+    return (word, file.path, before, up(file.account.upper), change, *limit)
 
 
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
@@ -109,7 +115,7 @@ def _sheet_row(file: Judged) -> tuple[Value, ...]:
         return (file.path, file.verdict, before, None, increase, *[None] * 6)
     account, cap, privacy = file.account, file.account.budget, file.account.pipeline.privacy
     winner = account.winner.accountant.name if account.winner else None
-    caps = (None, None) if cap is None else (cap.epsilon, cap.delta)
+    caps = (None, None) if cap is None or cap.epsilon is None else (cap.epsilon.cap, cap.epsilon.delta)
     stated = (account.delta, privacy.unit or "record", privacy.adjacency.value, winner)
     return (file.path, file.verdict, before, account.upper, increase, *caps, *stated)
 
@@ -163,6 +169,7 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
         "files": list(one.members),
         "verdict": one.verdict,
         "conditions": [_condition(c) for c in one.conditions],
+        "base_epsilon": one.base.epsilon if one.base else None,
     }
     if one.account is None:
         return {**common, "result": None}

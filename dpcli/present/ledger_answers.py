@@ -11,6 +11,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
+from dpcli.pipeline.window import UNCHECKED
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 
@@ -30,24 +31,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     try:
         found = ask()
     except Denied as no:
-        data = {
-            "schema": "dpcli/budget/v2",
-            "granted": False,
-            "reason": str(no),
-            **balance(ledger.state()),
-            "exit_code": no.exit_code,
-        }
-        said, *why = str(no).split("\n  ")
-        return Document(
-            said,
-            data,
-            "fail",
-            notes=tuple(why),
-            total=total(ledger.state()),
-            exit_code=no.exit_code,
-            why="denied: the run does not fit in what is left",
-            details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
-        )
+        return _denied(ledger, no, "the run does")
     state = found.state
     data = {
         "schema": "dpcli/budget/v2",
@@ -57,9 +41,60 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         **balance(state),
     }
     warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
-    lines = (warning,) if warning else ()
+    charged = found.entry is not None and found.entry.kind in ("spend", "reserve")
+    lines = (*((warning,) if warning else ()), *((UNCHECKED,) if charged and found.run is not None and found.run.window else ()))
     return Document(
         _granted(found), {**data, "exit_code": 0}, "warn" if warning else "pass", total=total(state), notes=lines, details=lines
+    )
+
+
+def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
+    """What came of a history: all of it charged, some of it before, or denied as a whole."""
+    try:
+        found = ask()
+    except Denied as no:
+        return _denied(ledger, no, "the history does")
+    state, entries = ledger.state(), [entry_data(receipt.entry) or {} for receipt in found if receipt.entry is not None]
+    left = f"{left_percent(room(state))} of the cap is left{scarce(state)}"
+    if state.open_terms().family is not None:
+        left = f"{left} on the fullest block"
+    runs = f"{len(found)} {'run' if len(found) == 1 else 'runs'} of the history"
+    said = f"charged {len(entries)} of {runs}" + (", the others before" if len(found) > len(entries) else "")
+    said = said if entries else f"{runs}: charged before, and nothing was written"
+    return Document(
+        f"{said}; {left}",
+        {
+            "schema": "dpcli/budget-import/v1",
+            "granted": True,
+            "entries": entries,
+            "runs": len(found),
+            **balance(state),
+            "exit_code": 0,
+        },
+        "pass",
+        total=total(state),
+        records=entries,
+    )
+
+
+def _denied(ledger: Ledger, no: Denied, what: str) -> Document:
+    data = {
+        "schema": "dpcli/budget/v2",
+        "granted": False,
+        "reason": str(no),
+        **balance(ledger.state()),
+        "exit_code": no.exit_code,
+    }
+    said, *why = str(no).split("\n  ")
+    return Document(
+        said,
+        data,
+        "fail",
+        notes=tuple(why),
+        total=total(ledger.state()),
+        exit_code=no.exit_code,
+        why=f"denied: {what} not fit in what is left",
+        details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
     )
 
 

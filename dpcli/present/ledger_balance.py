@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document, Table
 from dpcli.document.walked import Walked
+from dpcli.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs
@@ -17,7 +18,9 @@ from dpcli.ledger.remaining import Remaining, room, share_of
 from dpcli.ledger.state import LedgerState, Run, named
 from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import balance, runs, terms, total
+from dpcli.present.ledger_text import columns
 from dpcli.rounding import down as rounded_down
+from dpcli.rounding import percent_used
 from dpcli.rounding import up as rounded
 
 if TYPE_CHECKING:
@@ -48,16 +51,23 @@ def shown(ledger: Ledger, pictured: bool = False) -> Document:
 
 
 def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
-    from dpcli.plots.burn_down import chart
+    from dpcli.plots import block_calendar, burn_down
 
-    picture = chart(ledger.entries())
-    return (picture,) if picture else ()
+    return tuple(chart for chart in (block_calendar.chart(ledger.state()), burn_down.chart(ledger.entries())) if chart)
+
+
+def picture(ledger: Ledger) -> Chart:
+    """The blocks by share used; without blocks, the way down of the budget. Raises InputError where nothing was charged yet."""
+    found = _pictures(ledger)
+    if not found:
+        raise InputError(f"{ledger.store.place}: expected a run to draw, found none: nothing was charged to {ledger.dataset} yet")
+    return found[0]
 
 
 def headline(state: LedgerState, remaining: Remaining) -> str:
     """The balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
-    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * remaining.spent, 1)} %"
+    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
     spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
         spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(remaining.planned)}, cap {cap}"
@@ -124,6 +134,8 @@ def left_percent(remaining: Remaining) -> str:
 
 def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
     """What still fits."""
+    if state.departure is not None:
+        return (f"has moved to {state.departure.to} (entry {state.departure.at.seq}): nothing more is taken here",)
     lines = []
     if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
         many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
@@ -143,7 +155,7 @@ def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
         lines.append(f"{taken}: the shares are of the filter's own cap")
     if remaining.reserved:
         lines.append(
-            f"{100.0 * remaining.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided"
+            f"{percent_used(remaining.reserved)} of the cap is reserved or under way: it counts in full until it is voided"
         )
     return tuple(lines)
 
@@ -159,29 +171,14 @@ def _conversion(state: LedgerState) -> float:
 def _details(state: LedgerState, remaining: Remaining, table: Table) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
-    widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
-    rows = (table.columns, *table.rows) if table.rows else ()
-    lines += [
-        "",
-        *(
-            "  ".join(
-                _set(cell, width, i in table.numeric) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ),
-    ]
-    return (*lines, "", *_outlook(state, remaining))
+    return (*lines, "", *columns(table), "", *_outlook(state, remaining))
 
 
 def _bar(remaining: Remaining, of: str) -> str:
     reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
     spent = max(round(WIDTH * min(remaining.spent, 1.0)), int(remaining.spent > 0))
     bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
-    return f"[{bar:.<{WIDTH}}] {rounded(100.0 * remaining.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
-
-
-def _set(cell: str, width: int, right: bool) -> str:
-    return cell.rjust(width) if right else cell.ljust(width)
+    return f"[{bar:.<{WIDTH}}] {percent_used(remaining.spent)} of the {of}" + (" (+: reserved)" if reserved else "")
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
@@ -189,7 +186,7 @@ def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
         (
             run.key,
             run.status + (f" until {run.content['expires']}" if run.status == "reserved" and "expires" in run.content else ""),
-            "-" if run.status == "void" else f"{100.0 * share_of(state, run.cost):.1f} %",
+            "-" if run.status == "void" else percent_used(share_of(state, run.cost)),
             costs(run.cost),
             str(run.content.get("who", "")),
             str(run.content.get("when", "")),

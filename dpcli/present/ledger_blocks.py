@@ -10,7 +10,7 @@ from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import block_shares
 from dpcli.ledger.denial import costs
-from dpcli.rounding import up as rounded
+from dpcli.rounding import percent_used
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.room import BlockRoom
@@ -65,8 +65,8 @@ def _lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
 def windows(ledger: Ledger, found: BlockRoom) -> Document:
     """Where one run fits: the widest window and the latest; exit code 1 where there is none."""
     widest, latest = found.widest, found.latest
-    amount, share = costs(amounts.read(found.cost.amounts)), rounded(100.0 * found.share, 1)
-    cost = f"the run costs {amount} on each block of its window, {share} % of its cap"
+    amount, share = costs(amounts.read(found.cost.amounts)), percent_used(found.share)
+    cost = f"the run costs {amount} on each block of its window, {share} of its cap"
     data = {
         "schema": "dpcli/windows/v1",
         "dataset": ledger.dataset,

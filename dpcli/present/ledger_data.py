@@ -39,6 +39,7 @@ def balance(state: LedgerState) -> dict[str, Any]:
         "more_like_last": found.like_last,
         "largest_pure_epsilon": found.pure,
         **block_data(whole),
+        **({} if whole.departure is None else {"moved_to": whole.departure.to}),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
     }
 
@@ -76,6 +77,7 @@ def runs(state: LedgerState) -> list[dict[str, Any]]:
             "when": run.content.get("when"),
             "why": run.content.get("why"),
             "pipeline": run.pipeline,
+            **({"window": list(run.window)} if run.window else {}),
         }
         for run in state.runs.values()
     ]

@@ -120,7 +120,12 @@ def _text(entry: LedgerEntry, name: str) -> str:
 
 def _why(entry: LedgerEntry) -> str:
     approver = f" (approved by {entry.content['approver']})" if "approver" in entry.content else ""
-    return _text(entry, "why") + approver
+    place = next((f"{word} {entry.content[word]}" for word in ("to", "from") if word in entry.content), "")
+    if "made" in entry.content:
+        place = f"made {entry.content['made'].removesuffix('T00:00:00Z')}" + (
+            f" by {entry.content['maker']}" if "maker" in entry.content else ""
+        )
+    return ": ".join(filter(None, (place, _text(entry, "why") + approver)))
 
 
 def _amounts(entry: LedgerEntry) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.meaning import Meaning
+from dpcli.disclosure.federated import against
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.present import account as account_report
@@ -27,7 +28,10 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
         data=data(account, meaning, diagnostics, code),
         verdict="unknown" if meaning is None else "fail" if code else "",
         tables=() if meaning is None else (_attacks(meaning), _beliefs(meaning), _groups(meaning)),
-        notes=(*said, *(_nothing(account) if meaning is None else (*_summary(meaning), *_limits(account)))),
+        notes=(
+            *said,
+            *(_nothing(account) if meaning is None else (*_summary(meaning), *against(account.pipeline), *_limits(account))),
+        ),
         findings=tuple(finding(d) for d in diagnostics),
         total=repr(account.upper) if meaning is not None else "inf",
         exit_code=code,

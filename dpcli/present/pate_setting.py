@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpcli.pipeline.window import window_data
+
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.sanitised import Sanitised
@@ -19,6 +21,7 @@ def setting(plan: VotingPlan) -> dict[str, Any]:
         "schema": SCHEMA,
         "pipeline": {"name": plan.pipeline.name, "path": plan.path, "sha256": plan.pipeline.sha256},
         "mechanism": {"name": plan.entry.name, "type": plan.entry.type},
+        **window_data(plan.pipeline.privacy),
         "teachers": plan.pate.teachers,
         "classes": plan.pate.labels,
         "queries": plan.queries,

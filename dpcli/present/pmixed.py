@@ -107,9 +107,9 @@ def _priced(found: Costs) -> Document:
         f"epsilon <= {up(best.epsilon)} at delta = {found.delta!r} for {plan.tokens:,} tokens of {plan.spec.shards} shards, rate "
         f"{plan.spec.model_rate:g}, radius {plan.spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
     )
-    budget = plan.account.budget if plan.account is not None else None
-    over = budget is not None and budget.delta == found.delta and best.epsilon > budget.epsilon
-    why = f"over the budget of epsilon {budget.epsilon:g}" if budget is not None and over else ""
+    budget = plan.account.budget.epsilon if plan.account is not None and plan.account.budget is not None else None
+    over = budget is not None and budget.delta == found.delta and best.epsilon > budget.cap
+    why = f"over the budget of epsilon {budget.cap:g}" if budget is not None and over else ""
     data = {**_data(found), "exit_code": int(over)}
     table = _table(found, cells, f"epsilon at delta = {found.delta!r} (rounded up)", refused)
     return Document(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.window import window_data
 from dpcli.present.account import headline
 from dpcli.present.training import shown
 from dpcli.release.expressed import UNREAD, reads_expressions
@@ -35,7 +36,7 @@ def planned(plan: ReleasePlan) -> Document:
         if over
         else (f"answers will be kept in {shown(plan.folder)}",)
     )
-    notes = ("no data were touched", *unread, *_unit_note(plan), *kept)
+    notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *kept)
     data = {
         "schema": "dpcli/release-plan/v1",
         "queries": [_planned_data(one) for one in plan.asked],
@@ -67,11 +68,13 @@ def outcome(done: ReleaseOutcome) -> Document:
         "run": done.run,
         "folder": done.folder,
         "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        **window_data(plan.pipeline.privacy),
         "exit_code": 0,
     }
     notes = (
         *(() if done.fresh else ("these are the answers that were drawn when this release was charged: nothing more was charged",)),
         *_unit_note(plan),
+        *_window_note(plan),
         f"answers and statement are in {shown(done.folder)}",
     )
     tables = tuple(answer_table(answer) for answer in done.answers)
@@ -136,8 +139,10 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     lines = "".join(f"* {_spoken(one)}\n" for one in plan.asked)
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
     spent = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}"
-    done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n"
-    facts = gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ())
+    rows = "" if plan.window is None else plan.window.words
+    read = f"{format_markdown.escape(rows[:1].upper() + rows[1:])}.\n\n" if rows else ""
+    done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{read}"
+    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ()), rows=rows)
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
@@ -218,6 +223,10 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
         return ("each row is a unit of its own: nobody is protected who has several rows",)
     return (f'rows of one "{plan.source.unit}" are protected together; rows without one are left out',)
+
+
+def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
+    return () if plan.window is None else (plan.window.words,)
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:

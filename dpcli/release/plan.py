@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from dpcli.errors import InputError
 from dpcli.keys.plain import plain
@@ -19,13 +19,33 @@ from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
 from dpcli.toml.limits import read_bytes
 
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.release.window import RowWindow
+
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan(PricedFile):
-    """pipeline: the whole file, its queries as mechanisms."""
+    """pipeline: the whole file, its queries as mechanisms. window: the rows that may be read, all where None."""
 
     source: Source
     asked: tuple[AskedQuery, ...]
+    window: RowWindow | None = None
+
+    def reading(self, ledger: Ledger | None) -> Self:
+        """The same over the rows of its window alone, as the ledger's blocks are cut.
+
+        Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read.
+        """
+        from dpcli.release.window import WITHOUT_LEDGER, row_window
+
+        stated = self.pipeline.privacy.window
+        if ledger is None:
+            if stated is not None:
+                raise InputError(f"{self.path}: privacy.window: {WITHOUT_LEDGER}")
+            return self
+        blocks, family = ledger.stated_window(self.pipeline), ledger.state().open_terms().family
+        return self if family is None else replace(self, window=row_window(family, blocks, self.source, self.path))
 
     @property
     def folder(self) -> str:
@@ -48,7 +68,10 @@ class ReleasePlan(PricedFile):
         }
         questions: list[Any] = [plain(one.query) for one in self.asked]
         source = {name: value for name, value in plain(self.source).items() if name != "output"}
-        return fingerprint({"pipeline": tables_of(self.pipeline), "source": source, "query": questions, "keys": plain(keys)})
+        rows = {} if self.window is None else {"window": {"blocks": list(self.window.blocks), **self.window.family}}
+        return fingerprint(
+            {"pipeline": tables_of(self.pipeline), "source": source, "query": questions, "keys": plain(keys), **rows}
+        )
 
 
 def here(path: str) -> str:

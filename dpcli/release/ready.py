@@ -21,7 +21,7 @@ def require_ready(plan: ReleasePlan) -> None:
     contributed()
     require_expressions(plan.source, plan.asked, plan.path)
     questions = [one.query.aggregation(one.setting) for one in plan.asked]
-    require_source(plan.source, plan.path, questions)
+    require_source(plan.source, plan.path, questions, plan.window)
     for one, question in zip(plan.asked, questions, strict=True):  # an empty table is answered first
         one.query.answer(one.setting, totals_of((), question))
         one.query.expected_error(one.setting)  # which the statement tells after the charge

@@ -46,7 +46,7 @@ def release(
     """Answer the queries once; the answers that are stored, where they were before.
 
     Args:
-        ledger: charged in full before the data are touched.
+        ledger: charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
         key: of the charge, in place of one that is made up.
 
     Raises:
@@ -54,6 +54,7 @@ def release(
             relied on, or the release was charged and its answers are lost.
     """
     plan.require_budget()
+    plan = plan.reading(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
         found = stored_in(plan.folder)
@@ -92,8 +93,8 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         return session if key is None else replace(session, run=key)
     if found.fingerprint != plan.fingerprint():
         raise InputError(
-            f"{place}: expected the file as it was when this release began, found it changed, or a version of dpcli that adds other "
-            f"noise: as it was, it gives the same answers; {ANOTHER}"
+            f"{place}: expected the file as it was when this release began{_and_window(plan)}, found it changed, or a version of dpcli "
+            f"that adds other noise: as it was, it gives the same answers; {ANOTHER}"
         )
     if found.charged != (ledger is not None):
         stated = ("the --ledger that was charged for this release", "none") if found.charged else ("no --ledger", "one")
@@ -102,6 +103,10 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
     if key not in (None, found.run):
         raise InputError(f'{place}: expected the key "{found.run}" of the release that is there, found "{key}"; {ANOTHER}')
     return found
+
+
+def _and_window(plan: ReleasePlan) -> str:
+    return "" if plan.window is None else ", and its window"
 
 
 def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
@@ -175,7 +180,7 @@ def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     from dpcli.release.engines.open import opened
 
     answers = []
-    with opened(plan.source, plan.path) as engine:
+    with opened(plan.source, plan.path, plan.window) as engine:
         for number, one in enumerate(plan.asked):
             asked = one.query.aggregation(one.setting)
             answer = one.query.answer(one.setting, engine.totals(asked, secrets.token_bytes(KEY_BYTES)))

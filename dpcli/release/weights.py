@@ -45,14 +45,16 @@ def _whole(queries: Sequence[Query], source: Source, privacy: Privacy, budget: B
         )
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
-    if delta is None:
+    if delta is None and budget.epsilon is not None:
         left = budget.epsilon - math.fsum(cost.epsilon if cost.epsilon is not None else math.inf for cost in stated)
         if not 0.0 < left < math.inf:
             raise InputError("weight: nothing is left of a budget without delta beside what the other queries cost")
         return QueryCost(epsilon=left)
-    left = min(rho_within(budget.epsilon, delta), math.inf if budget.rho is None else budget.rho) - math.fsum(
-        _rho(cost) for cost in stated
+    caps = (
+        rho_within(budget.epsilon, delta) if budget.epsilon is not None and delta is not None else math.inf,
+        math.inf if budget.rho is None else budget.rho,
     )
+    left = min(caps) - math.fsum(_rho(cost) for cost in stated)
     if left <= 0.0:
         raise InputError("weight: nothing is left of [budget] beside what the other queries cost")
     return QueryCost(rho=left)

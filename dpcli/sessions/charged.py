@@ -73,7 +73,9 @@ def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | Non
         )
     found = _read(path, folder)
     if found.fingerprint != fingerprint:
-        raise InputError(f"--resume: {path}: expected the file as it was when the session began, found it changed: begin a new one")
+        raise InputError(
+            f"--resume: {path}: expected the file as it was when the session began, and its window, found it changed: begin anew"
+        )
     require_same_books("--resume", found.charged, ledger, "session")
     return found
 

@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
@@ -16,10 +16,17 @@ from dpcli.pipeline.model import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """pipeline: with every number in place of "calibrate"."""
+    """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline."""
 
+    accounts: ClassVar[tuple[str, ...]] = ()
     path: str
     pipeline: Pipeline
+
+    def over(self, window: tuple[str, ...]) -> Self:
+        """The same on some blocks of its dataset: what it costs does not change, and what is said of it does."""
+        found = {name: getattr(self, name) for name in self.accounts}
+        accounts = {name: replace(one, pipeline=_over(one.pipeline, window)) for name, one in found.items() if one is not None}
+        return replace(self, pipeline=_over(self.pipeline, window), **accounts)
 
     def stated_folder(self, output: str | None) -> str:
         """As a key of the file says, or by the file's name: where it is not absolute, from the current folder."""
@@ -37,6 +44,10 @@ class FilePlan:
         """
         kept = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
         return fingerprint({"pipeline": tables_of(self.pipeline), name: kept})
+
+
+def _over(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
+    return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import shares_its_price
-from dpcli.rounding import up
 from dpcli.sessions.plan import FilePlan
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account, BudgetVerdict
 
 
-OVER = frozenset({"fail", "unknown"})  # verdicts of a budget
-
-
 @dataclass(frozen=True, slots=True)
 class PricedFile(FilePlan):
     """account: of the whole pipeline, with an epsilon that is certified."""
 
+    accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
 
     @property
     def over_budget(self) -> bool:
         """Whether the file's own budget does not pay for all of it; what cannot be certified it does not."""
-        return self.account.budget is not None and self.account.budget.verdict in OVER
+        return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:
         """Raise Denied where the file's own budget does not pay for all of it."""
@@ -91,8 +88,5 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
     """Hold a file to its own cap: what cannot be certified is over it. Raises Denied."""
-    if budget is not None and budget.verdict in OVER:
-        raise Denied(
-            f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
-            f"{budget.rho_words()}"
-        )
+    if budget is not None and budget.over:
+        raise Denied(f"{place}: budget: {budget.wanted()}")

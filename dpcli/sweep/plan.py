@@ -24,6 +24,7 @@ from dpcli.train.plan.settings import read_train
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.choice.repeat_and_select import Trials
+    from dpcli.pipeline.model import Pipeline
 
 KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
 CHUNK = 1 << 20
@@ -31,18 +32,28 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One setting at one epsilon. text: a whole pipeline file, every number in it. plan: what dpcli train makes of it."""
+    """One setting at one epsilon.
+
+    text: a whole pipeline file, every number in it. plan: what dpcli train makes of it. window: the blocks that it reads, where the text
+    does not say it.
+    """
 
     epsilon: float
     setting: Setting
     text: str
     plan: TrainingPlan
     fingerprint: str
+    window: tuple[str, ...] = ()
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise over the clipping norm, of each entry that training performs."""
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
+
+    def over(self, window: tuple[str, ...]) -> Variant:
+        """The same on some blocks of the dataset, which its file does not say."""
+        digest = hashlib.sha256(json.dumps([self.fingerprint, *window]).encode()).hexdigest()
+        return replace(self, plan=self.plan.over(window), fingerprint=digest, window=window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,15 @@ class SweepPlan:
     variants: tuple[Variant, ...]
     trials: Trials | None
     better: Better
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Of the first variant: what all of them read is the same."""
+        return self.variants[0].plan.pipeline
+
+    def over(self, window: tuple[str, ...]) -> SweepPlan:
+        """The same runs on some blocks of the dataset; none that was made on others counts as one of them."""
+        return replace(self, variants=tuple(one.over(window) for one in self.variants))
 
     @property
     def repeats(self) -> int:

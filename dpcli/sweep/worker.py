@@ -23,13 +23,17 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: a file's content, what it is called, and the folder for its files. charge: its key in a ledger."""
+    """One run: a file's content, what it is called, and the folder for its files.
+
+    charge: its key in a ledger. window: the blocks that it was charged on, where the file does not say it.
+    """
 
     path: str
     text: str
     folder: str
     fingerprint: str
     charge: str | None = None
+    window: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ def perform(job: Job) -> dict[str, float]:
 
     shutil.rmtree(job.folder, ignore_errors=True)
     plan = plan_of(job.path, job.text.encode())
+    plan = plan.over(job.window) if job.window else plan
     os.makedirs(job.folder)
     replaced(os.path.join(job.folder, FILE), job.text.encode())
     found = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))

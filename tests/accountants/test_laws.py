@@ -332,7 +332,7 @@ def test_the_budget_is_judged_on_the_unrounded_headline(subject: Pipeline, warn:
 
     def verdict(cap: float, warn_at: float = 1.0) -> tuple[str, int]:
         result = account(replace(subject, budget=Budget(cap, None, warn_at)))
-        assert result.budget is not None and result.budget.spent == spent
+        assert result.budget is not None and result.budget.epsilon is not None and result.budget.epsilon.spent == spent
         return result.budget.verdict, result.exit_code
 
     assert verdict(spent) == ("pass", 0)
@@ -354,7 +354,6 @@ def test_a_budget_at_its_own_delta() -> None:
 
     subject = pipeline(entry("gaussian", noise_multiplier=1.0), delta=1e-5)
     result = account(replace(subject, budget=Budget(5.0, 1e-8)))
-    assert result.budget is not None
-    assert (
-        result.budget.delta == 1e-8 and result.budget.spent == pytest.approx(5.776098, rel=1e-6) and result.budget.verdict == "fail"
-    )
+    assert result.budget is not None and result.budget.epsilon is not None
+    found = result.budget.epsilon
+    assert found.delta == 1e-8 and found.spent == pytest.approx(5.776098, rel=1e-6) and result.budget.verdict == "fail"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import jsonschema
 import pytest
 
-from dpcli.cli.main import COMMANDS
+from dpcli.cli.main import COMMANDS, cli
 from tests.command import ROOT, dpcli
 
 
@@ -101,3 +103,26 @@ def test_ctrl_c_while_it_leaves_ends_with_an_exit_code(late: str, code: int) -> 
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert (found.returncode, found.stderr) == (code, "") and found.stdout
+
+
+def options(group: click.Group) -> Iterator[tuple[click.Command, str, str]]:
+    """Each command, however deep, with each spelling of its options that take one value."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from options(command)
+        for option in command.params:
+            if isinstance(option, click.Option) and not (option.is_flag or option.multiple or option.count):
+                yield from ((command, option.opts[-1], spelling) for spelling in option.opts)
+
+
+def test_no_option_is_given_twice() -> None:
+    """Of two caps or two noises the last would hold in silence."""
+    every = list(options(cli))
+    assert len(every) > 200
+    for command, name, spelling in every:
+        for again in ([spelling, "2"], [name, "1"], [f"{name}=3"] if name.startswith("--") else [f"{name}3"]):
+            with pytest.raises(click.UsageError, match="expected it once, found it again: 1, then "):
+                command.make_context(command.name, [spelling, "1", *again])

@@ -50,13 +50,15 @@ def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], 
         assert command is not None
         if isinstance(command, click.Group):
             yield from walked(command, *before, name)
-        elif any(parameter.name == "ledger" for parameter in command.params):
+        elif any(parameter.name in ("ledger", "ledgers") for parameter in command.params):
             yield (*before, name), command
 
 
-def arguments_of(command: click.Command, ledger: str, file: Path) -> list[str]:
+def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) -> list[str]:
     """The arguments, the ledger, and what is required besides."""
-    values = VALUES | {"ledger": ledger, "file": str(file), "files": str(file)}
+    beside = {"target": "new.db", "history": "history.csv"}
+    values = VALUES | {"ledger": ledger, "ledgers": ledger, "file": str(file), "files": str(file)}
+    values |= {name: str(folder / place) for name, place in beside.items()}
     named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
     named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
     return [
@@ -102,6 +104,7 @@ def opened(path: Path, dataset: str) -> None:
 def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> Result:
     """A command about a ledger; about the one in the folder where None."""
     (folder / "run.toml").write_text(FILE)
+    (folder / "history.csv").write_text("date,key,file\n2024-01-01,past,run.toml\n")
     file = {
         "train": "digits.toml",
         "sweep": "digits-sweep.toml",
@@ -113,7 +116,11 @@ def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> R
     if words[0] == "pate":
         saved(folder)
         written(folder).rename(folder / "run.toml")
-    given = arguments_of(ALL[words], ledger or str(folder / "ledger.db"), ROOT / "examples" / file if file else folder / "run.toml")
+    if words[-1] == "plan":
+        (folder / "plan.toml").write_text('format = 1\n[[run]]\nfile = "run.toml"\nfrom = 2026-01-01\n')
+        file = str(folder / "plan.toml")
+    own = ROOT / "examples" / file if file else folder / "run.toml"
+    given = arguments_of(ALL[words], ledger or str(folder / "ledger.db"), own, folder)
     if words[0] == "comment":
         dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)
         given += ["--baseline", "before.json", "--dry-run"]

@@ -160,3 +160,28 @@ def test_disjoint_parts_are_told_although_each_alone_is_dearer(tmp_path: Path, t
     assert result.code == 0
     assert "warning gate/claim: a: partition none -> " in result.out
     assert new or "warning gate/claim: b: partition none -> " in result.out
+
+
+def entry(name: str, type_: str = "gaussian", **keys: Any) -> dict[str, Any]:
+    own = {} if type_ == "post-processing" else {"noise_multiplier": 9.0}
+    return {"name": name, "type": type_, **own, **keys}
+
+
+POISSON = {"sampling": {"scheme": "poisson", "rate": 0.001}, "steps": 10}
+FIRST = entry("first", partition={"of": "region", "part": "a"})
+# The entries before and after, and the new one of which something is told, if it is.
+NEW: list[tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = [
+    ([FIRST], [FIRST, entry("new", partition={"of": "region", "part": "b"})], "new"),
+    ([FIRST], [FIRST, entry("new", "post-processing")], "new"),
+    ([FIRST], [FIRST, entry("new")], ""),
+    ([FIRST], [FIRST, entry("new", **POISSON)], ""),
+    ([entry("old")], [entry("new", **POISSON)], "new"),
+    ([FIRST, entry("old")], [FIRST, entry("new", **POISSON)], "new"),
+    ([entry("old")], [entry("new")], ""),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "name"), NEW)
+def test_a_new_entry_that_is_cheap_by_its_word_is_told(before: list[Any], after: list[Any], name: str) -> None:
+    found = told({**BASE, "mechanism": before}, {**BASE, "mechanism": after})
+    assert [name in words for words in found] == [True] * bool(name), found

@@ -12,6 +12,7 @@ import pytest
 from tests.command import ROOT, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
+from tests.gate.test_names import submodule
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
 VIEWS = CLICKS.replace('"clicks"', '"views"')
@@ -215,3 +216,114 @@ def test_a_policy_may_want_a_dataset_named(repository: Path) -> None:
     for text, code in ((GATE, 1), (VIEWS, 1), (CLICKS, 0)):
         (repository / "train.toml").write_text(text)
         assert dpcli("gate", "train.toml", "--policy", "policy.toml", folder=repository).code == code
+
+
+@pytest.fixture
+def pair(folder: Path) -> tuple[Path, float, float]:
+    """Two files that are all of a dataset, what one of them costs, and what both do together."""
+    (folder / "misc" / "c.toml").unlink()
+    return folder, epsilon_of(folder, "a"), epsilon_of(folder, "a", "b")
+
+
+def capped(folder: Path, epsilon: float) -> None:
+    for name in ("a", "b"):
+        text = CLICKS.replace("epsilon = 3.0", f"epsilon = {epsilon!r}")
+        assert text != CLICKS
+        (folder / "ads" / f"{name}.toml").write_text(text)
+
+
+def test_a_sum_above_every_cap_is_told_without_a_policy(pair: tuple[Path, float, float]) -> None:
+    """Each file is within its cap, and both together are not: no verdict, and no silence. One alone, or larger caps: nothing."""
+    folder, one, both = pair
+    for cap, told in ((1.01 * one, True), (0.999 * both, True), (1.001 * both, False)):
+        capped(folder, cap)
+        result = dpcli("gate", "ads/a.toml", "ads/b.toml", "-f", "text", folder=folder)
+        assert result.code == 0 and ("above the cap of each of them" in result.out) is told
+        account = dpcli("account", "ads/a.toml", "ads/b.toml", folder=folder)
+        assert ("is above the budget of each of its files" in " ".join(account.out.split())) is told
+        assert "above the cap of each" not in dpcli("gate", "ads/a.toml", "-f", "text", folder=folder).out
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.999, 1), (1.001, 0)])
+def test_a_flag_caps_the_sum_of_the_repository(pair: tuple[Path, float, float], share: float, code: int) -> None:
+    folder, one, both = pair
+    capped(folder, 1.01 * one)
+    for files in (("ads/a.toml", "ads/b.toml"), ("ads/a.toml",)):
+        result = dpcli("gate", *files, "--max-together", repr(share * both), "-f", "text", folder=folder)
+        assert result.code == code and "above the cap of each" not in result.out, result.out
+
+
+def test_files_that_cannot_be_added_up_are_told(folder: Path) -> None:
+    (folder / "ads" / "b.toml").write_text(CLICKS.replace('"add-remove"', '"zero-out"'))
+    result = dpcli("gate", "ads/a.toml", "ads/b.toml", "-f", "text", folder=folder)
+    assert result.code == 0 and "what they release cannot be added up: no sum" in result.out
+    none = dpcli("gate", "train.toml", "--max-together", "3", folder=folder)
+    assert none.code == 2 and "--max-together: expected files that name a dataset" in none.err
+
+
+HELD = 'format = 1\n[[together]]\ndatasets = ["clicks"]\nepsilon = 9.0\n'
+# What a file under a cap may become without being given: each keeps the sum within the cap, and most lower it.
+CHANGES = {
+    "its dataset goes": CLICKS.replace('dataset = "clicks"\n', ""),
+    "its dataset has another name": VIEWS,
+    "it states its own cost": CLICKS.split("[[mechanism]]")[0]
+    + '[[mechanism]]\nname = "train"\ntype = "pure-dp"\nepsilon = 0.01\n',
+    "it releases less": CLICKS.replace('"final-model"', '"outputs"').replace('"all-checkpoints"', '"final-model"'),
+    "it cannot be read": "= [\n",
+    "it is long": CLICKS + "#" * 2_000_000,
+    "it costs more": CLICKS.replace("steps = 5_000", "steps = 9_000"),
+    "its delta is larger": CLICKS.replace("delta = 1e-8", "delta = 1e-7"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("given", [("ads/a.toml",), ("misc/v.toml",), ("ads",)])
+def test_a_file_under_a_shared_cap_is_compared_whichever_are_given(folder: Path, change: str, given: tuple[str, ...]) -> None:
+    (folder / "policy.toml").write_text(HELD)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "policy")
+    assert CHANGES[change] != CLICKS
+    (folder / "misc" / "c.toml").write_text(CHANGES[change])
+    result = dpcli("gate", *given, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
+    assert result.code == (2 if change in ("it cannot be read", "it is long") else 1), result.out + result.err
+    assert "misc/c.toml" in result.out
+
+
+def test_a_sum_is_compared_with_what_it_was(folder: Path) -> None:
+    """Of all files that named the dataset then, one of which is gone now, and one is dearer."""
+    (folder / "policy.toml").write_text(HELD)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "policy")
+    was = epsilon_of(folder, "a", "b", "c")
+    (folder / "misc" / "c.toml").unlink()
+    (folder / "ads" / "b.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 6_000"))
+    found = said(folder, "ads/a.toml", "--base-ref", "HEAD", code=0)
+    assert found["base_epsilon"] == pytest.approx(was, rel=1e-9)
+    table = dpcli("gate", "ads/a.toml", "--base-ref", "HEAD", "--policy", "policy.toml", folder=folder).out
+    (row,) = [line.split() for line in table.splitlines() if line.startswith(" pass") and "dataset clicks" in line]
+    assert row[3].startswith(f"{was:.3f}") and row[5].startswith("-")
+
+
+def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    inner, clone = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("clone") / "it"
+    (inner / "in.toml").write_text(CLICKS)
+    for root in (inner,):
+        git(root, "init", "-q", "-b", "main")
+        git(root, "add", ".")
+        git(root, "commit", "-qm", "inner")
+    submodule(folder, inner, "vendor")
+    (folder / "policy.toml").write_text(HELD)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "submodule")
+    (inner / "in.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 9_000"))
+    git(inner, "commit", "-qam", "dearer")
+    git(folder / "vendor", "pull", "-q")
+    git(folder, "commit", "-qam", "another commit")
+    asked = ("gate", "ads/a.toml", "--base-ref", "HEAD~1", "-f", "text")
+    git(folder.parent, "clone", "-q", str(folder), str(clone))
+    whole = dpcli(*asked, "--policy", "policy.toml", folder=folder)
+    assert "4 files" in whole.out + whole.err or whole.code == 0
+    plain = dpcli(*asked, folder=clone)
+    assert plain.code == 0 and "vendor: a repository inside this one, linked to another commit" in plain.out
+    summed = dpcli(*asked, "--policy", "policy.toml", folder=clone)
+    assert summed.code == 3 and "no sum, as vendor is not checked out" in summed.err

@@ -128,7 +128,12 @@ def test_a_file_that_states_its_window(tmp_path: Path) -> None:
     budget(url).spend(str(file), "c")
     assert {run.window for run in ledger.state().runs.values()} == {("2026-01-01", "2026-01-02", "2026-01-05")}
     assert len(ledger.state().runs) == 2 and verify(ledger).problems == ()
-    ledger.spend(load(str(file)), "elsewhere", window=["2026-03-01"])  # as a program that does not ask would
+    for asked in (ledger.spend, ledger.reserve):
+        with pytest.raises(InputError, match="expected the window of"):
+            asked(load(str(file)), "elsewhere", window=["2026-03-01"])
+    with pytest.MonkeyPatch.context() as patch:  # as a program of somebody else's would
+        patch.setattr(ledger, "stated_window", lambda pipeline, given: tuple(given))
+        ledger.spend(load(str(file)), "elsewhere", window=["2026-03-01"])
     assert [text for text in verify(ledger).problems if "other blocks than the window" in text]
     file.write_text(stating("[]"))
     assert dpcli("account", str(file)).code == 2

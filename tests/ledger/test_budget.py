@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 import dpcli
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.verify import verify
 from tests.command import ROOT
 from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, run, run_file, terms
@@ -181,6 +183,8 @@ WRONG: dict[str, Callable[[dpcli.DatasetBudget, Any], object]] = {
     "delta": lambda books, value: books.reserve(run(), "key", delta=str(value)),  # type: ignore[arg-type]
     "delta, itself": lambda books, value: books.reserve(run(), "key", delta=value if value in (3, True) else math.nan),
     "expires": lambda books, value: books.reserve(run(), "key", expires=value),
+    "window": lambda books, value: books.reserve(run(), "key", window=[3] if value == ["x"] else value),
+    "window, spent": lambda books, value: books.spend(run(), "key", window=(b"x",) if value == ["x"] else value),
     "why void": lambda books, value: dpcli.ReservedRun(books, "other").void(value),
 }
 
@@ -210,3 +214,32 @@ def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     init(str(tmp_path / "l.db"), DATASET, terms()).close()
     with pytest.raises(LedgerError):
         dpcli.budget(tmp_path / "l.db", "visit").reserve(run(), "key")
+
+
+def test_a_window_is_charged_from_a_program(place: Place) -> None:
+    """As text or texts; the pipeline's own where none is given, and no other than that."""
+    init(place.url, DATASET, replace(terms(), schema="", blocks={"by": "day", "column": "when", "max_blocks": 1})).close()
+    books = dpcli.budget(place.url)
+    days = ("2026-01-01", "2026-01-02")
+    for key, window in (("a", "2026-01-01..2026-01-02"), ("b", [*days]), ("c", (days[1], days[0]))):
+        with books.reserve(run(), key, window=window) as one:
+            one.start()
+        books.spend(run(), f"{key} spent", window=window)
+    stating = replace(run(), privacy=replace(run().privacy, window=days))
+    books.spend(stating, "d")
+    books.spend(stating, "e", window="2026-01-01..2026-01-02")
+    for window in ((), "2026-01-01", [], "2026", [""], ["2026-01-01", "x"]):
+        with pytest.raises(InputError, match="--window: expected"):
+            books.spend(run() if window != "2026-01-01" else stating, "f", window=window)
+        with pytest.raises(InputError, match="--window: expected"):
+            books.reserve(run() if window != "2026-01-01" else stating, "f", window=window)
+    with open_ledger(place.url) as ledger:
+        assert {one.window for one in ledger.state().runs.values()} == {days} and len(ledger.state().runs) == 8
+        assert verify(ledger).problems == ()
+
+
+def test_a_dataset_without_blocks_takes_no_window(books: dpcli.DatasetBudget) -> None:
+    for ask in (books.spend, books.reserve):
+        with pytest.raises(InputError, match="not cut into blocks"):
+            ask(run(), "key", window="2026-01-01")
+    assert spent(books) == 0

@@ -102,8 +102,8 @@ HURDLES = (silent, starts_up, locked_rows, full, nobody, locked_file, pipe, pipe
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same limits, shorter."""
     monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: ANSWER))
-    monkeypatch.setattr(postgres.PostgresStore.__init__, "__defaults__", (LOCK, False))
-    monkeypatch.setattr(postgres.create, "__defaults__", (LOCK,))
+    monkeypatch.setattr(postgres.PostgresStore.__init__, "__defaults__", (LOCK, False, ANSWER))
+    monkeypatch.setattr(postgres.create, "__defaults__", (LOCK, ANSWER))
     monkeypatch.setattr(sqlite.SqliteStore.__init__, "__defaults__", (sqlite.connect, LOCK, False))
 
 
@@ -165,7 +165,7 @@ def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
         connection.execute("BEGIN")
         connection.execute("SELECT FROM dpcli.dataset FOR UPDATE")
         ledger = open_ledger(through, DATASET)
-        ledger.store._seconds = 0.3  # type: ignore[attr-defined]
+        ledger.store._limits = postgres_patience.Limits(0.3)  # type: ignore[attr-defined]
         began = time.monotonic()
         with pytest.raises(LedgerError, match="locked by another writer for too long"):
             charge(ledger, "key")

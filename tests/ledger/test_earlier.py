@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.ledger.copying import copied
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
@@ -120,6 +121,33 @@ def test_definitions_that_somebody_else_changed_are_not_upgraded(old_database: D
         upgrade(old_database.url)
     with pytest.raises(LedgerError, match="were changed since"):
         verify(open_ledger(old_database.url, "visits"))
+
+
+def test_an_old_file_moves_to_a_database_once_it_is_upgraded(old_file: str, database: Database) -> None:
+    with pytest.raises(LedgerError, match="dpcli budget upgrade"):
+        copied(old_file, database.url, "visits")
+    upgrade(old_file)
+    for name, count in NAMES.items():
+        with open_ledger(old_file, name) as ledger:
+            spent, entries = ledger.state().spent, [entry.row for entry in ledger.entries()]
+        found = copied(old_file, database.url, name).verified
+        assert (found.entries, found.problems, found.notes) == (count + 3, (), ())  # upgraded, moved, copied
+        with open_ledger(database.url, name) as ledger:
+            assert ledger.state().spent == spent and [entry.row for entry in ledger.entries()][: len(entries)] == entries
+
+
+def test_an_old_database_moves_to_a_file_with_all_that_is_wrong_in_it(old_database: Database, tmp_path: Path) -> None:
+    upgrade(old_database.url)
+    done = dpcli("budget", "copy", old_database.url, str(tmp_path / "new.db"))
+    assert done.code == 1 and "which promises nothing" in done.out
+    assert open_store(str(tmp_path / "new.db")).datasets() == ("bricked", "clicks", "planned", "stopped", "visits")
+    third = Database(old_database.cluster, old_database.cluster.database())
+    old_database.cluster.run(f"GRANT CREATE ON DATABASE {third.name} TO {OWNER}")
+    done = dpcli("budget", "copy", str(tmp_path / "new.db"), third.url, "--dataset", "bricked")
+    assert done.code == 4 and "refused by the database: entry 2: expected delta" in done.err  # what no client of before reads again
+    with open_ledger(str(tmp_path / "new.db"), "bricked") as ledger:
+        ledger.spend(run(0.01), "stays here")
+    third.cluster.drop(third.name)
 
 
 BY_HAND = {

@@ -329,7 +329,10 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
 def test_every_kind_and_type_is_in_the_table() -> None:
     used = {kind.rstrip("?") for names in ENTRIES.values() for kind in names.values()}
     assert used <= set(TYPES) == set(WORDS)
-    assert set(ENTRIES) == {"open", *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade")}
+    assert set(ENTRIES) == {
+        "open",
+        *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "moved", "copied"),
+    }
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 
 

@@ -82,7 +82,7 @@ def cased(draw: Draw, key: str) -> str:
 def in_section(
     bad: st.SearchStrategy[Document],
     good: st.SearchStrategy[Document],
-    sections: tuple[str, ...] = ("train", "pate", "pmixed", "prompt", "generate"),
+    sections: tuple[str, ...] = ("train", "pate", "pmixed", "prompt", "generate", "federated"),
 ) -> Callable[[Draw], tuple[Document, Document]]:
     """Settings in a section beside a Poisson-sampled mechanism under add-remove."""
 
@@ -363,7 +363,7 @@ def dp208(draw: Draw) -> tuple[Document, Document]:
 def dp110(draw: Draw) -> tuple[Document, Document]:
     keys = ["sweep", "grid", "tuning", "search", "grid_search", "param_grid", "optuna"]
     bad, good = in_section(settings(keys, st.sampled_from([True, {"lr": [0.1, 0.3]}, [1, 2]])), settings(keys, OFF))(draw)
-    section = next(name for name in ("train", "pate", "pmixed", "prompt", "generate") if name in bad)
+    section = next(name for name in ("train", "pate", "pmixed", "prompt", "generate", "federated") if name in bad)
     noted = {**bad, section: {**bad[section], "covers": {"tuning": "all runs are counted"}}}
     trial = next(entry["name"] for entry in bad["mechanism"] if entry["type"] == "gaussian")
     selection = {

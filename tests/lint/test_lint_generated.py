@@ -121,7 +121,7 @@ mechanism = [{ name = "it", type = "pure-dp", epsilon = 1.0 }]
 @settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(KEYS, VALUES, max_size=6),
-    st.sampled_from(["train", "pate", "pmixed", "prompt", "generate", "audit"]),
+    st.sampled_from(["train", "pate", "pmixed", "prompt", "generate", "federated", "audit"]),
     st.randoms(use_true_random=False),
 )
 def test_no_section_makes_a_rule_raise(section: dict[str, object], name: str, random: Random) -> None:
@@ -133,7 +133,7 @@ def test_no_section_makes_a_rule_raise(section: dict[str, object], name: str, ra
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("section", ["train", "pate", "pmixed", "prompt", "generate", "audit"])
+@pytest.mark.parametrize("section", ["train", "pate", "pmixed", "prompt", "generate", "federated", "audit"])
 def test_no_odd_value_makes_a_rule_raise(section: str) -> None:
     for key in KNOWN:
         for value in ODD:

@@ -25,8 +25,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "remembered before the commit",
         L + "ledger.py",
-        "                    self._write(tail, entry)\n",
-        "                    self._write(tail, entry)\n                    state.apply(entry)\n                    entry = None\n",
+        "trial = state.rehearsal()\n                for",
+        "trial = state\n                for",
     ),
     (
         "cap outside the chain: amended without an entry",
@@ -83,7 +83,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "another run under the same key",
         L + "requests.py",
-        "if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):",
+        "if canonical({name: run.content.get(name) for name in body}) != canonical(body):",
         "if False:",
     ),
     ("amend without an approver", L + "requests.py", " or not _in_words(self.approver)", ""),
@@ -133,7 +133,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "FROM jsonb_array_elements_text(noted -> 'retired') b (block) WHERE false",
     ),
     ("names of others' schemas", L + "stores/postgres_patience.py", "'pg_catalog, pg_temp', true", "'theirs, pg_catalog', true"),
-    ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if entry is not None else", "UNSURE if entry is None else"),
+    ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if any(entries) else", "UNSURE if not any(entries) else"),
     (
         "a second spelling of a number",
         L + "stores/postgres_functions.sql",
@@ -151,7 +151,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rows of another type", L + "stores/sqlite.py", "!= (int, str, str) for row in rows", "== () for row in rows"),
     ("size not compared", L + "stores/sqlite.py", "if _size(self._path) < sizes[0][0]:", "if False:"),
     ("no rollback after a denial", L + "stores/sqlite.py", 'self.connection.execute("ROLLBACK")', "pass"),
-    ("guards not verified", L + "verify.py", "if digest(ledger.store.schema()) != state.schema:", "if False:"),
+    ("guards not verified", L + "verify.py", "if digest(store.schema()) != state.schema:", "if False:"),
     ("restored backup accepted", L + "verify.py", "if head.seq < seq:", "if False:"),
     ("other history accepted", L + "verify.py", 'if row is None or row.hash != anchor["hash"]:', "if False:"),
     (
@@ -171,8 +171,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "a total without the last entry",
         L + "ledger.py",
-        "tail.note(checkpoint_of(after))",
-        "after.spent = self._state.spent\n            tail.note(checkpoint_of(after))",
+        "tail.note(checkpoint_of(trial))",
+        "trial.spent = state.spent\n                    tail.note(checkpoint_of(trial))",
     ),
     (
         "a reservation forgotten",
@@ -209,7 +209,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("a retired block is charged", L + "requests.py", "closed = state.closed(self.window)", "closed = None"),
     ("a chain charges a retired block", L + "state.py", "self.closed(window) is not None or ", ""),
     ("a retired block forgotten", L + "checkpoint.py", '{"retired": sorted(state.retired)}', '{"retired": []}'),
-    ("another window under the same key", L + "requests.py", '{**body, "window": list(self.window)} if', "body if"),
+    ("another window under the same key", L + "requests.py", '{"window": list(self.window), "made"', '{"made"'),
     ("a block with two spellings", L + "blocks/kinds.py", '"0|[1-9][0-9]{0,6}"', '"[0-9]{1,7}"'),
     (
         "the window of a run under way forgotten",
@@ -226,4 +226,64 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),
     ("journal kept in WAL mode", L + "stores/sqlite.py", '"PRAGMA journal_mode = DELETE"', '"PRAGMA journal_mode = WAL"'),
+    (
+        "a planned run costs nothing",
+        L + "planning/rehearse.py",
+        "    state.apply(sealed(content, state.dataset, state.head))\n",
+        "",
+    ),
+    ("a plan spends from the balance of now", L + "planning/rehearse.py", "after = _copied(before)", "after = before"),
+    (
+        "a plan passes over what is denied",
+        L + "planning/rehearse.py",
+        "        return _why(state, charge, named)\n",
+        '        return ""\n',
+    ),
+    (
+        "a plan takes retired blocks",
+        L + "planning/rehearse.py",
+        "copied.runs = {}",
+        "copied.runs, copied.retired = {}, frozenset()",
+    ),
+    (
+        "a plan forgets what is spent",
+        L + "planning/rehearse.py",
+        "copied.runs = {}",
+        "copied.runs, copied.spent = {}, dict.fromkeys(state.spent, 0)",
+    ),
+    (
+        "a window that moves is a day late",
+        L + "planning/trailing.py",
+        "(self.count * DAYS[self.unit], 1)",
+        "(self.count * DAYS[self.unit] - 1, 0)",
+    ),
+    (
+        "a window that moves is a day short",
+        L + "planning/trailing.py",
+        "(self.count * DAYS[self.unit], 1)",
+        "(self.count * DAYS[self.unit] - 1, 1)",
+    ),
+    (
+        "what would fit is one run too many",
+        L + "planning/instead.py",
+        "return (low, found) if low else None",
+        "return (high, found) if low else None",
+    ),
+    ("an overview of the emptiest block", L + "overview.py", "return max(shares,", "return min(shares,"),
+    ("a run of today is one of the history", L + "requests.py", 'dict.fromkeys(("made", "maker"))', "{}"),
+    ("a history charged in part", L + "history.py", "for request in requests])", "for request in requests[1:]])"),
+    ("an epsilon that vanishes", L + "history.py", " or vanished", ""),
+    ("a copy made twice", L + "copying.py", "if departure.copy and not there:", "if False:"),
+    ("what is there is not compared", L + "copying.py", "if held is not None and held != row:", "if False:"),
+    ("copied to itself", L + "copying.py", "if store.identity == target.identity:", "if False:"),
+    ("totals noted where a dataset has moved", L + "checkpoint.py", "state.departure is None and ", ""),
+    ("charged where it has moved away", L + "state.py", "if self.departure is not None and entry.kind not in AWAY:", "if False:"),
+    ("moved, and taken for open", L + "stores/postgres_moving.sql", "NOT away OR kind IN ('moved', 'upgrade')", "true"),
+    ("charged before it is whole", L + "stores/postgres_moving.sql", "dpcli.require(NOT copying,", "dpcli.require(true,"),
+    (
+        "old entries into any dataset",
+        L + "stores/postgres_moving.sql",
+        "EXISTS (SELECT FROM dpcli.copying c WHERE c.dataset = of_dataset) AND last.name IS NOT NULL",
+        "last.name IS NOT NULL",
+    ),
 )

@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.planted.federated_plants import FEDERATED_PLANTS  # noqa: E402
 from tests.planted.ledger_plants import LEDGER_PLANTS  # noqa: E402
 from tests.planted.plants import PLANTS  # noqa: E402
 from tests.planted.train_plants import TRAIN_PLANTS  # noqa: E402
@@ -43,6 +44,7 @@ USES = (
 )
 LAWS = (("tests/accountants/test_laws.py",),)
 LEDGER = (("tests/ledger/test_planted.py", "tests/ledger/test_damage.py"), ("tests/ledger/test_crash.py",), ("tests/ledger",))
+FEDERATED = (("tests/federated",), ("tests/ledger/test_rounds.py",))
 SAMPLING = tuple(f"tests/train/test_sampling{part}.py" for part in ("", "_draws", "_binomial", "_units"))
 NOISE = tuple(f"tests/train/test_{part}.py" for part in ("randomness", "noise", "noise_correlated"))
 TRAIN = ((*NOISE, *SAMPLING), ("tests/train",))
@@ -56,9 +58,11 @@ Plant = tuple[str, str, str, str]
 def rounds(plant: Plant | None) -> tuple[tuple[str, ...], ...]:
     """Test files in the order that kills soonest: what is sharp and quick first, the rest only where that lets it live."""
     if plant is None:
-        return (*MATHS, *USES, *LAWS, *LEDGER, *TRAIN)
+        return (*MATHS, *USES, *LAWS, *LEDGER, *FEDERATED, *TRAIN)
     if plant[1].startswith("ledger/"):
         return LEDGER
+    if plant[1].startswith("federated/"):
+        return FEDERATED
     if plant[1].startswith("train/"):
         return (SAMPLING, *TRAIN) if plant[1].startswith("train/sampling") else TRAIN
     if plant[1].startswith(("lint/", "pipeline/folders.py")):
@@ -104,7 +108,11 @@ def failure(plant: Plant | None) -> str | None:
 
 
 def main(part: str) -> int:
-    chosen = [plant for plant in (*PLANTS, *LEDGER_PLANTS, *TRAIN_PLANTS) if part in plant[0] or plant[1].startswith(part)]
+    chosen = [
+        plant
+        for plant in (*PLANTS, *LEDGER_PLANTS, *TRAIN_PLANTS, *FEDERATED_PLANTS)
+        if part in plant[0] or plant[1].startswith(part)
+    ]
     broken = failure(None)
     if broken is not None:
         print(f"without any bug {broken} fails: nothing can be learnt")  # noqa: T201

@@ -160,7 +160,7 @@ def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any
             continue
         assert found.upper >= 0.0
         if "weight" in tables["query"][0] and found.budget is not None and found.winner is not None:
-            assert found.upper <= found.budget.epsilon * (1.0 + 1e-9), tables
+            assert found.budget.epsilon is not None and found.upper <= found.budget.epsilon.cap * (1.0 + 1e-9), tables
 
 
 @pytest.mark.parametrize(

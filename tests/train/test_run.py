@@ -143,7 +143,7 @@ def test_another_file_cannot_resume(file: Path) -> None:
     with pytest.raises(Stopped):
         train(plan_of(str(file)), report=stop_at(12))
     file.write_text(FILE.replace("noise_multiplier = 2.0", "noise_multiplier = 1.0"))
-    with pytest.raises(InputError, match="sigma, data or model differ"):
+    with pytest.raises(InputError, match="sigma, data, window or model differ"):
         train(plan_of(str(file)), resume=True)
 
 

@@ -13,6 +13,8 @@ from dpcli.cli.options import composed, output_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dpcli.document.chart import Chart
+    from dpcli.document.document import Document
     from dpcli.ledger.ledger import Ledger
 
 ledger_argument = click.argument("ledger")
@@ -69,6 +71,19 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
 
             replayed(found, read_anchor(anchor))
         yield found
+
+
+def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:
+    """`emit`, and the picture to whatever of the outputs is one."""
+    from dpcli.cli.options import emit
+    from dpcli.cli.picture_path import parted
+
+    pictures, documents = parted(outputs)
+    if pictures:
+        from dpcli.cli.picture import show
+
+        show(picture(), None, pictures)
+    return emit(document, format_, documents)
 
 
 def wants(name: str, format_: str, outputs: tuple[str, ...]) -> bool:

@@ -36,7 +36,7 @@ def command(
     with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
         return emit(
-            receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, found.stated_window(pipeline, window))),
+            receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, window)),
             format_,
             outputs,
         )

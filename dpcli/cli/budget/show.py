@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import opened, reading, wants
-from dpcli.cli.options import emit
+from dpcli.cli.budget.options import emit_pictured, opened, reading, wants
+from dpcli.cli.options import PICTURES
 
 
 @click.command(short_help="What is spent, by whom, and what still fits.")
-@reading("text", "total", "records")
+@reading("text", "total", "records", PICTURES)
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """Show what the dataset of LEDGER has spent: the bar, each run's share, how many more like the last fit."""
-    from dpcli.present.ledger_balance import shown
+    """Show what the dataset of LEDGER has spent: the bar, each run's share, how many more like the last fit.
+
+    -o x.svg draws it (.png and .vl.json too): blocks by the share of their caps that is used, days as a calendar; without blocks, what each
+    entry left of the cap. -o x.html is a page with both.
+    """
+    from dpcli.present.ledger_balance import picture, shown
 
     with opened(ledger, dataset) as found:
-        return emit(shown(found, wants("html", format_, outputs)), format_, outputs)
+        document = shown(found, wants("html", format_, outputs))
+        return emit_pictured(document, lambda: picture(found), format_, outputs)

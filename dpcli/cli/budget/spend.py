@@ -31,6 +31,4 @@ def command(
 
     pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
-        return emit(
-            receipt(found, lambda: found.spend(pipeline, key, delta, why, found.stated_window(pipeline, window))), format_, outputs
-        )
+        return emit(receipt(found, lambda: found.spend(pipeline, key, delta, why, window)), format_, outputs)

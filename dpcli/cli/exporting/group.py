@@ -9,6 +9,7 @@ from dpcli.cli.lazy import LazyGroup
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.cli.exporting.opacus:command", "The state of an Opacus accountant."),
     "dp-accounting": ("dpcli.cli.exporting.dp_accounting:command", "A DpEvent of dp-accounting, as JSON."),
+    "tumult": ("dpcli.cli.exporting.tumult:command", "The budget of a Tumult Analytics Session, as JSON."),
     "hugging-face": ("dpcli.cli.exporting.hugging_face:command", "A trained model with its model card."),
 }
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
 
 
 @click.command(short_help="Answer the queries with noise, and leave labels and a statement.")
 @click.argument("file")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger before the first noise.")
 @click.option("--insecure-seed", type=click.IntRange(min=0), help="Reproducible noise, for debugging: NOT PRIVATE.")
 @output_options("text", "total")
 def command(
-    file: str, ledger: str | None, dataset: str | None, insecure_seed: int | None, format_: str, outputs: tuple[str, ...]
+    file: str,
+    ledger: str | None,
+    dataset: str | None,
+    window: tuple[str, ...],
+    insecure_seed: int | None,
+    format_: str,
+    outputs: tuple[str, ...],
 ) -> int:
     """Put the queries of FILE to the teachers, or to a file of their votes, and leave the labels that come out of the noise.
 
@@ -28,4 +34,4 @@ def command(
     from dpcli.predict.pate.plan import plan_of
     from dpcli.present.pate import labelled
 
-    return emit(labelled(held_with_progress(plan_of(file), ledger, dataset, insecure_seed)), format_, outputs)
+    return emit(labelled(held_with_progress(plan_of(file), ledger, dataset, window, insecure_seed)), format_, outputs)

@@ -14,7 +14,7 @@ from dpcli.cli.budget.options import opened
 from dpcli.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.session import SessionOutcome
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 EVERY = 0.5  # seconds between two lines
 
 
-def held_with_progress(plan: VotingPlan, ledger: str | None, dataset: str | None, seed: int | None) -> SessionOutcome:
+def held_with_progress(
+    plan: VotingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], seed: int | None
+) -> SessionOutcome:
     """Hold it, with progress on standard error where that is a terminal."""
     from dpcli.predict.pate.session import hold
     from dpcli.predict.pate.student import predictor
+    from dpcli.sessions.window import over_window
 
     line = _line()
 
@@ -34,6 +37,7 @@ def held_with_progress(plan: VotingPlan, ledger: str | None, dataset: str | None
         line(f"{put:,} of {queries:,} queries, {answered:,} answered", put == queries)
 
     with opened(ledger, dataset) if ledger is not None else nullcontext() as found:
+        plan = over_window(plan, found, window)
         try:
             return hold(plan, found, seed, report, lambda: predictor(plan))
         except KeyboardInterrupt:

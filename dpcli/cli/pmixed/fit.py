@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import click
 
+from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.predicting import charged_to
 from dpcli.cli.trials import progress
@@ -14,10 +15,17 @@ from dpcli.cli.trials import progress
 @click.command(short_help="Fine-tune a model on each shard, and pay for all tokens.")
 @click.argument("file")
 @click.option("--resume", is_flag=True, help="Go on with a fit that did not end.")
-@click.option("--ledger", metavar="LEDGER", help="Charge this ledger with all tokens before the first model.")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@charged_ledger("Charge this ledger with all tokens before the first model.")
 @output_options("text")
-def command(file: str, resume: bool, ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
+def command(
+    file: str,
+    resume: bool,
+    ledger: str | None,
+    dataset: str | None,
+    window: tuple[str, ...],
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
     """Fine-tune the models of [pmixed] in FILE without noise, one on each shard of the private texts, and begin to count their tokens.
 
     The models are as private as the texts: only dpcli pmixed predict may release anything of them. Exit code 1 where the file's budget or
@@ -26,12 +34,13 @@ def command(file: str, resume: bool, ledger: str | None, dataset: str | None, fo
     from dpcli.predict.pmixed.fit import fit
     from dpcli.predict.pmixed.plan import plan_of
     from dpcli.present.pmixed import fitted
+    from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
     unpriced = ledger is None and plan.account is None  # what is no guarantee has no cost that adds up
     with nullcontext() if unpriced else charged_to(ledger, dataset) as books, progress("models") as report:
         try:
-            found = fit(plan, books, resume, report)
+            found = fit(over_window(plan, books, window), books, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models so far are in {plan.folder}; --resume goes on from there", err=True)
             raise

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from dpcli.errors import InputError
 from dpcli.registry import BLOCKS, load
+
+ColumnType = Literal["date", "text"]
 
 
 class BlockKind(Protocol):
@@ -43,6 +45,15 @@ class BlockKind(Protocol):
         """A block as messages call it."""
         ...
 
+    @property
+    def told_by(self) -> ColumnType | None:
+        """What the column holds from which a record's block follows; None where dpcli cannot tell the block from a column."""
+        ...
+
+    def extent(self, name: str) -> tuple[str, str]:
+        """The least and the largest value of that column in a block: dates as 2026-01-31, or the text itself."""
+        ...
+
     def holds(self, name: str) -> bool:
         """Whether it is a block, in its one spelling."""
         ...
@@ -53,6 +64,14 @@ class BlockKind(Protocol):
 
     def between(self, first: str, last: str) -> Sequence[str]:
         """All blocks from the first to the last, both included. Raises InputError where they have no order."""
+        ...
+
+    def of_day(self, day: date) -> str | None:
+        """The block that a day lies in, None where they are not of the calendar."""
+        ...
+
+    def first_day(self, name: str) -> date | None:
+        """The first day of a block, None where they are not of the calendar."""
         ...
 
 
@@ -81,6 +100,10 @@ class Days:
     listed: ClassVar[Sequence[str]] = ()
     weekly: ClassVar[bool] = True
     word: ClassVar[str] = "a day as 2026-01-31"
+    told_by: ClassVar[ColumnType] = "date"
+
+    def extent(self, name: str) -> tuple[str, str]:
+        return name, name
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _day(name) is not None
@@ -91,6 +114,12 @@ class Days:
     def between(self, first: str, last: str) -> Sequence[str]:
         begin, end = date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal()
         return [date.fromordinal(day).isoformat() for day in range(begin, end + 1)]
+
+    def of_day(self, day: date) -> str | None:
+        return day.isoformat()
+
+    def first_day(self, name: str) -> date | None:
+        return date.fromisoformat(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +134,11 @@ class Weeks:
     listed: ClassVar[Sequence[str]] = ()
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a week as 2026-W05"
+    told_by: ClassVar[ColumnType] = "date"
+
+    def extent(self, name: str) -> tuple[str, str]:
+        monday = date.fromisoformat(f"{name}-1").toordinal()
+        return date.fromordinal(monday).isoformat(), date.fromordinal(min(monday + 6, date.max.toordinal())).isoformat()
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _day(f"{name}-1") is not None
@@ -114,8 +148,13 @@ class Weeks:
 
     def between(self, first: str, last: str) -> Sequence[str]:
         begin, end = date.fromisoformat(f"{first}-1"), date.fromisoformat(f"{last}-1")
-        days = (begin + timedelta(7 * i) for i in range((end - begin).days // 7 + 1))
-        return ["{}-W{:02}".format(f"{day.isocalendar().year:04}", day.isocalendar().week) for day in days]
+        return [_week(begin + timedelta(7 * i)) for i in range((end - begin).days // 7 + 1)]
+
+    def of_day(self, day: date) -> str | None:
+        return _week(day)
+
+    def first_day(self, name: str) -> date | None:
+        return date.fromisoformat(f"{name}-1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +168,10 @@ class Regions:
     ordered: ClassVar[bool] = False
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "one of the blocks that were listed at the opening"
+    told_by: ClassVar[ColumnType] = "text"
+
+    def extent(self, name: str) -> tuple[str, str]:
+        return name, name
 
     def holds(self, name: str) -> bool:
         return name in self.names
@@ -143,6 +186,12 @@ class Regions:
     def between(self, first: str, last: str) -> Sequence[str]:
         raise InputError(f"--window: expected the names of blocks, found {first}..{last}: what is listed has no order")
 
+    def of_day(self, day: date) -> str | None:
+        return None
+
+    def first_day(self, name: str) -> date | None:
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
@@ -155,6 +204,10 @@ class Hashes:
     ordered: ClassVar[bool] = True
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
+    told_by: ClassVar[None] = None
+
+    def extent(self, name: str) -> tuple[str, str]:
+        raise InputError(f"expected a block that a column tells, found part {name} of a hash, which is computed elsewhere")
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < self.count
@@ -168,6 +221,17 @@ class Hashes:
 
     def between(self, first: str, last: str) -> Sequence[str]:
         return [str(i) for i in range(int(first), int(last) + 1)]
+
+    def of_day(self, day: date) -> str | None:
+        return None
+
+    def first_day(self, name: str) -> date | None:
+        return None
+
+
+def _week(day: date) -> str:
+    found = day.isocalendar()
+    return f"{found.year:04}-W{found.week:02}"
 
 
 def _day(text: str) -> date | None:

@@ -69,7 +69,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     ordered = family is not None and family.kind.ordered
     groups = groupby(asked, key=lambda block: (takes[block], "" if ordered else block))
     stretches = tuple(Stretch(tuple(blocks)) for (fits, _), blocks in groups if fits)
-    return BlockRoom(asked, _gapless(state, stretches), cost, amounts.share(wanted, state.caps))
+    return BlockRoom(asked, gapless(state, stretches), cost, amounts.share(wanted, state.caps))
 
 
 def _takes(state: LedgerState, wanted: amounts.Amounts, block: str) -> bool:
@@ -91,8 +91,16 @@ def _asked(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
     return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
 
 
-def _gapless(state: LedgerState, stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:
-    """Cut where the blocks that were asked for leave some out."""
+def window_words(state: LedgerState, window: Sequence[str]) -> str:
+    """A window as --window takes it, its stretches apart by commas; "" without blocks."""
+    family = state.open_terms().family
+    if family is None or not family.kind.ordered:
+        return ", ".join(window)
+    return ", ".join(found.words for found in gapless(state, [Stretch(tuple(sorted(window, key=family.kind.rank)))]))
+
+
+def gapless(state: LedgerState, stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:
+    """Cut where blocks in order leave some out."""
     family = state.open_terms().family
     if family is None or not family.kind.ordered:
         return tuple(stretches)

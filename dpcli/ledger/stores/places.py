@@ -79,7 +79,7 @@ def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledge
         version = store.version if store.version > 1 else None
         open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version), new=new)
 
-    _create(url, fill)
+    created(url, fill)
     try:
         ledger = open_ledger(url, dataset)
     except LedgerError as error:
@@ -130,9 +130,15 @@ def _refuse_spelling(dataset: str) -> None:
         raise InputError(f"--dataset: expected a name without spaces at its ends, in its usual form {usual!r}, found {dataset!a}")
 
 
-def _create(url: str, fill: Callable[[Store], None]) -> None:
+def address(url: str, store: Store) -> str:
+    """As `Store.address`, of a file also before it has its name."""
+    return store.address if url.startswith(POSTGRES) else os.path.realpath(path_of(url))
+
+
+def created(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
+    """A store at a path or URL, made where there is none, and what `fill` writes to it; in a database within so many seconds."""
     if url.startswith(POSTGRES):
-        load("dpcli.ledger.stores.postgres:create")(url, fill)
+        load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return
     path = path_of(url)
     if os.path.lexists(path):

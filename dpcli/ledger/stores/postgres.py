@@ -18,10 +18,14 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
-from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
+from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, WORK, Limits, bounded
 from dpcli.ledger.stores.store import StoredCheckpoint, standing
 
 BUSY_SECONDS = 30.0
+SERVER = (
+    "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
+    "WHERE datname = pg_catalog.current_database()"
+)
 NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
@@ -65,6 +69,9 @@ class PostgresTail:
     def append(self, row: StoredRow) -> None:
         self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
+    def take(self, row: StoredRow) -> None:
+        self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
+
     def note(self, checkpoint: StoredCheckpoint) -> None:
         """A login is not believed what it says of a total."""
 
@@ -75,9 +82,9 @@ class PostgresStore:
     A connection that was lost is opened again by the next call.
     """
 
-    def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False) -> None:
+    def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
         settings = settings_of(url)
-        self._place, self._seconds = place_of(settings), seconds
+        self._place, self._limits = place_of(settings), Limits(seconds, work)
         self._version, self.wrote = VERSION, False
         self._connect = connector(url, settings, self._place)  # a closure: no attribute holds the password
         self._open = self._connected()
@@ -87,6 +94,18 @@ class PostgresStore:
     @property
     def place(self) -> str:
         return self._place
+
+    @property
+    def address(self) -> str:
+        """The database, whoever is logged in and however the URL names it."""
+        info = self.connection.info
+        return f"postgresql://{info.host}:{info.port}/{info.dbname}"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """No two servers have started in the same microsecond."""
+        with self._bounded() as connection:
+            return tuple(connection.execute(SERVER).fetchone())
 
     @property
     def who(self) -> str | None:
@@ -155,7 +174,7 @@ class PostgresStore:
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
         with self._bounded(writes=True) as connection:
-            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._seconds)))
+            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._limits.lock)))
             yield PostgresTail(connection, dataset, self._place)
 
     def schema(self) -> str:
@@ -177,7 +196,7 @@ class PostgresStore:
         """The connection, in a transaction whose every wait has an end."""
         try:
             connection = self.connection
-            with bounded(connection, self._place, Limits(self._seconds), writes=writes):
+            with bounded(connection, self._place, self._limits, writes=writes):
                 yield connection
         except LedgerError as error:
             if self.wrote:
@@ -204,12 +223,12 @@ class PostgresStore:
             raise
 
 
-def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS) -> None:
+def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
     """The schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
 
     Whoever makes it at the same moment comes first: then the schema is there.
     """
-    store = PostgresStore(url, seconds, installing=True)
+    store = PostgresStore(url, seconds, installing=True, work=work)
     try:
         for last in (False,) * (ATTEMPTS - 1) + (True,):
             try:

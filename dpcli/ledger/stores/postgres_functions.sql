@@ -172,7 +172,7 @@ BEGIN
   base := (noted ->> 'seq')::bigint;
   RETURN (
     WITH since AS MATERIALIZED (
-      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade') THEN e.content END AS content,
+      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'copied') THEN e.content END AS content,
         e.content ->> 'when' AS stamp, CASE WHEN wanted IS NULL THEN e.content -> 'window'
         ELSE (SELECT jsonb_agg(b.block) FROM jsonb_array_elements_text(e.content -> 'window') b (block) WHERE wanted ? b.block) END AS blocks
       FROM (SELECT r.*, r.body::jsonb AS content FROM dpcli.entry r WHERE r.dataset = of_dataset AND r.seq > base OFFSET 0) e
@@ -211,8 +211,8 @@ BEGIN
       'caps', coalesce((SELECT a.content -> 'caps' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'caps'),
       'epsilon', coalesce((SELECT a.content -> 'epsilon' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'epsilon'),
       'largest', greatest((noted ->> 'largest')::numeric, (SELECT max((a.content ->> 'epsilon')::numeric) FROM amended a)),
-      'schema', coalesce((SELECT s.content -> 'schema' FROM since s WHERE s.kind = 'upgrade' ORDER BY s.seq DESC LIMIT 1), noted -> 'schema'),
-      'version', coalesce((SELECT s.content -> 'version' FROM since s WHERE s.kind = 'upgrade' ORDER BY s.seq DESC LIMIT 1), noted -> 'version')
+      'schema', coalesce((SELECT s.content -> 'schema' FROM since s WHERE s.kind IN ('upgrade', 'copied') ORDER BY s.seq DESC LIMIT 1), noted -> 'schema'),
+      'version', coalesce((SELECT s.content -> 'version' FROM since s WHERE s.kind IN ('upgrade', 'copied') ORDER BY s.seq DESC LIMIT 1), noted -> 'version')
     ) || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('retired',
       (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
         SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
@@ -226,7 +226,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   said text;
 BEGIN
-  IF new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every() THEN
+  IF new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every()
+    AND dpcli.moved_last(of_dataset) IS DISTINCT FROM 'moved'
+  THEN
     said := dpcli.standing(of_dataset)::text;
     INSERT INTO dpcli.checkpoint VALUES (of_dataset, new_seq, said, encode(sha256(convert_to(said, 'UTF8')), 'hex'))
       ON CONFLICT (dataset) DO UPDATE SET seq = excluded.seq, body = excluded.body, digest = excluded.digest;
@@ -622,10 +624,12 @@ BEGIN
   END IF;
   SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
+  PERFORM dpcli.check_moving(of_dataset, content);
   PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
+    WHEN content ->> 'kind' IN ('moved', 'copied') THEN NULL;
     WHEN content ->> 'kind' = 'amend' THEN PERFORM dpcli.check_amend(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'upgrade' THEN
@@ -647,4 +651,5 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dpcli FROM PUBLIC;
 GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
 GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry, dpcli.checkpoint TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
+GRANT EXECUTE ON FUNCTION dpcli.take(text, bigint, text, text) TO dpcli_admin;
 GRANT EXECUTE ON FUNCTION dpcli.hold(text, integer), dpcli.append(text, bigint, text, text) TO dpcli_spender;

@@ -16,6 +16,7 @@ OLDEST = 130000
 # Each role may also do what the one before it may.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
 ATTEMPTS = 5
+RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # made again by every upgrade
 
 
 def found_version(connection: Any) -> int | None:
@@ -48,7 +49,7 @@ def install(connection: Any, place: str) -> int:
     try:
         _make(connection, place, "CREATE SCHEMA dpcli")
         _make_roles(connection, place)
-        _make(connection, place, *map(definitions, ("postgres.sql", "postgres_checkpoint.sql", "postgres_functions.sql")))
+        _make(connection, place, *map(definitions, ("postgres.sql", "postgres_checkpoint.sql", *RENEWED)))
     except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateObject):
         raise Raced from None
     except errors.InternalError_ as error:
@@ -69,7 +70,7 @@ def renew(connection: Any, place: str) -> int:
         return VERSION
     if found is not None and found < NOTED:
         _make(connection, place, definitions("postgres_checkpoint.sql"))
-    _make(connection, place, definitions("postgres_functions.sql"), f"INSERT INTO dpcli.format VALUES ({VERSION})")
+    _make(connection, place, *map(definitions, RENEWED), f"INSERT INTO dpcli.format VALUES ({VERSION})")
     return VERSION
 
 

@@ -18,6 +18,7 @@ from dpcli.ledger.stores.postgres_errors import MEANINGS, driver, explained
 from dpcli.ledger.stores.store import NOTHING, UNSURE
 
 CONNECT_SECONDS = 10
+WORK = 60.0
 HELD = "; held by "
 # Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
 OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
@@ -41,6 +42,7 @@ class Limits:
     """How long to wait, from the time that a writer may wait for its turn: for a lock, for a statement, and for any answer at all."""
 
     lock: float
+    work: float = WORK  # seconds for a transaction, beside its waiting for the lock
 
     @property
     def statement(self) -> float:
@@ -50,7 +52,7 @@ class Limits:
     @property
     def answer(self) -> float:
         """Seconds for a transaction, after which the socket is shut."""
-        return self.lock + 60.0
+        return self.lock + self.work
 
 
 @dataclass(frozen=True, slots=True)

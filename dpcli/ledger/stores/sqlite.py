@@ -105,6 +105,8 @@ class SqliteTail:
     def append(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
 
+    take = append
+
 
 class SqliteStore:
     """A store in the file at `path`, which must be there: only `create` makes one."""
@@ -166,6 +168,14 @@ class SqliteStore:
     @property
     def place(self) -> str:
         return self._path
+
+    @property
+    def address(self) -> str:
+        return os.path.realpath(self._path)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return self._file or (self._path,)
 
     @property
     def who(self) -> str | None:

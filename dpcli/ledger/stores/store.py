@@ -47,7 +47,11 @@ class Tail(Protocol):
         ...
 
     def append(self, row: StoredRow) -> None:
-        """Add a row at the end. At most once in one transaction."""
+        """Add a row at the end."""
+        ...
+
+    def take(self, row: StoredRow) -> None:
+        """Add a row of another place at the end of a chain that is being copied here (dpcli.ledger.copying)."""
         ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
@@ -64,6 +68,16 @@ class Store(Protocol):
     @property
     def place(self) -> str:
         """The ledger as messages call it; never holds a password."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The place from everywhere on this machine, and whoever is logged in: what an entry calls it."""
+        ...
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The same for two stores where a row that is written to one is in the other."""
         ...
 
     @property

@@ -43,6 +43,13 @@ class Scheme:
     scheme: Annotated[
         str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True, varies=True)
     ]
+    # Whether a record's absence changes which others are drawn.
+    displaces: ClassVar[bool] = False
+
+    @property
+    def amplified(self) -> bool:
+        """Whether less is charged than one unsampled run per pass, as the draws stay secret."""
+        return False
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         """What is inconsistent, as (key, expected, found)."""
@@ -75,6 +82,10 @@ class Batched(Scheme):
     batch_size: Annotated[
         int | None, Key("records per step (expected, under Poisson); needs privacy.dataset_size", COUNT, varies=True)
     ] = None
+
+    @property
+    def amplified(self) -> bool:
+        return True
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         if self.batch_size is None:
@@ -165,6 +176,8 @@ class FixedSize(Batched):
     Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647; Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
     """
 
+    displaces: ClassVar[bool] = True
+
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         from dpcli.mechanisms.sampling.fixed_size import fixed_size
 
@@ -207,7 +220,6 @@ class OncePerEpoch(Batched):
 
     @property
     def amplified(self) -> bool:
-        """Whether less is charged than one unsampled run per pass."""
         return False
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import Denied, InputError
 from dpcli.mechanisms.neighbours import Adjacency
@@ -12,7 +12,6 @@ from dpcli.predict.pate.settings import BUILT_IN, HELD_OUT, Pate, read_pate
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.registry import AGGREGATORS
-from dpcli.rounding import up
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedSession, one_entry, priced_file
 from dpcli.toml.limits import read_bytes
@@ -30,6 +29,7 @@ class VotingPlan(PricedSession):
     stated: the answers that the file asks for. account: of the pipeline, whatever the votes are; as_filed: of the file as it stands.
     """
 
+    accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")
     pate: Pate
     queries: int
     answers: int
@@ -158,7 +158,7 @@ def _affordable(pipeline: Pipeline, entry: Entry, found: Account) -> int:
         fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
     if not fits:
         raise Denied(
-            f"{pipeline.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
-            f"{budget.rho_words()} for what the file asks for, and more for a single answer: fewer queries or more noise would fit"
+            f"{pipeline.path}: budget: {budget.wanted()} for what the file asks for, and more for a single answer: fewer queries or "
+            "more noise would fit"
         )
     return fits

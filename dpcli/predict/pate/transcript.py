@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.errors import InputError
 from dpcli.ledger.stores.sqlite import sync_folder
 from dpcli.sessions.whereabouts import whereabouts
+from dpcli.sessions.window import begun_as
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
@@ -124,7 +125,15 @@ def begin(plan: VotingPlan, run: str, ledger: bool, private: bool) -> Transcript
     draft = f"{path}.new"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWN), "wb") as file:
         here = whereabouts(draft)  # it keeps its number when it gets its name
-        head = {"schema": SCHEMA, "fingerprint": plan.fingerprint(), "run": run, "ledger": ledger, "private": private}
+        window = plan.pipeline.privacy.window
+        head: dict[str, Any] = {
+            "schema": SCHEMA,
+            "fingerprint": plan.fingerprint(),
+            "run": run,
+            "ledger": ledger,
+            "private": private,
+        }
+        head |= {} if window is None else {"window": list(window)}
         file.write((json.dumps({**head, "machine": here.machine, "inode": here.inode}) + "\n").encode())
         file.flush()
         os.fsync(file.fileno())
@@ -175,15 +184,13 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
         said = json.loads(head)
         if said["schema"] != SCHEMA:
             raise ValueError(SCHEMA)
-        found, of = (
-            Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True, (said["machine"], said["inode"])),
-            said["fingerprint"],
-        )
+        found = Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True, (said["machine"], said["inode"]))
+        same = begun_as(plan, said["fingerprint"], said.get("window", ()))
         for line in lines:
             found.apply(json.loads(line))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one or another file") from None
-    if of != plan.fingerprint():
+    if not same:
         raise InputError(
             f"{path}: expected the session of this file, found one of another, or of this one before it was changed; its labels stay "
             "charged: name another pate.output for a new session"

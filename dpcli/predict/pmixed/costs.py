@@ -78,9 +78,9 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
         return priced
     parameter: Solvable = "steps" if solve == "steps" else "radius"
     budget = plan.pipeline.budget
-    if target is None and budget is None:
-        raise InputError(f"{plan.path}: expected --target-epsilon or a [budget] in the file, found neither")
-    aim = target if target is not None else budget.epsilon if budget is not None else 0.0
+    aim = target if target is not None else budget.epsilon if budget is not None else None
+    if aim is None:
+        raise InputError(f"{plan.path}: expected --target-epsilon or budget.epsilon in the file, found neither")
     found = Costs(plan, at, tuple(_solved(plan, parameter, aim, at)), parameter, aim)
     if not any(row.solved is not None for row in found.rows if row.stated):
         raise CannotCertify(f"{plan.path}: no {parameter} brings epsilon to {aim:g}: the rest of the file costs more")

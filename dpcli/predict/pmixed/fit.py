@@ -15,14 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.analysis.calibrate import calibrate
+from dpcli.analysis.rho import OVER
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.priced import OVER
 from dpcli.sessions.whereabouts import home
+from dpcli.sessions.window import begun_as
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -39,6 +40,7 @@ class Fit:
     run: its name, in a ledger too. fingerprint: of the file. data: SHA-256 of the texts in their shards. charged: whether a ledger paid for
     it. models: SHA-256 of each model's file; empty until the end. counted: whether the count of its tokens was made, before any model: a
     copy of the folder has no count of its own. home: the folder that it was charged in; up to the count nothing else tells a copy of it.
+    window: the blocks that it was charged on, where its dataset is cut into blocks.
     """
 
     run: str
@@ -48,6 +50,7 @@ class Fit:
     models: tuple[str, ...] = ()
     counted: bool = False
     home: str = ""
+    window: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -114,7 +117,7 @@ def fitted(plan: PmixedPlan) -> Fit:
         raise InputError(
             f"{plan.folder}: expected fitted models, found none: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones"
         )
-    if found.fingerprint != plan.fingerprint():
+    if not begun_as(plan, found.fingerprint, found.window):
         raise InputError(
             f"{plan.path}: expected the file that the models in {plan.folder} were fitted with, found another: what their privacy "
             "depends on has changed since; a new fit needs a folder of its own"
@@ -152,10 +155,11 @@ def _require_budget(plan: PmixedPlan) -> None:
     except Denied as denied:
         budget = None if plan.account is None else plan.account.budget
         assert budget is not None
-        if budget.rho is not None and budget.rho.verdict in OVER:
+        cap = budget.epsilon
+        if cap is None or (budget.rho is not None and budget.rho.verdict in OVER):
             raise
         try:
-            found = calibrate(plan.pipeline, budget.epsilon, budget.delta, "radius", ((plan.entry.name, "radius"),))
+            found = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
         except CannotCertify:
             raise Denied(f"{denied}; no radius passes: the rest of the file costs more") from None
         raise Denied(
@@ -186,7 +190,8 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
     if not resume:
         if before is not None:
             raise InputError(f"{folder}: expected a new folder, found a fit that did not end: --resume goes on with it")
-        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None, home=home(folder))
+        window = plan.pipeline.privacy.window or ()
+        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None, home=home(folder), window=window)
         replaced(state, json.dumps(asdict(made)).encode(), 0o600)
         try:
             _charge(plan, ledger, made)
@@ -234,7 +239,7 @@ def _read(path: str) -> Fit | None:
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
-        return Fit(**{**content, "models": tuple(content["models"])})
+        return Fit(**{**content, "models": tuple(content["models"]), "window": tuple(content.get("window", ()))})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.keys.kinds import KeyPlace
@@ -35,6 +35,7 @@ class PmixedPlan(FilePlan):
     published: what that is run with, and claims; None in a sound file.
     """
 
+    accounts: ClassVar[tuple[str, ...]] = ("account",)
     entry: Entry
     settings: Pmixed
     account: Account | None
@@ -118,6 +119,6 @@ def _published(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str) ->
     budget, spec = pipeline.budget, entry.spec
     assert isinstance(spec, EnsembleMixtureSpec)
     delta = None if budget is None else budget.delta if budget.delta is not None else pipeline.privacy.delta
-    if budget is None or not delta:
+    if budget is None or budget.epsilon is None or not delta:
         raise InputError(f'{path}: budget: expected epsilon and delta > 0 with pmixed.mode = "paper", found none')
     return Published(settings.order, spec.model_rate, entry.steps, budget.epsilon, delta)

@@ -8,35 +8,38 @@ from contextlib import contextmanager
 from dpcli.release.aggregate import Aggregation, Engine
 from dpcli.release.engines.table import SourceTable
 from dpcli.release.settings import Source
+from dpcli.release.window import RowWindow
 
 SPARK = "spark"
 
 
 @contextmanager
-def opened(source: Source, path: str) -> Iterator[Engine]:
-    """The engine on the table of a file's [source]; paths in it start at the file's folder.
+def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterator[Engine]:
+    """The engine on the table of a file's [source], or on the rows of a window; paths in it start at the file's folder.
 
     Raises InputError where it cannot be opened; Unavailable where what it needs is not installed.
     """
-    engine = _engine(source_table(source, path))
+    engine = _engine(source_table(source, path, window))
     try:
         yield engine
     finally:
         engine.close()
 
 
-def require_source(source: Source, path: str, questions: Iterable[Aggregation]) -> None:
+def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
     """Raise InputError where the source cannot be opened or has not what is asked for: before anything is charged. No row is read."""
-    with opened(source, path) as engine:
+    with opened(source, path, window) as engine:
         for question in questions:
             engine.check(question)
 
 
-def source_table(source: Source, path: str) -> SourceTable:
+def source_table(source: Source, path: str, window: RowWindow | None = None) -> SourceTable:
     """What an engine needs to know of [source]."""
+    from dpcli.release.columns import Column
     from dpcli.release.plan import here
 
-    return SourceTable(source.columns, source.path, source.url, source.table, source.engine, here(path))
+    own = {} if window is None or window.column in source.columns else {window.column: Column(type=window.type)}
+    return SourceTable({**source.columns, **own}, source.path, source.url, source.table, source.engine, here(path), window)
 
 
 def _engine(table: SourceTable) -> Engine:

@@ -63,7 +63,8 @@ def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, d
         *(f"{part.sql} AS {name}" for part, name in zip(asked.keys, names.keys, strict=True)),
         *(f"{sql} AS {name}" for sql, name in zip(asked.values, names.values, strict=True)),
     )
-    where = f" WHERE {' AND '.join(asked.conditions)}" if asked.conditions else ""
+    conditions = (*asked.conditions, *values.conditions(layers))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     kept = f"SELECT {listed(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
     if asked.unit is None:
         counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names, dialect)))

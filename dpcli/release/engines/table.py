@@ -9,14 +9,17 @@ from typing import Literal
 from dpcli.errors import InputError
 from dpcli.release.engines.conversions import Family, SqlText, converted
 from dpcli.release.expressions.check import DeclaredColumn
-from dpcli.release.expressions.writing import Layers, Term
+from dpcli.release.expressions.nodes import LiteralValue
+from dpcli.release.expressions.writing import Layers, ScalarType, Term
+from dpcli.release.window import RowWindow
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
     """Where the table is, and which columns of it may be asked about.
 
-    columns: by name. path: files, relative to folder. url: of a PostgreSQL server. table: of the url, or of a DuckDB file.
+    columns: by name, with the one that decides a row's block. path: files, relative to folder. url: of a PostgreSQL server. table: of the
+    url, or of a DuckDB file. window: the rows that may be read, all where None.
     """
 
     columns: Mapping[str, DeclaredColumn]
@@ -25,6 +28,7 @@ class SourceTable:
     table: str | None = None
     engine: Literal["duckdb", "spark"] | None = None
     folder: str = ""
+    window: RowWindow | None = None
 
     @property
     def stored(self) -> frozenset[str]:
@@ -65,15 +69,28 @@ class Values:
     read: dict[str, str] = field(default_factory=dict)  # from SQL in the table to the name in the innermost SELECT
 
     def term(self, name: str, layers: Layers) -> Term:
+        return self._typed(name, self.table.columns[name].type, layers)
+
+    def conditions(self, layers: Layers) -> tuple[str, ...]:
+        """What is true of the rows that may be read. Where it is unknown of a row, that is in no block."""
+        window = self.table.window
+        if window is None:
+            return ()
+        value = layers.bind(self._typed(window.column, window.type, layers)).sql
+        spans = [tuple(LiteralValue(end, window.type).write(layers).sql for end in span) for span in window.spans]
+        single = [least for least, most in spans if least == most]
+        among = [f"{value} IN ({', '.join(single)})"] if single else []
+        within = [f"{value} BETWEEN {least} AND {most}" for least, most in spans if least != most]
+        return (f"({' OR '.join((*among, *within))})",)
+
+    def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
         field = self.found.fields.get(name)
         if field is None:
             raise InputError(f'{self.found.place}: expected a column "{name}", found none')
         raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
-        value = converted(raw, self.table.columns[name].type, field.family, layers, self.dialect)
+        value = converted(raw, to, field.family, layers, self.dialect)
         if value is None:
-            raise InputError(
-                f'{self.found.place}: expected values of type {self.table.columns[name].type} in the column "{name}", found {field.kind}'
-            )
+            raise InputError(f'{self.found.place}: expected values of type {to} in the column "{name}", found {field.kind}')
         return value
 
     def require_one_spelling(self, unit: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpcli.errors import InputError
 from dpcli.extras import require
+from dpcli.ledger.handed import texts_of
 from dpcli.rounding import up
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
@@ -214,6 +215,7 @@ def private(
     units: Any = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    window: str | Sequence[str] = (),
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     insecure_seed: int | None = None,
@@ -233,6 +235,9 @@ def private(
         pipeline: the path of the file.
         units: (n,) whose each record is; needed where the file says `units` in [train].
         ledger: a ledger's file or URL, charged in full before the first noise. dataset: its name there, where the ledger holds several.
+        window: the blocks of that dataset that `data` are from, where it is cut into blocks ("2026-01-01..2026-01-28", one name, or
+            several of these), each of which is charged in full; as the file says (privacy.window) where empty. That the records lie in
+            them is your word: nobody checks it, and the statement says so.
         out: folder of the model and the statement; by default as the file says, or runs/NAME.
         resume: go on with the run in that folder which did not end. The optimizer's state is restored, and what may have been done twice
             is charged twice.
@@ -259,8 +264,10 @@ def private(
         raise InputError("insecure_seed: expected no ledger with it, found one: noise that can be repeated protects nobody")
     if several_processes():
         raise InputError("dpcli.private: expected one process, found several, as torchrun starts them: dpcli train can use them")
+    blocks = texts_of("window", window)
     plan = _plan(os.fspath(pipeline), None if out is None else os.fspath(out))
     _require_optimizer(optimizer)
+    from dpcli.sessions.window import over_window
     from dpcli.train.loop.around import require_made_with_gradients, require_no_hooks, require_plain_modes
     from dpcli.train.loop.steps import begin
     from dpcli.train.tasks.loop import given
@@ -272,6 +279,7 @@ def private(
     with ExitStack() as held:
         held.enter_context(exclusive(plan.folder))
         found = held.enter_context(_opened(ledger, dataset)) if ledger is not None else None
+        plan = over_window(plan, found, blocks)
         steps = begin(plan, problem, optimizer, found, resume, insecure_seed)
         for handle in steps.watch():
             held.callback(handle)

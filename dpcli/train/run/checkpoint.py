@@ -57,6 +57,6 @@ def restored(path: str, fingerprint: str) -> Checkpoint:
         ) from None
     if checkpoint.fingerprint != fingerprint:
         raise InputError(
-            f"--resume: {path}: expected the file that the run was started with, found another: sigma, data or model differ"
+            f"--resume: {path}: expected the file that the run was started with, found another: sigma, data, window or model differ"
         )
     return checkpoint

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
+from dpcli.ledger.blocks.spelling import spelled
 from dpcli.sessions.folder import replaced
 from dpcli.train.run.description import SCHEMA, digest_of, is_left
 from dpcli.train.run.guarantee import guarantee
@@ -51,4 +52,7 @@ def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict
 def _anchor(ledger: Ledger, run: str) -> dict[str, Any]:
     """Where the ledger was when the run was charged."""
     state = ledger.state()
-    return {"dataset": ledger.dataset, "run": run, "status": state.run(run).status, "seq": state.head.seq, "head": state.head.hash}
+    charged, family = state.run(run), state.open_terms().family
+    window = {} if family is None else {"window": list(spelled(family, charged.window))}
+    found = {"dataset": ledger.dataset, "run": run, "status": charged.status, "seq": state.head.seq, "head": state.head.hash}
+    return {**found, **window}

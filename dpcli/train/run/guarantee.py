@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from dpcli.pipeline.window import window_data
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
 
@@ -27,4 +28,5 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         "releases": privacy.releases,
         "accountant": found.winner.accountant.name,
         "tuning": plan.train.covers.tuning,
+        **window_data(privacy),
     }

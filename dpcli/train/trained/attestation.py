@@ -87,7 +87,8 @@ def require_claim(found: Description, plan: TrainingPlan) -> None:
     """Raise InputError where the file, as this version prices it, does not give what the run claims."""
     if any(not 0 <= start < stop <= plan.steps for start, stop in found.repeated):
         raise InputError(f"{found.path(DESCRIPTION)}: expected portions of {plan.steps} steps, found others")
-    priced, claimed = guarantee(plan, found.repeated, True), dict(found.guarantee)
+    claimed = dict(found.guarantee)
+    priced = guarantee(_on_its_blocks(found, plan), found.repeated, True)
     least, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
     if not stated >= least:
         raise InputError(
@@ -99,6 +100,16 @@ def require_claim(found: Description, plan: TrainingPlan) -> None:
             raise InputError(
                 f"{found.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
             )
+
+
+def _on_its_blocks(found: Description, plan: TrainingPlan) -> TrainingPlan:
+    """The plan with the window of the run where its file leaves that to a flag: what it costs does not depend on it."""
+    charged, said = (found.ledger or {}).get("window"), found.guarantee.get("window")
+    if plan.pipeline.privacy.window is not None or (charged is None and "window" not in found.guarantee):
+        return plan
+    if not charged or said != charged:
+        raise InputError(f"{found.path(DESCRIPTION)}: guarantee.window: expected the blocks that its ledger charged, found others")
+    return plan.over(tuple(charged))
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:

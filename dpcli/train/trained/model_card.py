@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dpcli.pipeline.window import UNCHECKED, blocks_words
 from dpcli.rounding import up
 from dpcli.train.run.description import Description, digest_of
 from dpcli.train.run.outcome import STATEMENT
@@ -54,8 +55,15 @@ def _guarantee(stated: Mapping[str, object]) -> str:
     assert isinstance(epsilon, float)
     return (
         f"Trained with differential privacy: epsilon <= {up(epsilon)} at delta = {stated['delta']!r}, per {stated['unit']}, "
-        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant). The pipeline and its assumptions are in {STATEMENT}; "
-        "dpcli-attestation.json has the digests of the run's files, unsigned."
+        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
+        f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has the digests of the run's files, unsigned."
+    )
+
+
+def _window(stated: Mapping[str, object]) -> str:
+    blocks = stated.get("window")
+    return (
+        f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {UNCHECKED}" if isinstance(blocks, list) else ""
     )
 
 

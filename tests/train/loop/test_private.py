@@ -217,3 +217,27 @@ def test_a_module_that_its_trainer_changes_is_refused(begin: Begin) -> None:
     held.body = model_of()
     with pytest.raises(InputError, match="expected the network that Digits holds"):
         begin(held)
+
+
+def test_a_window_is_charged_and_stated(begin: Begin) -> None:
+    """Of a dataset that is cut into days: all of them, by argument or by the file; a loop that goes on is charged on the same ones."""
+    terms = LedgerTerms(
+        "example", "add-remove", 1e4, 0.5, filter="approx-dp", blocks={"by": "day", "column": "on", "max_blocks": 1}
+    )
+    init("ledger.db", "own", terms).close()
+    days = ("2026-01-01", "2026-01-02")
+    for window, said in (((), "expected the blocks"), ("2026-02-30", "expected a day"), (3, "expected a text")):
+        with pytest.raises(InputError, match=said):
+            begin(ledger="ledger.db", window=window)
+    with pytest.raises(InputError, match="expected --ledger"):
+        begin(window=days)
+    private = begin(ledger="ledger.db", window="2026-01-01..2026-01-02")
+    stepped(private)
+    private.close()
+    with pytest.raises(InputError, match="window or model differ"):
+        begin(ledger="ledger.db", window="2026-01-01", resume=True)
+    private = begin(ledger="ledger.db", window=days, resume=True)
+    stepped(private, STEPS)
+    assert "2026-01-01..2026-01-02 (that records lie in the window is stated, not checked)" in private.finish().statement
+    with open_ledger("ledger.db", None) as books:
+        assert {run.window for run in books.state().runs.values()} == {days}

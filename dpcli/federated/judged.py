@@ -1,0 +1,203 @@
+"""Whether the entry that a round performs charges at least what [federated] says is done.
+
+Against those who see the releases alone (noise = "server") the draws of clients are secret, and count as their scheme does. Against the
+server, which draws them, they are not: nothing is amplified, and who takes part is not hidden, only what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpcli.federated.noise import noise_problems
+from dpcli.federated.participation import Participation, participation, scheme_of
+from dpcli.federated.settings import Federated
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import Batched, Unsampled
+from dpcli.pipeline.document import read_document
+from dpcli.pipeline.model import Entry, Privacy
+from dpcli.pipeline.parts import named
+from dpcli.toml.findings import Findings, Path, Problem
+from dpcli.toml.shown import quoted
+from dpcli.train.plan.entries import performed
+
+HERE = "federated"
+UNITS = ("client", "user")
+OBSERVED = {
+    "secure-aggregation": "the server knows whose updates are in a sum",
+    "local": "the server sees who sent which message",
+}
+MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
+KEPT = ("max_participations", "min_separation")
+
+
+def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
+    """A finding for each key by which less would be charged than is done; `tables` are those of a file valid otherwise."""
+    values = read_document(tables, Findings())
+    for path, expected, found in disagreements(table, values["privacy"], values.get("mechanism", ())):
+        findings.add("DP005", path, expected, found)
+    said = values["disclosure"].privacy_model if "disclosure" in values else None
+    if said not in (None, *MODELS[table.noise]):
+        words = " or ".join(f'"{word}"' for word in MODELS[table.noise])
+        findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{said}"')
+
+
+def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
+    """What the table, [privacy] and the entries do not agree on, as (key, expected, found); nothing where all that is done is charged."""
+    yield from _privacy(table, privacy)
+    fitting = fitting_entries(table, entries)
+    if len(fitting) != 1:
+        known = ", ".join(entry.name for entry in entries if performed(entry.spec)) or "the file has none"
+        found = quoted(table.mechanism) if table.mechanism is not None else "several" if fitting else "none"
+        yield (HERE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", found
+        return
+    entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
+    yield from _alone(entry, entries, place)
+    yield from noise_problems(table, entry, place)
+    if isinstance(entry.spec, CorrelatedSpec):
+        yield from _correlated(table, entry, entry.spec, privacy, place)
+    else:
+        yield from _independent(table, entry, privacy, place)
+
+
+def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries that a round may be meant to perform."""
+    return [entry for entry in entries if performed(entry.spec) and table.mechanism in (None, entry.name)]
+
+
+def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:
+    """The share of the clients in one round, as the table or else the entry states it."""
+    charged = entry.sampling.exact_rate(privacy.dataset_size) if entry.sampling is not None else None
+    return table.rate(privacy.dataset_size) or charged
+
+
+def steps_of(entry: Entry, privacy: Privacy) -> int:
+    """How often an entry runs."""
+    scheme = entry.sampling
+    return entry.runs(privacy.dataset_size).steps_at(
+        scheme.lower_rate(privacy.dataset_size) if isinstance(scheme, Batched) else None
+    )
+
+
+def _privacy(table: Federated, privacy: Privacy) -> Iterator[Problem]:
+    if privacy.unit not in UNITS:
+        found = "none" if privacy.unit is None else f'"{privacy.unit}"'
+        yield (
+            ("privacy", "unit"),
+            'unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped',
+            found,
+        )
+    if privacy.unit == "client" and privacy.max_contributions not in (None, 1):
+        yield (
+            ("privacy", "max_contributions"),
+            'max_contributions = 1 with unit = "client", one update in a round',
+            str(privacy.max_contributions),
+        )
+    if None not in (table.population, privacy.dataset_size) and table.population != privacy.dataset_size:
+        yield (
+            (HERE, "population"),
+            f"privacy.dataset_size = {privacy.dataset_size}, where a record is a client",
+            str(table.population),
+        )
+    if privacy.adjacency is not Adjacency.ADD_REMOVE:
+        return
+    if table.observed:
+        yield (
+            ("privacy", "adjacency"),
+            f'"zero-out" or "replace-one" with noise = "{table.noise}": {OBSERVED[table.noise]}, so that taking part is not hidden',
+            '"add-remove"',
+        )
+    elif scheme_of(table).displaces:
+        yield (
+            ("privacy", "adjacency"),
+            f'"replace-one" with sampling = "{table.sampling}": the absence of a client draws in another one',
+            '"add-remove"',
+        )
+
+
+def _alone(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
+    if entry.partition is not None:
+        yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
+    owner = next((one.name for one in entries if entry.name in named(one.spec)), None)
+    if owner is not None:
+        yield (
+            (*place, "name"),
+            "an entry that no other one names: a round performs it alone",
+            f"{quoted(entry.name)}, which {quoted(owner)} names",
+        )
+
+
+def _independent(table: Federated, entry: Entry, privacy: Privacy, place: Path) -> Iterator[Problem]:
+    """Fresh noise in each round: charged by the server's scheme, or as often as a client takes part."""
+    scheme, steps = entry.sampling, steps_of(entry, privacy)
+    if isinstance(scheme, Unsampled | None):
+        yield from _counted(table, entry, privacy, steps, place)
+        return
+    if table.observed and scheme.amplified:
+        yield (
+            (*place, "sampling", "scheme"),
+            f'no amplification (cyclic, shuffle or no sampling) with noise = "{table.noise}": {OBSERVED[table.noise]}',
+            f'"{scheme.scheme}"',
+        )
+    elif scheme.scheme != table.sampling:
+        yield (
+            (HERE, "sampling"),
+            f'"{scheme.scheme}", by which "{entry.name}" is charged (or no sampling there)',
+            f'"{table.sampling}"',
+        )
+    if scheme.amplified:
+        for key in KEPT:
+            if getattr(table, key) is not None:
+                yield (
+                    (HERE, key),
+                    f'no such key with "{scheme.scheme}": draws would depend on earlier ones, and amplification is proven for none that do',
+                    str(getattr(table, key)),
+                )
+    if table.rounds not in (None, steps):
+        yield (HERE, "rounds"), f'{steps}, the steps of "{entry.name}"', str(table.rounds)
+    yield from _rate(table, entry, privacy)
+
+
+def _rate(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
+    stated, charged = table.rate(privacy.dataset_size), entry.sampling.exact_rate(privacy.dataset_size) if entry.sampling else None
+    if None not in (stated, charged) and stated != charged:
+        key = "client_rate" if table.client_rate is not None else "clients_per_round"
+        found = f"{float(stated or 0):.7g}"
+        yield (HERE, key), f'a share of {float(charged or 0):.7g} of the clients in a round, as "{entry.name}" charges', found
+
+
+def _counted(table: Federated, entry: Entry, privacy: Privacy, steps: int, place: Path) -> Iterator[Problem]:
+    """An entry without sampling is charged in full for each step; a client pays for the rounds in which he takes part."""
+    rounds = table.rounds or steps
+    if table.rounds is None and any(getattr(table, key) is not None for key in KEPT):
+        yield (HERE, "rounds"), f'the number of rounds, as "{entry.name}" counts those of one client', "none"
+        return
+    least = participation(table, rounds, rate_of(table, entry, privacy), first=True).most
+    if not least <= steps <= rounds:
+        many = (
+            f"{rounds} steps, one for each round"
+            if least == rounds
+            else f"{least} steps or more, up to {rounds}: one client takes part so often"
+        )
+        yield (*place, "steps"), many, str(steps)
+
+
+def _correlated(table: Federated, entry: Entry, spec: CorrelatedSpec, privacy: Privacy, place: Path) -> Iterator[Problem]:
+    """Noise of one run of `iterations` rounds: what counts is where in it a client may take part."""
+    steps = steps_of(entry, privacy)
+    rounds = steps * spec.iterations
+    if table.rounds not in (None, rounds):
+        yield (HERE, "rounds"), f'{rounds}, the iterations of all runs of "{entry.name}"', str(table.rounds)
+    kept = participation(table, spec.iterations, table.rate(privacy.dataset_size), first=steps == 1)
+    yield from _participations(spec, kept, place)
+
+
+def _participations(spec: CorrelatedSpec, kept: Participation, place: Path) -> Iterator[Problem]:
+    whose = "a client may take part so often in a run, by what [federated] says"
+    if spec.max_participations < kept.most:
+        yield (*place, "max_participations"), f"{kept.most} or more: {whose}", str(spec.max_participations)
+    if kept.most > 1 and spec.min_separation > kept.apart:
+        whose = "a client may take part again so soon, by what [federated] says"
+        yield (*place, "min_separation"), f"{kept.apart} or less: {whose}", str(spec.min_separation)

@@ -1,0 +1,110 @@
+"""What a server will do, settled before a client is asked: the entry of a round, how many rounds there are, and what one charge pays for.
+
+Independent noise is charged by the round. A pass over the clients, and a run of correlated noise, cost the same however far they went: the
+first round is charged for all of it. Where a client takes part at most k times and nothing is amplified, k rounds pay for all others too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpcli.errors import InputError
+from dpcli.federated.judged import disagreements, fitting_entries, rate_of, steps_of
+from dpcli.federated.settings import Federated
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Unsampled
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.read import refuse, section, toml_document
+from dpcli.pipeline.samples import together
+from dpcli.sessions.plan import FilePlan
+from dpcli.toml.findings import Findings
+from dpcli.toml.limits import read_bytes
+from dpcli.toml.shown import key_text
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedPlan(FilePlan):
+    """entry: what a round performs. rounds: of the whole plan. portion: how many rounds one charge pays at the least.
+
+    paid_by: the rounds after which all others are paid for; `rounds` where none is free. rate: the share of the clients in a round.
+    """
+
+    table: Federated
+    entry: Entry
+    rounds: int
+    portion: int
+    paid_by: int
+    rate: Fraction | None
+
+    @property
+    def population(self) -> int | None:
+        """The declared number of clients."""
+        return self.pipeline.privacy.dataset_size or self.table.population
+
+    def charge(self, rounds: int, beside: bool) -> Pipeline:
+        """The pipeline of so many rounds, a multiple of `portion`, and of what reads the same sample.
+
+        Args:
+            beside: with the entries of the file that no round performs.
+        """
+        return replace(self.pipeline, mechanisms=tuple(self._counted(rounds, beside)), sections=(), budget=None)
+
+    def _counted(self, rounds: int, beside: bool) -> Iterable[Entry]:
+        steps = rounds // self.portion if isinstance(self.entry.spec, CorrelatedSpec) else rounds
+        one = together(self.entry, self.pipeline.mechanisms)
+        for entry in self.pipeline.mechanisms:
+            if entry in one:
+                yield replace(entry, steps=steps, epochs=None)
+            elif beside:
+                yield entry
+
+
+def federated_plan(path: str) -> FederatedPlan:
+    """The plan of a file, its noise solved for where it says "calibrate".
+
+    Raises:
+        InputError: the file cannot be read, has no [federated], or charges less than the table does. CannotCertify: no noise is enough.
+    """
+    from dpcli.analysis.calibrate_file import solved
+
+    data = read_bytes(path)
+    table = read_federated(data, path)
+    pipeline = solved(data, path)
+    for key, expected, found in disagreements(table, pipeline.privacy, pipeline.mechanisms):  # noise may just have been solved for
+        names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
+        raise InputError(f"{path}: {key_text(key, names)}: expected {expected}, found {found}")
+    (entry,) = fitting_entries(table, pipeline.mechanisms)
+    steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
+    portion = portion_of(entry, rate)
+    runs = portion if isinstance(entry.spec, CorrelatedSpec) else 1
+    unsampled = isinstance(entry.sampling, Unsampled | None) and runs == 1
+    rounds = table.rounds or steps * runs
+    return FederatedPlan(path, pipeline, table, entry, rounds, portion, steps if unsampled else rounds, rate)
+
+
+def portion_of(entry: Entry, rate: Fraction | None) -> int:
+    """How many rounds cost what the first of them costs: of a pass no more than the accountant takes it to have."""
+    if isinstance(entry.spec, CorrelatedSpec):
+        return entry.spec.iterations
+    if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
+        return 1
+    taken = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
+    return max(int(taken / rate), 1)
+
+
+def read_federated(data: bytes, path: str) -> Federated:
+    """The [federated] table of a file's content, the rest of which is read as strictly.
+
+    Raises:
+        InvalidFile: with every problem found, at its place; a file without [federated] is one.
+    """
+    found = section(data, path, "federated")
+    if not isinstance(found, Federated):
+        text, tables = toml_document(data, path)
+        findings = Findings()
+        findings.add("DP005", ("federated",), "a [federated] table, which says what the server and its clients do", "none")
+        refuse(findings, tables, text, path)
+    assert isinstance(found, Federated)
+    return found

@@ -1,0 +1,89 @@
+"""What a server does in a round: draw clients as the file declares, and add up what they send, each clipped, with noise once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Any
+
+from dpcli.errors import InputError
+from dpcli.federated.judged import KEPT
+from dpcli.federated.participation import scheme_of
+from dpcli.federated.plan import FederatedPlan
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import Batched
+from dpcli.numerics.arrays import np
+from dpcli.train.noise.randomness import normals, system_entropy
+from dpcli.train.sampling.schemes import sampler
+
+if TYPE_CHECKING:
+    from dpcli.mechanisms.sampling.schemes import Scheme
+    from dpcli.train.noise.randomness import Reals
+    from dpcli.train.sampling.draws import Indices
+
+
+def drawn(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
+    """The clients of one round after the other, by their numbers from 0; why not, where the server has to draw them itself.
+
+    Args:
+        clients: how many there really are; the declared number where None.
+
+    Raises InputError where there are other clients than were declared, as `sampler` does.
+    """
+    kept = next((key for key in KEPT if getattr(plan.table, key) is not None), None)
+    if kept is not None or isinstance(plan.entry.spec, CorrelatedSpec):
+        return f"{kept or 'participations of correlated noise'}, which the server makes sure of"
+    scheme = _scheme(plan)
+    if plan.population is None or scheme is None:
+        return "no population, or no share of it in a round"
+    return sampler(scheme, plan.population, system_entropy().sampling, clients)
+
+
+def _scheme(plan: FederatedPlan) -> Scheme | None:
+    """The server's, with its rate; None where that is nowhere stated."""
+    charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
+    if charged is not None and charged.scheme == table.sampling:
+        return charged
+    if not issubclass(cls, Batched):
+        return cls(table.sampling)
+    if table.clients_per_round is not None:
+        return cls(table.sampling, batch_size=table.clients_per_round)
+    return cls(table.sampling, rate=table.client_rate) if table.client_rate is not None else None
+
+
+def noisy_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
+    """The sum of the updates, each clipped, with the noise of one round: drawn anew at each call.
+
+    Raises InputError where the server adds no noise of its own, or an update has another size.
+    """
+    clip, noise = _required_clip(plan), float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
+    total = np.zeros(size)
+    for client, update in updates.items():
+        vector = np.asarray(update, np.float64)
+        if vector.shape != (size,):
+            raise InputError(f"update of client {client}: expected {size} numbers in a row, found an array of shape {vector.shape}")
+        total += clipped(vector, clip)
+    return np.asarray(total + nextafter(noise * clip, inf) * normals(size, system_entropy().noise)(size))
+
+
+def clipped(update: Reals, clip: float) -> Reals:
+    """The update within L2 norm `clip`, up to a relative 1e-15; one with a number that is not finite contributes zero (DP207)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = float(np.linalg.norm(update))
+    if not np.isfinite(norm):
+        return np.zeros_like(update)
+    return update * (clip / norm) if norm > clip else update
+
+
+def _required_clip(plan: FederatedPlan) -> float:
+    if plan.table.observed:
+        raise InputError(
+            f'{plan.path}: federated.noise: expected "server" with release, found "{plan.table.noise}": clients add the noise'
+        )
+    if isinstance(plan.entry.spec, CorrelatedSpec):
+        raise InputError(
+            f'{plan.path}: mechanism["{plan.entry.name}"]: expected gaussian noise with release, found "{plan.entry.type}"'
+        )
+    if plan.table.clip is None:
+        raise InputError(f"{plan.path}: federated.clip: expected the norm that an update is clipped to, found none")
+    return plan.table.clip

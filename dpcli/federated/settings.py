@@ -1,0 +1,137 @@
+"""The [federated] table, read as strictly as the rest of the file. Nothing here needs numpy.
+
+What is charged stands in the [[mechanism]] entry that a round performs, and nowhere else. The table says what the server and its clients
+really do; where the entry would charge less than that, the file is refused (dpcli.federated.judged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.toml.findings import Problem
+
+NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
+SUMMED = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federated:
+    """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and their sum is used with noise."""
+
+    # Tables that between them state every key.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "sampling": "cyclic",
+            "noise": "secure-aggregation",
+            "mechanism": "train",
+            "rounds": 40,
+            "clients_per_round": 4,
+            "population": 100,
+            "clip": 0.5,
+            "noise_multiplier": 1.0,
+            "min_clients": 3,
+            "dishonest": 1,
+            "min_separation": 20,
+            "max_participations": 2,
+        },
+        {"sampling": "poisson", "noise": "server", "client_rate": 0.01},
+    )
+
+    sampling: Annotated[
+        Literal["poisson", "fixed-size", "balls-in-bins", "shuffle", "cyclic", "none"],
+        Key("how the server really chooses the clients of a round; never defaulted", claim=True),
+    ]
+    noise: Annotated[
+        Literal["server", "secure-aggregation", "local"],
+        Key(
+            "who adds the noise: server (trusted with every update), secure-aggregation (each client its share; the server sees sums "
+            "alone), or local (each client all of it; the server sees every message)",
+            claim=True,
+        ),
+    ]
+    mechanism: Annotated[str | None, Key("the entry that a round performs, where the file has several")] = None
+    rounds: Annotated[int | None, Key("how many there are; the steps of the entry where absent", COUNT)] = None
+    clients_per_round: Annotated[
+        int | None, Key("clients of one round (expected, where their number is random), as the entry charges them", COUNT)
+    ] = None
+    client_rate: Annotated[float | None, Key("share of the clients in one round, in place of clients_per_round", RATE)] = None
+    population: Annotated[int | None, Key("clients there are, declared public; privacy.dataset_size where absent", COUNT)] = None
+    clip: Annotated[float | None, Key("L2 norm that one client's update of a round is clipped to", POSITIVE)] = None
+    noise_multiplier: Annotated[
+        float | None,
+        Key(
+            "standard deviation of the noise over clip, of each who adds noise; with secure-aggregation that of one client",
+            POSITIVE,
+            claim=True,
+        ),
+    ] = None
+    min_clients: Annotated[
+        int | None,
+        Key(
+            "fewest clients whose noise is in a sum, after all dropouts: the server gives up a round with fewer",
+            COUNT,
+            claim=True,
+            reader=SUMMED,
+        ),
+    ] = None
+    dishonest: Annotated[
+        int | None,
+        Key(
+            "most clients among these that work with the server: they know their own noise, which then hides nothing",
+            NONE_OR_MORE,
+            claim=True,
+            reader=SUMMED,
+        ),
+    ] = None
+    max_participations: Annotated[
+        int | None, Key("most rounds in which one client takes part, which the server makes sure of", COUNT, claim=True)
+    ] = None
+    min_separation: Annotated[
+        int | None,
+        Key("rounds from one participation of a client to its next, at least, which the server makes sure of", COUNT, claim=True),
+    ] = None
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        if self.clients_per_round is not None and self.client_rate is not None:
+            yield ("client_rate",), "either clients_per_round or client_rate", "both"
+        if None not in (most := (self.clients_per_round, self.population)) and most[0] > most[1]:  # type: ignore[operator]
+            yield ("clients_per_round",), f"at most population = {self.population}", str(self.clients_per_round)
+        if self.noise == "secure-aggregation":
+            yield from self._summed()
+
+    def _summed(self) -> Iterator[Problem]:
+        if self.min_clients is None:
+            yield ("min_clients",), "the fewest clients whose noise is in a sum, as clients drop out", "none"
+        if self.dishonest is None:
+            yield ("dishonest",), "how many of them may work with the server, 0 if none", "none"
+        most = self.clients_per_round or self.population
+        if self.min_clients is not None and most is not None and self.min_clients > most:
+            yield ("min_clients",), f"at most the {most} clients that a round has", str(self.min_clients)
+        if None not in (pair := (self.dishonest, self.min_clients)) and pair[0] >= pair[1]:  # type: ignore[operator]
+            yield (
+                ("dishonest",),
+                f"fewer than min_clients = {self.min_clients}: somebody's noise must be secret",
+                str(self.dishonest),
+            )
+
+    @property
+    def observed(self) -> bool:
+        """Whether the guarantee is against the server too, which knows who takes part in a round."""
+        return self.noise != "server"
+
+    @property
+    def honest(self) -> int:
+        """Clients whose noise is in what is seen and known to nobody else; 1 where whoever adds noise adds all of it."""
+        return self.min_clients - self.dishonest if self.min_clients is not None and self.dishonest is not None else 1
+
+    def rate(self, dataset_size: int | None) -> Fraction | None:
+        """The share of the clients in one round, where it is stated."""
+        if self.client_rate is not None:
+            return Fraction(repr(self.client_rate))
+        size = self.population or dataset_size
+        return Fraction(self.clients_per_round, size) if self.clients_per_round is not None and size is not None else None

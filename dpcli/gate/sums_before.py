@@ -1,0 +1,58 @@
+"""What the files of some datasets came to at a revision, added up: what a sum of now is compared with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dpcli.analysis.account import Account
+from dpcli.analysis.together import together
+from dpcli.errors import DpcliError
+from dpcli.gate.bases import Base
+from dpcli.gate.horizon import runs_of
+from dpcli.gate.shared_caps import SharedCaps
+from dpcli.gate.unjudged import dataset_of, tops_of
+from dpcli.git.history import blobs
+from dpcli.git.work_tree import commit_of, listed
+from dpcli.pipeline.document import is_pipeline
+from dpcli.pipeline.gate_keys import Horizon
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse, toml_document
+from dpcli.toml.looks import looks
+from dpcli.toml.render import InvalidFile
+
+
+def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
+    """The sum at the revision and at the delta of now; None where it cannot be said, or there was nothing to add up.
+
+    Files of repositories inside are left to what is there now: where one of them is in a sum, its earlier self is not known here.
+
+    Args:
+        paths: of all that is in the sum now. horizon: of flags or policy, which come before a file's own.
+    """
+    tops = tops_of(paths)
+    if len(tops) != 1 or now.delta is None:
+        return None
+    try:
+        found = [
+            (replace(one, privacy=replace(one.privacy, dataset="it")), runs_of(one, horizon))
+            for one in _members(caps, ref, tops[0])
+        ]
+        total = together(found, delta=now.delta, rows=False) if found else None
+    except DpcliError:
+        return None
+    return None if total is None else Base(total.upper, total.delta, {}, {}, {})
+
+
+def _members(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
+    tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
+    lines = (line.partition(b"\t") for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree))
+    names = [os.fsdecode(name) for about, _, name in lines if about.startswith(b"100") and name.endswith(b".toml")]
+    for name, data in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+        try:
+            tables = toml_document(data or b"", name)[1]
+        except InvalidFile:
+            continue
+        if is_pipeline(tables) and looks(dataset_of(tables)) in alike:
+            yield parse(data or b"", f"{ref}:{name}")

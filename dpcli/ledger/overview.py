@@ -1,0 +1,114 @@
+"""All datasets of some ledgers at a glance. Each is read from its last checkpoint on; one that cannot be read hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from dpcli.errors import LedgerError
+from dpcli.ledger import amounts
+from dpcli.ledger.blocks.spread import block_shares
+from dpcli.ledger.chain import digest
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.remaining import share_of
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.places import open_store
+from dpcli.ledger.stores.store import Store
+
+HIGH = 0.8  # share of a cap above which somebody should look
+CHANGED = "the definitions that guard its entries were changed: dpcli budget verify"
+UNNOTED = "its definitions are of an earlier version: dpcli budget upgrade"
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One dataset. used, reserved: shares of the cap, with blocks of the fullest, `block`. warnings: what somebody should look at."""
+
+    ledger: str
+    state: LedgerState
+    used: float
+    reserved: float
+    block: str | None
+    warnings: tuple[str, ...]
+
+    @property
+    def dataset(self) -> str:
+        return self.state.dataset
+
+    @property
+    def added_up_by(self) -> str:
+        """The filter, or what stands in its place."""
+        terms = self.state.open_terms()
+        return "declared" if terms.mode == "declared" else terms.filter
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A dataset that cannot be read, or a whole ledger (dataset None), and why."""
+
+    ledger: str
+    dataset: str | None
+    why: str
+
+
+def overview(urls: Sequence[str]) -> tuple[tuple[Unread, ...], tuple[Glance, ...]]:
+    """What cannot be read, and every dataset by the share of its cap that is used, the fullest first.
+
+    Raises InputError for what names no ledger at all.
+    """
+    found = [each for url in dict.fromkeys(urls) for each in _of_ledger(url)]
+    glances = [each for each in found if isinstance(each, Glance)]
+    unread = tuple(each for each in found if isinstance(each, Unread))
+    return unread, tuple(sorted(glances, key=lambda glance: (-glance.used, glance.dataset, glance.ledger)))
+
+
+def _of_ledger(url: str) -> Iterator[Unread | Glance]:
+    try:
+        store = open_store(url)
+    except LedgerError as error:
+        yield Unread(_shown(url), None, str(error))
+        return
+    with closing(store):
+        try:
+            names, schema, amiss = store.datasets(), digest(store.schema()), store.outdated
+        except LedgerError as error:
+            yield Unread(store.place, None, str(error))
+            return
+        for name in names:
+            try:
+                yield _glance(store, name, schema, amiss)
+            except LedgerError as error:
+                yield Unread(store.place, name, str(error))
+
+
+def _shown(url: str) -> str:
+    """A place that could not be opened, without what may be a password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}" if separator else url
+
+
+def _glance(store: Store, name: str, schema: str, amiss: str) -> Glance:
+    state = Ledger(store, name).state()
+    full = state.fullest()
+    used, reserved = share_of(full, full.spent), share_of(full, full.reserved)
+    return Glance(store.place, state, used, reserved, fullest_block(state), tuple(_warnings(store, state, used, schema, amiss)))
+
+
+def fullest_block(state: LedgerState) -> str | None:
+    """The first of the blocks of which most is used, None where there are none."""
+    if state.open_terms().family is None:
+        return None
+    shares = {block: amounts.share(spent, state.caps) for block, spent in block_shares(state.spent, state.caps).items()}
+    return max(shares, key=lambda block: shares[block], default=None)
+
+
+def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss: str) -> Iterator[str]:
+    if used > 1.0:
+        yield "more is spent than the cap allows since it was lowered"
+    elif used > HIGH:
+        yield "used up" if used == 1.0 else f"more than {100.0 * HIGH:.0f} % is used"
+    if amiss:
+        yield amiss
+    if state.schema != schema:
+        yield UNNOTED if store.version > state.version else CHANGED

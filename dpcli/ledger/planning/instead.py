@@ -1,0 +1,117 @@
+"""What would fit instead of a plan that does not: one thing changed about the first run that is denied, until all runs fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.ledger.fit import changes
+from dpcli.ledger.planning.rehearse import BudgetPlan, PricedRun, all_fit
+from dpcli.ledger.planning.rhythm import rhythm_of
+from dpcli.ledger.planning.schedule import ScheduledRun
+from dpcli.ledger.planning.trailing import Trailing
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.pipeline.model import Pipeline
+
+WIDEST = 60  # times as long between two runs, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """A change after which all runs fit, as a file states it, and how many runs there are then in all."""
+
+    change: str
+    runs: int
+
+
+def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
+    """Changes of one thing each about the table of the first run that is denied; none where all fit, or nothing helps."""
+    if plan.refused is None:
+        return ()
+    place = plan.refused.place
+    tried = (_fewer, _wider, _shorter)
+    return (*(found for try_ in tried if (found := try_(plan, place)) is not None), *_cheaper(ledger, plan, place))
+
+
+def _runs(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
+    """How many runs there are with another table in a place, 0 where one does not fit."""
+    priced = plan.priced if reads is None else _with(plan, place, replace(plan.priced[place], reads=reads))
+    return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
+
+
+def _with(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
+    return (*plan.priced[:place], run, *plan.priced[place + 1 :])
+
+
+def _fewer(plan: BudgetPlan, place: int) -> Instead | None:
+    """The most of its runs, from the first on, with which all fit: with fewer, no block is charged more."""
+    run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
+    if run.every is None:
+        return None
+    found = _largest(lambda count: _runs(plan, place, replace(run, last=None, count=count)), planned)
+    return None if found is None else Instead(f"count = {found[0]} (now {planned})", found[1])
+
+
+def _wider(plan: BudgetPlan, place: int) -> Instead | None:
+    """The least time between two of its runs with which all fit."""
+    run = plan.priced[place].scheduled
+    if run.every is None:
+        return None
+    now = rhythm_of(run.every)
+    for count in range(now.count + 1, now.count * WIDEST + 1):
+        every = replace(now, count=count).words
+        changed = replace(run, every=every)
+        if sum(1 for _ in changed.days()) < 2:
+            return None  # no longer a repetition
+        runs = _runs(plan, place, changed)
+        if runs:
+            return Instead(f'every = "{every}" (now "{now.words}")', runs)
+    return None
+
+
+def _shorter(plan: BudgetPlan, place: int) -> Instead | None:
+    """The longest window up to its day with which all fit: in a shorter one, no block is charged more."""
+    run, reads = plan.priced[place].scheduled, plan.priced[place].reads
+    if not isinstance(reads, Trailing):
+        return None
+    found = _largest(lambda count: _runs(plan, place, run, replace(reads, count=count)), reads.count)
+    return None if found is None else Instead(f'window = "{replace(reads, count=found[0]).words}" (now "{reads.words}")', found[1])
+
+
+def _cheaper(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
+    """More noise in its file, or fewer steps, wherever the schedule has that file."""
+    run = plan.priced[place]
+    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied(plan)) is not None:
+        return
+
+    def fits(pipeline: Pipeline) -> bool:
+        with suppress(InputError, CannotCertify, NotRepresentable):
+            cost, delta = ledger.cost(pipeline)
+            priced = (
+                replace(each, pipeline=pipeline, cost=cost, delta=delta) if each.scheduled.file == run.scheduled.file else each
+                for each in plan.priced
+            )
+            return bool(all_fit(plan.before, plan.schedule, tuple(priced)))
+        return False
+
+    for text in changes(run.pipeline, fits):
+        yield Instead(f"{text} of {run.scheduled.file}", len(plan.runs))
+
+
+def _denied(plan: BudgetPlan) -> tuple[str, ...]:
+    return () if plan.refused is None else plan.refused.window
+
+
+def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
+    """(count, runs) of the largest count below `above` for which there are any; None where there is none."""
+    low, high, found = 0, above, 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        fit = runs(middle)
+        low, high, found = (middle, high, fit) if fit else (low, middle, found)
+    return (low, found) if low else None

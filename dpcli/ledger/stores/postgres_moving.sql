@@ -1,0 +1,82 @@
+-- A dataset that moves, since version 6: what comes from another place is taken in as it is there, and what has moved takes nothing more.
+-- Made before postgres_functions.sql, which says who may call what. Nothing here holds a backslash.
+
+-- Datasets that are being copied here: nobody can charge them before all of it is there. No login reads or writes this.
+CREATE TABLE IF NOT EXISTS dpcli.copying (dataset text PRIMARY KEY REFERENCES dpcli.dataset (name));
+
+-- 'moved' where the last of such entries closed the dataset, 'copied' where it opened it; NULL where there is none.
+CREATE OR REPLACE FUNCTION dpcli.moved_last(of_dataset text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT e.kind FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind IN ('moved', 'copied') ORDER BY e.seq DESC LIMIT 1
+$$;
+
+CREATE OR REPLACE FUNCTION dpcli.permit_moving() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF pg_has_role(session_user, 'dpcli_admin', 'MEMBER') IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('moving a dataset needs the role dpcli_admin, which %s has not', session_user);
+  END IF;
+END $$;
+
+-- What may be appended: where the dataset has moved, only that it has arrived there, and an upgrade; where it is being copied, only the entry
+-- that opens the copy. Nobody else opens one: a dataset that has moved away stays closed here.
+CREATE OR REPLACE FUNCTION dpcli.check_moving(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  kind text := content ->> 'kind';
+  away boolean := dpcli.moved_last(of_dataset) IS NOT DISTINCT FROM 'moved';
+  copying boolean := EXISTS (SELECT FROM dpcli.copying c WHERE c.dataset = of_dataset);
+BEGIN
+  IF kind IN ('moved', 'copied') THEN
+    PERFORM dpcli.permit_moving();
+  END IF;
+  IF kind = 'copied' THEN
+    PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
+    PERFORM dpcli.require(copying AND away, 'expected a dataset that is being copied, and was closed where it comes from');
+    DELETE FROM dpcli.copying c WHERE c.dataset = of_dataset;
+    RETURN;
+  END IF;
+  PERFORM dpcli.require(NOT copying, 'the dataset is being copied here, and takes nothing before all of it is there');
+  PERFORM dpcli.require(NOT away OR kind IN ('moved', 'upgrade'), 'the dataset has moved, and takes nothing more here');
+  IF kind = 'moved' THEN
+    PERFORM dpcli.require((content ? 'copy') = away, 'expected a dataset that moves once, and then arrives');
+    PERFORM dpcli.require(NOT away OR (SELECT bool_and(NOT m.body::jsonb ? 'copy' AND m.body::jsonb -> 'to' = content -> 'to') FROM dpcli.entry m
+      WHERE m.dataset = of_dataset AND m.key IS NULL AND m.kind = 'moved' AND m.seq > coalesce((SELECT max(c.seq) FROM dpcli.entry c
+        WHERE c.dataset = of_dataset AND c.key IS NULL AND c.kind = 'copied'), 0)), 'expected a dataset that has not arrived yet, and the place to which it moves');
+  END IF;
+END $$;
+
+-- An entry of another place, with its signature and time, by an administrator: into a dataset that is new here, which stays closed until
+-- the entry that says who copied it, and from where. What was open here before, or has moved away, never takes one.
+CREATE OR REPLACE FUNCTION dpcli.take(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  content jsonb;
+  wrong text;
+  last dpcli.dataset;
+BEGIN
+  PERFORM dpcli.permit_moving();
+  PERFORM dpcli.require(new_body ~ '^[ -~]+$' AND length(new_body) <= 4000000, 'expected an entry in ASCII');
+  PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
+  PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
+  PERFORM dpcli.require(dpcli.canonical(new_body::json, 0) = new_body, 'expected an entry in its one spelling');
+  content := new_body::jsonb;
+  PERFORM dpcli.require(jsonb_typeof(content -> 'kind') = 'string' AND dpcli.rules() -> 'entries' ? (content ->> 'kind'),
+    'expected a known kind of entry');
+  PERFORM dpcli.require(content -> 'ledger' = '1'::jsonb, 'expected format 1');
+  wrong := dpcli.wrong_table(dpcli.rules() -> 'common' || (dpcli.rules() #> ARRAY['entries', content ->> 'kind']), content);
+  PERFORM dpcli.require(wrong IS NULL, format('entry %s: %s', new_seq, wrong));
+  PERFORM dpcli.require(content ->> 'dataset' = of_dataset AND content -> 'seq' = to_jsonb(new_seq), 'the entry belongs elsewhere');
+  IF new_seq = 1 THEN
+    PERFORM dpcli.require(content ->> 'kind' = 'open', 'expected an opening as the first entry');
+    PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.dataset d WHERE d.name = of_dataset), 'expected a dataset that is new here');
+    PERFORM dpcli.check_open(of_dataset, content, new_hash);
+    INSERT INTO dpcli.copying VALUES (of_dataset);
+  ELSE
+    SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+    PERFORM dpcli.require(EXISTS (SELECT FROM dpcli.copying c WHERE c.dataset = of_dataset) AND last.name IS NOT NULL,
+      'expected a dataset that is new here');
+    PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
+    UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
+  END IF;
+  INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
+  PERFORM dpcli.note(of_dataset, new_seq);
+END $$;

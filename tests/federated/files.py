@@ -1,0 +1,40 @@
+"""Files with [federated], made of what is to be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpcli.toml.write import value_text
+
+PRIVACY: dict[str, Any] = {
+    "unit": "client",
+    "adjacency": "zero-out",
+    "max_contributions": 1,
+    "dataset_size": 100,
+    "delta": 1e-6,
+    "releases": "all-checkpoints",
+}
+ENTRY: dict[str, Any] = {"name": "rounds", "type": "gaussian", "noise_multiplier": 2.0, "steps": 30}
+TABLE: dict[str, Any] = {"sampling": "none", "noise": "server"}
+
+
+def file(
+    table: Mapping[str, Any] | None = None,
+    entry: Mapping[str, Any] | None = None,
+    privacy: Mapping[str, Any] | None = None,
+    more: str = "",
+) -> str:
+    """The text of a file: what is given, over what is usual; a key that is None is left out. table: None for a file without [federated]."""
+    parts = [
+        'format = 1\nname = "fed"',
+        _written("[privacy]", {**PRIVACY, **(privacy or {})}),
+        _written("[[mechanism]]", {**ENTRY, **(entry or {})}),
+    ]
+    if table is not None:
+        parts.append(_written("[federated]", {**TABLE, **table}))
+    return "\n".join([*parts, more])
+
+
+def _written(head: str, values: Mapping[str, Any]) -> str:
+    return "\n".join([head, *(f"{key} = {value_text(value)}" for key, value in values.items() if value is not None)])

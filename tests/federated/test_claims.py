@@ -1,0 +1,54 @@
+"""What a file says of its server and clients is told to the gate's reader when it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dpcli.analysis.account import account
+from dpcli.analysis.difference import priced_changes
+from dpcli.federated.settings import Federated
+from dpcli.gate.claims import claims
+from dpcli.keys.annotations import members_of
+from dpcli.pipeline.read import parse
+from tests.federated.files import file
+
+CLAIMED = [name for name, member in members_of(Federated).items() if member.claim]
+SAID: dict[str, Any] = {
+    "sampling": "cyclic",
+    "noise": "secure-aggregation",
+    "rounds": 30,
+    "clients_per_round": 50,
+    "noise_multiplier": 1.0,
+    "min_clients": 20,
+    "dishonest": 4,
+    "max_participations": 29,
+    "min_separation": 1,
+}
+OTHERWISE: dict[str, Any] = {
+    **SAID,
+    "sampling": "none",
+    "noise": "server",
+    "noise_multiplier": 2.0,
+    "min_clients": 40,
+    "dishonest": 3,
+}
+OTHERWISE |= {"max_participations": 28, "min_separation": 2}
+
+
+def told(old: str, new: str) -> list[str]:
+    """What is said of the change."""
+    before = parse(old.encode(), "fed.toml")
+    priced = priced_changes(old.encode(), new.encode(), account(before, delta=1e-6))
+    return [one.message for one in claims(priced, before)]
+
+
+@pytest.mark.parametrize("key", CLAIMED)
+def test_what_a_server_and_its_clients_are_said_to_do_is_told(key: str) -> None:
+    words = told(*(file({**SAID, key: table[key]}) for table in (SAID, OTHERWISE)))
+    assert len(words) == 1 and words[0].startswith(f"federated.{key} ") and words[0].endswith("and not by noise")
+
+
+def test_a_file_that_says_nothing_more_of_its_clients_is_told() -> None:
+    assert len(told(file(SAID), file(None))) == len(told(file(None), file(SAID))) == 1

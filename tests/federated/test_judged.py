@@ -1,0 +1,553 @@
+"""A file with [federated] charges at least what it says is done, or is refused in words."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+import dpcli
+from dpcli.federated.noise import share_of_one
+from dpcli.federated.participation import participation
+from dpcli.federated.plan import federated_plan
+from dpcli.federated.settings import Federated
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.read import parse
+from dpcli.registry import SAMPLING
+from dpcli.toml.render import InvalidFile
+from tests.command import dpcli as run
+from tests.federated.files import file
+
+
+def wrong(text: str) -> str:
+    """Everything that is wrong with a file, on lines of their own; "" where nothing is."""
+    try:
+        parse(text.encode(), "fed.toml")
+    except InvalidFile as error:
+        return "\n".join(f"{found.key}: {found.message}" for found in error.diagnostics)
+    return ""
+
+
+def epsilon(text: str) -> float:
+    return dpcli.account(parse(text.encode(), "fed.toml")).upper
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Of one Gaussian whose mean moves by mu standard deviations (Balle & Wang 2018, Theorem 8)."""
+
+    def below(x: float) -> float:
+        return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+    return below(mu / 2 - epsilon / mu) - math.exp(epsilon) * below(-mu / 2 - epsilon / mu)
+
+
+POISSON = {"sampling": {"scheme": "poisson", "batch_size": 10}}
+FIXED = {"sampling": {"scheme": "fixed-size", "batch_size": 10}}
+CYCLIC = {"sampling": {"scheme": "cyclic", "batch_size": 10}}
+BALLS = {"sampling": {"scheme": "balls-in-bins", "batch_size": 10}}
+SHARES = {"noise": "secure-aggregation", "min_clients": 10, "dishonest": 1, "noise_multiplier": 1.0}
+ADDED = {"adjacency": "add-remove"}
+REPLACED = {"adjacency": "replace-one"}
+TREE = {"type": "tree-aggregation", "iterations": 30, "steps": 1, "max_participations": 3, "min_separation": 10}
+
+# What is not the usual of the table, the entry and [privacy], and every message that it gives.
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
+    (
+        {},
+        {},
+        {"unit": "example"},
+        [
+            'privacy.unit: expected unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped, '
+            'found "example"'
+        ],
+    ),
+    (
+        {},
+        {},
+        {"unit": None, "max_contributions": None},
+        [
+            'privacy.unit: expected unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped, '
+            "found none"
+        ],
+    ),
+    (
+        {},
+        {},
+        {"max_contributions": 3},
+        ['privacy.max_contributions: expected max_contributions = 1 with unit = "client", one update in a round, found 3'],
+    ),
+    (
+        {"population": 99},
+        {},
+        {},
+        ["federated.population: expected privacy.dataset_size = 100, where a record is a client, found 99"],
+    ),
+    (
+        {"mechanism": "noise"},
+        {},
+        {},
+        ["federated.mechanism: expected the name of the entry with Gaussian noise that a round performs (rounds), found 'noise'"],
+    ),
+    (
+        {},
+        {"type": "laplace"},
+        {},
+        [
+            "federated.mechanism: expected the name of the entry with Gaussian noise that a round performs (the file has none), found none"
+        ],
+    ),
+    (
+        {},
+        {"noise_multiplier": None, "sigma": 2.0, "sensitivity": 1.0},
+        {},
+        [
+            'mechanism["rounds"].noise_multiplier: expected noise_multiplier, noise over the norm to which a client\'s update is clipped, '
+            "found sigma with a sensitivity"
+        ],
+    ),
+    (
+        {},
+        {"partition": "region"},
+        {},
+        ['mechanism["rounds"].partition: expected no partition: a round sums over all clients that take part, found one'],
+    ),
+    (
+        {"noise": "local"},
+        {},
+        ADDED,
+        [
+            'privacy.adjacency: expected "zero-out" or "replace-one" with noise = "local": the server sees who sent which message, so that '
+            'taking part is not hidden, found "add-remove"'
+        ],
+    ),
+    (
+        SHARES,
+        {},
+        ADDED,
+        [
+            'privacy.adjacency: expected "zero-out" or "replace-one" with noise = "secure-aggregation": the server knows whose updates are '
+            'in a sum, so that taking part is not hidden, found "add-remove"'
+        ],
+    ),
+    (
+        {"sampling": "fixed-size", "clients_per_round": 10},
+        {},
+        ADDED,
+        [
+            'privacy.adjacency: expected "replace-one" with sampling = "fixed-size": the absence of a client draws in another one, found '
+            '"add-remove"'
+        ],
+    ),
+    (
+        {"sampling": "poisson", "noise": "local"},
+        POISSON,
+        {},
+        [
+            'mechanism["rounds"].sampling.scheme: expected no amplification (cyclic, shuffle or no sampling) with noise = "local": the '
+            'server sees who sent which message, found "poisson"'
+        ],
+    ),
+    (
+        {"sampling": "balls-in-bins", **SHARES},
+        BALLS,
+        {},
+        [
+            'mechanism["rounds"].sampling.scheme: expected no amplification (cyclic, shuffle or no sampling) with noise = '
+            '"secure-aggregation": the server knows whose updates are in a sum, found "balls-in-bins"'
+        ],
+    ),
+    (
+        {"sampling": "fixed-size"},
+        POISSON,
+        {},
+        ['federated.sampling: expected "poisson", by which "rounds" is charged (or no sampling there), found "fixed-size"'],
+    ),
+    (
+        {"sampling": "poisson"},
+        CYCLIC,
+        {},
+        ['federated.sampling: expected "cyclic", by which "rounds" is charged (or no sampling there), found "poisson"'],
+    ),
+    (
+        {"sampling": "poisson", "max_participations": 3, "min_separation": 2},
+        POISSON,
+        {},
+        [
+            'federated.max_participations: expected no such key with "poisson": draws would depend on earlier ones, and amplification is '
+            "proven for none that do, found 3",
+            'federated.min_separation: expected no such key with "poisson": draws would depend on earlier ones, and amplification is '
+            "proven for none that do, found 2",
+        ],
+    ),
+    ({"sampling": "poisson", "rounds": 31}, POISSON, {}, ['federated.rounds: expected 30, the steps of "rounds", found 31']),
+    (
+        {"sampling": "poisson", "clients_per_round": 11},
+        POISSON,
+        {},
+        ['federated.clients_per_round: expected a share of 0.1 of the clients in a round, as "rounds" charges, found 0.11'],
+    ),
+    (
+        {"sampling": "poisson", "client_rate": 0.1000001},
+        POISSON,
+        {},
+        ['federated.client_rate: expected a share of 0.1 of the clients in a round, as "rounds" charges, found 0.1000001'],
+    ),
+    ({"rounds": 31}, {}, {}, ['mechanism["rounds"].steps: expected 31 steps, one for each round, found 30']),
+    (
+        {"rounds": 100, "max_participations": 31},
+        {},
+        {},
+        ['mechanism["rounds"].steps: expected 31 steps or more, up to 100: one client takes part so often, found 30'],
+    ),
+    (
+        {"max_participations": 5},
+        {},
+        {},
+        ['federated.rounds: expected the number of rounds, as "rounds" counts those of one client, found none'],
+    ),
+    (
+        {"noise_multiplier": 1.999},
+        {},
+        {},
+        ['mechanism["rounds"].noise_multiplier: expected at most federated.noise_multiplier = 1.999, found 2.0'],
+    ),
+    (
+        {**SHARES, "noise_multiplier": 0.6666},
+        {},
+        {},
+        [
+            'mechanism["rounds"].noise_multiplier: expected at most 1.9998 = 0.6666 sqrt(9), the noise of min_clients - dishonest clients, '
+            "found 2.0"
+        ],
+    ),
+    (
+        {"noise": "secure-aggregation"},
+        {},
+        {},
+        [
+            "federated.min_clients: expected the fewest clients whose noise is in a sum, as clients drop out, found none",
+            "federated.dishonest: expected how many of them may work with the server, 0 if none, found none",
+        ],
+    ),
+    (
+        {**SHARES, "dishonest": 10},
+        {},
+        {},
+        ["federated.dishonest: expected fewer than min_clients = 10: somebody's noise must be secret, found 10"],
+    ),
+    (
+        {**SHARES, "sampling": "cyclic", "clients_per_round": 9},
+        {},
+        {},
+        ["federated.min_clients: expected at most the 9 clients that a round has, found 10"],
+    ),
+    (
+        {"clients_per_round": 101, "population": 100},
+        {},
+        {},
+        ["federated.clients_per_round: expected at most population = 100, found 101"],
+    ),
+    (
+        {"clients_per_round": 10, "client_rate": 0.1},
+        {},
+        {},
+        ["federated.client_rate: expected either clients_per_round or client_rate, found both"],
+    ),
+    (
+        {"min_clients": 5},
+        {},
+        {},
+        ['federated.min_clients: expected no such key without noise = "secure-aggregation", which alone reads it, found 5'],
+    ),
+    (
+        {"noise": "local", "sampling": "cyclic", "clients_per_round": 10},
+        TREE,
+        {},
+        [
+            'mechanism["rounds"].type: expected gaussian with noise = "local": clients draw their noise independently in each round, found '
+            '"tree-aggregation"'
+        ],
+    ),
+    (
+        {"sampling": "poisson", "clients_per_round": 10},
+        TREE,
+        {},
+        [
+            'mechanism["rounds"].max_participations: expected 30 or more: a client may take part so often in a run, by what '
+            "[federated] says, found 3",
+            'mechanism["rounds"].min_separation: expected 1 or less: a client may take part again so soon, by what '
+            "[federated] says, found 10",
+        ],
+    ),
+    (
+        {"sampling": "cyclic", "clients_per_round": 11},
+        TREE,
+        {},
+        [
+            'mechanism["rounds"].max_participations: expected 4 or more: a client may take part so often in a run, by what '
+            "[federated] says, found 3",
+            'mechanism["rounds"].min_separation: expected 9 or less: a client may take part again so soon, by what '
+            "[federated] says, found 10",
+        ],
+    ),
+    (
+        {"sampling": "cyclic", "clients_per_round": 10, "rounds": 29},
+        TREE,
+        {},
+        ['federated.rounds: expected 30, the iterations of all runs of "rounds", found 29'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("table", "entry", "privacy", "messages"), REFUSED)
+def test_what_is_not_charged_is_refused(
+    table: dict[str, Any], entry: dict[str, Any], privacy: dict[str, Any], messages: list[str]
+) -> None:
+    assert wrong(file(table, entry, privacy)).split("\n") == messages
+    assert wrong(file(None, entry, privacy)) == ""  # the file is right but for what [federated] says
+
+
+def test_an_entry_that_another_one_names_is_refused() -> None:
+    both = '[[mechanism]]\nname = "both"\ntype = "composed"\nmechanisms = ["rounds"]\nsteps = 30\n'
+    assert wrong(file({}, more=both)) == (
+        'mechanism["rounds"].name: expected an entry that no other one names: a round performs it alone, found '
+        "'rounds', which 'both' names"
+    )
+
+
+def test_of_several_entries_one_is_named() -> None:
+    other = '[[mechanism]]\nname = "other"\ntype = "gaussian"\nnoise_multiplier = 1.0\n'
+    assert wrong(file({}, more=other)) == (
+        "federated.mechanism: expected the name of the entry with Gaussian noise that a round performs (rounds, other), found several"
+    )
+    assert wrong(file({"mechanism": "rounds"}, more=other)) == ""
+
+
+@pytest.mark.parametrize("key", ["sampling", "noise"])
+def test_what_really_happens_is_never_defaulted(key: str) -> None:
+    words = {
+        "sampling": "'poisson', 'fixed-size', 'balls-in-bins', 'shuffle', 'cyclic', 'none'",
+        "noise": "'server', 'secure-aggregation', 'local'",
+    }
+    assert wrong(file({key: None})) == f"federated.{key}: expected one of {words[key]}, found nothing"
+
+
+def test_a_server_may_sample_in_every_way_that_is_charged() -> None:
+    assert set(get_args(get_args(get_type_hints(Federated, include_extras=True)["sampling"])[0])) == set(SAMPLING)
+
+
+ACCEPTED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({"sampling": "poisson", "clients_per_round": 10, "noise_multiplier": 2.0, "rounds": 30}, POISSON, ADDED),
+    ({"sampling": "poisson"}, {}, ADDED),  # charged as if nobody were drawn: more
+    ({"sampling": "fixed-size", "clients_per_round": 10}, FIXED, REPLACED),
+    ({"sampling": "fixed-size", "clients_per_round": 10}, {}, REPLACED),
+    ({"sampling": "fixed-size", "clients_per_round": 10}, {}, {}),
+    ({"sampling": "balls-in-bins", "clients_per_round": 10}, BALLS, ADDED),
+    ({"sampling": "cyclic", "clients_per_round": 10}, CYCLIC, ADDED),
+    ({"sampling": "cyclic", "clients_per_round": 10, "noise": "local"}, CYCLIC, {}),
+    ({"sampling": "poisson", "noise": "local", "rounds": 500, "max_participations": 30}, {}, REPLACED),
+    ({"sampling": "poisson", "noise": "local", "rounds": 500, "min_separation": 17}, {}, REPLACED),
+    ({**SHARES, "sampling": "cyclic", "clients_per_round": 20, "rounds": 150}, {}, {}),
+    ({"sampling": "cyclic", "clients_per_round": 10}, TREE, {}),
+    ({"sampling": "fixed-size", "max_participations": 3, "min_separation": 10}, TREE, {}),
+    ({}, {}, {"unit": "user", "max_contributions": 3}),
+]
+
+
+@pytest.mark.parametrize(("table", "entry", "privacy"), ACCEPTED)
+def test_what_is_charged_is_accepted_and_costs_what_the_plain_file_costs(
+    table: dict[str, Any], entry: dict[str, Any], privacy: dict[str, Any], tmp_path: Any
+) -> None:
+    text, plain = file(table, entry, privacy), file(None, entry, privacy)
+    assert wrong(text) == ""
+    assert tables_of(parse(text.encode(), "a")) == tables_of(parse(plain.encode(), "a"))  # what a ledger keeps of it
+    assert epsilon(text) == epsilon(plain)
+    (tmp_path / "fed.toml").write_text(text)
+    assert federated_plan(str(tmp_path / "fed.toml")).entry.name == "rounds"
+    assert run("lint", str(tmp_path / "fed.toml")).code == 0
+
+
+def drawn_file(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A table, an entry and [privacy] that may or may not agree: each states what it says by itself."""
+    population, cohort = 60, rng.choice([6, 10, 20, 60])
+    rounds, noise = rng.randint(1, 40), rng.choice(["server", "secure-aggregation", "local"])
+    table: dict[str, Any] = {"sampling": rng.choice([*SAMPLING]), "noise": noise, "rounds": rounds, "clients_per_round": cohort}
+    table["noise_multiplier"] = rng.choice([0.5, 0.7, 1.0, 2.0])
+    if noise == "secure-aggregation":
+        table["min_clients"] = rng.randint(1, cohort)
+        table["dishonest"] = rng.randint(0, table["min_clients"] - 1)
+    for key in ("max_participations", "min_separation"):
+        if rng.random() < 0.3:
+            table[key] = rng.randint(1, 12)
+    scheme = rng.choice([None, table["sampling"], rng.choice([*SAMPLING])])
+    honest = table.get("min_clients", 1) - table.get("dishonest", 0)
+    multiplier = rng.choice(
+        [table["noise_multiplier"], table["noise_multiplier"] * math.sqrt(honest) * rng.choice([0.9, 0.999, 1.001])]
+    )
+    entry: dict[str, Any] = {"noise_multiplier": multiplier, "steps": rng.choice([rounds, rng.randint(1, 40)])}
+    if scheme is not None:
+        entry["sampling"] = {"scheme": scheme} if scheme == "none" else {"scheme": scheme, "batch_size": cohort}
+    return table, entry, {"adjacency": rng.choice(["add-remove", "zero-out", "replace-one"]), "dataset_size": population}
+
+
+def times(table: dict[str, Any], rng: random.Random) -> int:
+    """In how many rounds some client takes part, in the worst of what may happen, played through round by round."""
+    length, rounds, gap = 60 // table["clients_per_round"], table["rounds"], table.get("min_separation", 1)
+    passes = {"cyclic": [length - 1] * 99, "shuffle": [rng.randrange(length) for _ in range(99)]}.get(table["sampling"])
+    most = 0
+    for first in range(length):
+        wanted = [first if i == 0 or table["sampling"] == "cyclic" else place for i, place in enumerate(passes or [0])]
+        taken: list[int] = []
+        for number in range(rounds):
+            turn = passes is None or wanted[number // length] == number % length
+            if turn and (not taken or number - taken[-1] >= gap) and len(taken) < table.get("max_participations", rounds):
+                taken.append(number)
+        most = max(most, len(taken))
+    return most
+
+
+@pytest.mark.parametrize("noise", ["secure-aggregation", "local", "server"])
+def test_whatever_is_accepted_is_charged_for(noise: str) -> None:
+    """Random files: where one is accepted that claims no amplification, what is done is one Gaussian, by its closed form."""
+    rng, accepted = random.Random(), 0
+    for _ in range(400):
+        table, entry, privacy = drawn_file(rng)
+        table["noise"] = noise
+        if noise != "secure-aggregation":
+            table = {key: value for key, value in table.items() if key not in ("min_clients", "dishonest")}
+        elif "min_clients" not in table:
+            table |= {"min_clients": 3, "dishonest": 1}
+        text = file(table, entry, privacy)
+        if wrong(text) or entry.get("sampling", {}).get("scheme") in ("poisson", "fixed-size", "balls-in-bins"):
+            continue
+        accepted += 1
+        honest = table.get("min_clients", 1) - table.get("dishonest", 0)
+        move = 2.0 if privacy["adjacency"] == "replace-one" else 1.0
+        mu = move * math.sqrt(times(table, rng)) / (table["noise_multiplier"] * math.sqrt(honest))
+        assert gaussian_delta(epsilon(text), mu) <= 1e-6 * (1 + 1e-9), text
+    assert accepted >= 5
+
+
+def schedules(scheme: str, length: int, rounds: int) -> Iterator[list[int]]:
+    """Every way in which one client's turns may fall, with a round of each pass for each of `rounds` + 1 passes."""
+    passes = -(-rounds // length) + 1
+    for places in itertools.product(range(length), repeat=1 if scheme == "cyclic" else passes):
+        yield [k * length + places[k % len(places)] for k in range(passes)]
+
+
+@pytest.mark.parametrize("scheme", ["cyclic", "shuffle"])
+@pytest.mark.parametrize("cohort", [20, 30, 50])
+def test_participations_are_those_of_the_worst_client(scheme: str, cohort: int) -> None:
+    """Over every schedule and every window of rounds; the bound is reached where passes are whole."""
+    length = 100 // cohort
+    for rounds in range(1, 8):
+        table = Federated(sampling=scheme, noise="server", clients_per_round=cohort, population=100)  # type: ignore[arg-type]
+        for first in (True, False):
+            found = participation(table, rounds, Fraction(cohort, 100), first)
+            most, apart = 0, rounds
+            for turns in schedules(scheme, length, rounds + length):
+                for start in [0] if first else range(length):
+                    seen = [turn for turn in turns if start <= turn < start + rounds]
+                    most = max(most, len(seen))
+                    apart = min([apart, *(b - a for a, b in itertools.pairwise(seen))])
+            assert (found.most >= most) and (found.most == 1 or found.apart <= apart)
+            assert found.most == most or not first
+
+
+def test_shares_of_clients_add_up_to_what_is_charged() -> None:
+    for _ in range(300):
+        honest, charged = random.randint(1, 10**6), 10.0 ** random.uniform(-3, 3)
+        table = Federated(sampling="none", noise="secure-aggregation", min_clients=honest + 3, dishonest=3)
+        share = Fraction(share_of_one(table, charged))
+        assert share**2 * honest >= Fraction(charged) ** 2
+        assert float(share) <= charged / math.sqrt(honest) * (1 + 1e-15)
+
+
+def hockey_stick(epsilon: float, p: np.ndarray, q: np.ndarray, step: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() * step)
+
+
+def normal(x: np.ndarray, mean: float, deviation: float) -> np.ndarray:
+    return np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
+
+
+X = np.arange(-40.0, 40.0, 0.002)
+
+
+@pytest.mark.parametrize(("cohort", "dropped", "dishonest"), [(6, 0, 0), (6, 2, 0), (6, 2, 2), (4, 3, 0)])
+def test_noise_that_drops_out_is_paid_for(cohort: int, dropped: int, dishonest: int) -> None:
+    """One round and every number of dropouts, by adding up densities: delta holds, and for a full round's noise it would not."""
+    share, least = 0.6, cohort - dropped
+    charged = math.floor(share * math.sqrt(least - dishonest) * 1e9) / 1e9
+    secure = {"noise": "secure-aggregation", "min_clients": least, "dishonest": dishonest, "noise_multiplier": share}
+    text = file(secure, {"noise_multiplier": charged, "steps": 1}, {"delta": 1e-3})
+    assert wrong(text) == ""
+    eps = epsilon(text)
+    seen = []
+    for number in range(least, cohort + 1):  # whoever works with the server knows its own noise
+        deviation = share * math.sqrt(number - dishonest)
+        seen.append(hockey_stick(eps, normal(X, 1.0, deviation), normal(X, 0.0, deviation), 0.002))
+    assert max(seen) <= 1e-3 * 1.0001
+    assert seen[0] == pytest.approx(1e-3, rel=1e-3)
+    if dropped or dishonest:
+        full = share * math.sqrt(cohort)
+        assert wrong(file(secure, {"noise_multiplier": full, "steps": 1})) != ""
+        assert epsilon(file(None, {"noise_multiplier": full, "steps": 1}, {"delta": 1e-3})) < eps
+
+
+def test_amplification_does_not_survive_rounds_that_are_given_up() -> None:
+    """Why a file of shares may claim none: two clients, each drawn with probability 1/2, and a round with fewer than both is given up."""
+    rate, deviation, eps = 0.5, 1.0, 3.0
+    one, none = normal(X, 1.0, deviation), normal(X, 0.0, deviation)
+    given_up = rate * rate * hockey_stick(eps, one, none, 0.002)
+    sampled = hockey_stick(eps, (1 - rate) * none + rate * one, none, 0.002)
+    assert given_up > 2 * sampled > 0
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "fixed-size"])
+def test_one_round_of_few_clients_by_enumeration(scheme: str) -> None:
+    """Three clients, one or one third of them a round, updates at the ends of what clipping leaves: every sample, added up."""
+    rate, multiplier, delta = 1 / 3, 1.0, 1e-3
+    entry = {"noise_multiplier": multiplier, "steps": 1, "sampling": {"scheme": scheme, "batch_size": 1}}
+    size = {"dataset_size": 3, "delta": delta}
+    text = file({"sampling": scheme, "clients_per_round": 1}, entry, {**size, "adjacency": "replace-one"})
+    assert wrong(text) == ""
+    eps = epsilon(text)
+    worst = 0.0
+    for others in itertools.product([-1.0, 0.0, 1.0], repeat=2):
+        worst = max(
+            worst, hockey_stick(eps, released(scheme, [1.0, *others], rate), released(scheme, [-1.0, *others], rate), 0.002)
+        )
+    assert 0 < worst <= delta * 1.0001
+
+
+def released(scheme: str, updates: list[float], rate: float) -> np.ndarray:
+    if scheme == "fixed-size":
+        return sum(normal(X, update, 1.0) for update in updates) / len(updates)  # type: ignore[no-any-return]
+    found = np.zeros_like(X)
+    for taken in itertools.product([False, True], repeat=len(updates)):
+        chance = math.prod(rate if one else 1 - rate for one in taken)
+        found += chance * normal(X, sum(u for u, one in zip(updates, taken, strict=True) if one), 1.0)
+    return found
+
+
+def test_solved_noise_is_judged_again(tmp_path: Any) -> None:
+    """ "calibrate" is not yet a number when the file is read: what is solved for is held against the shares of clients."""
+    budget = "[budget]\nepsilon = 1.0\n"
+    table = {"noise": "secure-aggregation", "min_clients": 4, "dishonest": 0, "noise_multiplier": 0.5}
+    (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
+    with pytest.raises(
+        dpcli.errors.InputError, match=re.escape('fed.toml: mechanism["rounds"].noise_multiplier: expected at most 1')
+    ):  # type: ignore[attr-defined]
+        federated_plan(str(tmp_path / "fed.toml"))
+    del table["noise_multiplier"]
+    (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
+    plan = federated_plan(str(tmp_path / "fed.toml"))
+    assert share_of_one(plan.table, plan.entry.spec.noise_multiplier) > 10  # type: ignore[attr-defined]

@@ -1,0 +1,90 @@
+"""A pipeline of the base does not leave the gate unseen: whatever stands in its place, and wherever it went."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE
+from tests.gate.test_names import gate
+
+DEARER = GATE.replace("steps = 5_000", "steps = 8_000")  # within the cap
+STUBS: dict[str, bytes] = {
+    "empty": b"",
+    "comment": b"# moved\n",
+    "toml": b'title = "it"\n',
+    "broken": b"= [\n",
+    "utf-16": GATE.encode("utf-16"),
+    "nul": b"\0" * 10,
+}
+
+
+@pytest.fixture
+def repository_of_two(repository: Path) -> Path:
+    (repository / "ads").mkdir()
+    (repository / "ads" / "a.toml").write_text(GATE.replace("ads-ranking", "a"))
+    (repository / "policy.toml").write_text('format = 1\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 2.0\nmax_increase = 0.1\n')
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    return repository
+
+
+@pytest.mark.parametrize("stub", [*STUBS, "gone", "folder", "link"])
+@pytest.mark.parametrize("to", ["x/a.toml", "x/a.conf", "ads/b.cfg"])
+@pytest.mark.parametrize("given", [(".",), (), ("ads", "train.toml"), ("train.toml",)])
+def test_a_stub_in_place_of_a_pipeline_is_no_way_out(repository_of_two: Path, stub: str, to: str, given: tuple[str, ...]) -> None:
+    root = repository_of_two
+    place, new = root / "ads" / "a.toml", root / to
+    new.parent.mkdir(exist_ok=True)
+    new.write_text(DEARER.replace("ads-ranking", "a"))
+    place.unlink()
+    if stub == "folder":
+        place.mkdir()
+    elif stub == "link":
+        place.symlink_to("../train.toml")
+    elif stub != "gone":
+        place.write_bytes(STUBS[stub])
+    result = gate(root, *given, "--base-ref", "HEAD", "--policy", "policy.toml")
+    assert result.code in (1, 2), result.out
+    assert any(name in result.out + result.err for name in ("a.toml", "a.conf", "b.cfg"))
+
+
+def deleted_link(root: Path) -> None:
+    (root / "link.toml").unlink()
+
+
+def led_elsewhere(root: Path) -> None:
+    (root / "link.toml").unlink()
+    (root / "link.toml").symlink_to("train.toml")
+
+
+@pytest.mark.parametrize("change", [deleted_link, led_elsewhere])
+def test_what_a_link_led_to_does_not_leave(repository: Path, change: Callable[[Path], None]) -> None:
+    (repository / "q").mkdir()
+    (repository / "q" / "real.cfg").write_text(GATE.replace("ads-ranking", "real"))
+    (repository / "link.toml").symlink_to("q/real.cfg")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "link")
+    assert gate(repository, ".", "--base-ref", "HEAD").code == 0
+    change(repository)
+    (repository / "q" / "real.cfg").write_text(DEARER.replace("ads-ranking", "real"))
+    result = gate(repository, ".", "--base-ref", "HEAD")
+    said = result.out + result.err
+    assert "link.toml" in said, said
+    if change is deleted_link:
+        assert result.code == 1 and f"was moved to {os.path.join('q', 'real.cfg')}" in result.err
+
+
+def test_a_pipeline_that_is_written_anew_is_still_one(repository: Path) -> None:
+    """What says something else than before under its own name is judged under that name; nothing was moved."""
+    (repository / "train.toml").write_text(
+        'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 5\ndataset_size = 2_000_000\n'
+        'delta = 1e-8\nreleases = "final-model"\n[budget]\nepsilon = 3.0\n[[mechanism]]\nname = "it"\ntype = "pure-dp"\nepsilon = 0.1\n'
+    )
+    result = dpcli("gate", "train.toml", "--base-ref", "HEAD", "-f", "text", folder=repository)
+    assert "deleted" not in result.out + result.err and "moved" not in result.out + result.err

@@ -1,0 +1,658 @@
+"""A dataset that moves: byte for byte, to either kind of ledger, whatever dies meanwhile; one copy can be charged, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.errors import DpcliError, InputError, LedgerError
+from dpcli.ledger import copying
+from dpcli.ledger.chain import canonical, digest, sealed
+from dpcli.ledger.checkpoint import stated
+from dpcli.ledger.copying import Copied, Copying, copied
+from dpcli.ledger.expiry import clock
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.verify import anchor_of, verify
+from tests.command import dpcli
+from tests.ledger.cluster import Cluster
+from tests.ledger.conftest import Database, File, Place, made
+from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
+from tests.ledger.spenders import lines, started
+from tests.ledger.test_kill import killed
+
+WAYS = ("sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres")
+
+
+@pytest.fixture(scope="module")
+def second(cluster: Cluster) -> Iterator[Database]:
+    """Another database of the same server."""
+    with made(cluster) as found:
+        yield found
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Place]:
+    """Where a dataset is, and where it goes: two places without a ledger."""
+    kinds = request.param.split(" to ")
+    places: list[Place] = []
+    for kind, fixture in zip(kinds, ("database", "second"), strict=True):
+        if kind == "sqlite":
+            places.append(File(str(tmp_path / f"{fixture}.db")))
+            continue
+        found: Database = request.getfixturevalue(fixture)
+        found.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=found.name)
+        places.append(found)
+    return places[0], places[1]
+
+
+def lived(place: Place) -> LedgerState:
+    """A ledger with one of every kind of entry, and what it came to."""
+    with init(place.url, DATASET, terms()) as ledger:
+        charge(ledger, "first", "0.125", why="Läufe 日本 \N{SNOWMAN}")
+        for key in ("ended", "under way", "never", "waiting"):
+            charge(ledger, key, "0.0625", kind="reserve", expires="2999-01-01T00:00:00Z")
+        ledger.start("ended")
+        ledger.commit("ended")
+        ledger.start("under way")
+        ledger.void("never", "the job was cancelled")
+        ledger.amend(1000.0, "more", "the board")
+        return ledger.state()
+
+
+def rows(place: Place) -> list[tuple[int, str, str]]:
+    with open_ledger(place.url, DATASET) as ledger:
+        return [(entry.row.seq, entry.row.body, entry.row.hash) for entry in ledger.entries()]
+
+
+def open_places(*places: Place) -> list[str]:
+    """Those at which a charge is granted."""
+    found = []
+    for place in places:
+        try:
+            with open_ledger(place.url, DATASET) as ledger:
+                charge(ledger, f"probe {time.monotonic_ns()}")
+            found.append(place.url)
+        except DpcliError:
+            pass
+    return found
+
+
+# Byte for byte.
+
+
+def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
+    source, target = way
+    before = lived(source)
+    entries = rows(source)
+    done = copied(source.url, target.url, DATASET, "a server of our own")
+    there, here = rows(target), rows(source)
+    assert there[: len(entries)] == entries == here[: len(entries)]
+    assert there[: done.at.seq] == here[: done.at.seq] and done.at.seq == len(entries) + 1
+    with open_ledger(target.url, DATASET) as copy, open_ledger(source.url, DATASET) as left:
+        moved, opened = copy.entries()[-2:]
+        assert (moved.kind, moved.content["to"], moved.content["why"]) == ("moved", done.to, "a server of our own")
+        assert (opened.kind, opened.content["from"], opened.content["previous"]) == ("copied", left.store.address, done.at.hash)
+        assert opened.content["schema"] == digest(copy.store.schema()) and opened.content["version"] == copy.store.version
+        assert left.entries()[-1].content["copy"] == opened.row.hash
+        after = copy.state()
+        assert (after.spent, after.reserved, after.caps, after.charges) == (
+            before.spent,
+            before.reserved,
+            before.caps,
+            before.charges,
+        )
+        for ledger in (copy, left):
+            found = verify(ledger)
+            assert (found.problems, found.notes) == ((), ())
+        ends = [copy.commit("under way", "it went along"), copy.void("waiting", "never began"), charge(copy, "here", "0.5")]
+        assert [each.repeated for each in ends] == [False] * 3
+    assert open_places(source, target) == [target.url]
+
+
+def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place], tmp_path: Path) -> None:
+    source, target = way
+    lived(source)
+    copied(source.url, target.url, DATASET)
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    file, more = str(tmp_path / "run.toml"), ("--reason", "x")
+    asked: tuple[tuple[str, ...], ...] = (
+        ("spend", source.url, file, "--key", "new"),
+        ("spend", source.url, file, "--key", "first"),
+        ("reserve", source.url, file, "--key", "new"),
+        ("start", source.url, "waiting"),
+        ("commit", source.url, "under way"),
+        ("void", source.url, "waiting", *more),
+        ("amend", source.url, "--epsilon", "9", "--approver", "x", *more),
+        ("anchor", source.url),
+    )
+    before = rows(source)
+    for words in asked:
+        done = dpcli("budget", *words)
+        assert done.code == 4 and f'dataset "{DATASET}" has moved to ' in done.err, words
+    assert dpcli("gate", file, "--max-epsilon", "1", "--delta", "1e-9", "--ledger", source.url, "--dataset", DATASET).code == 4
+    assert rows(source) == before
+    for command in ("show", "log", "export", "verify"):
+        done = dpcli("budget", command, source.url)
+        assert done.code == 0 and (command == "verify" or "moved" in done.out)
+    assert "moved_to" in dpcli("budget", "show", source.url, "-f", "json").out
+
+
+def test_a_copy_is_made_once(way: tuple[Place, Place], tmp_path: Path) -> None:
+    source, target = way
+    lived(source)
+    assert dpcli("budget", "copy", source.url, target.url).code == 0
+    before = rows(source), rows(target)
+    again = dpcli("budget", "copy", source.url, target.url, "--dataset", DATASET)
+    assert again.code == 0 and "had moved before" in again.out
+    for elsewhere in (str(tmp_path / "elsewhere.db"),):
+        done = dpcli("budget", "copy", source.url, elsewhere)
+        assert done.code == 4 and "has moved to" in done.err and not os.path.exists(elsewhere)
+    back = dpcli("budget", "copy", target.url, source.url)
+    assert back.code == 4
+    assert (rows(source), rows(target)) == before
+    assert open_places(source, target) == [target.url]
+
+
+def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
+    source, target = way
+    lived(source)
+    third = File(str(tmp_path / "third.db"))
+    copied(source.url, target.url, DATASET)
+    with open_ledger(target.url, DATASET) as ledger:
+        charge(ledger, "there", "0.25")
+    copied(target.url, third.url, DATASET)
+    assert open_places(source, target, third) == [third.url]
+    with open_ledger(third.url, DATASET) as ledger:
+        assert [entry.kind for entry in ledger.entries()][-6:] == ["moved", "copied", "spend", "moved", "copied", "spend"]
+        assert verify(ledger).problems == ()
+
+
+def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
+    source, target = way
+    from tests.ledger.test_last_version import fill
+
+    fill(source.url)
+    states = {}
+    for name in open_store(source.url).datasets():
+        with open_ledger(source.url, name) as ledger:
+            states[name] = ledger.state()
+    done = dpcli("budget", "copy", source.url, target.url, "-f", "json")
+    assert done.code == 0, done
+    assert open_store(target.url).datasets() == tuple(states)
+    for name, before in states.items():
+        with open_ledger(target.url, name) as ledger:
+            after = ledger.state()
+            assert (after.spent, after.reserved, after.retired) == (before.spent, before.reserved, before.retired)
+            assert verify(ledger).problems == () and verify(ledger).notes == ()
+
+
+# Death.
+
+POINTS: tuple[tuple[str, str, bool, int], ...] = (
+    ("_take", "nothing is taken", True, 1),
+    ("_take", "all is taken", False, 1),
+    ("_read_again", "read again", False, 1),
+    ("leave", "about to close it here", True, 1),
+    ("leave", "closed here", False, 1),
+    ("_take", "the rest is taken", False, 2),
+    ("_open", "about to open it there", True, 1),
+    ("_open", "opened, not durable", False, 1),
+    ("created", "durable there", False, 1),
+    ("verify", "verified", False, 1),
+    ("arrived", "about to say so here", True, 1),
+    ("arrived", "said so here", False, 1),
+)
+HOMES: dict[str, Any] = {"leave": Ledger, "arrived": Ledger, "created": copying, "verify": copying}
+
+
+def dying(name: str, before: bool, turn: int) -> None:
+    """In this process, die at a call of something, before or after it."""
+    home = HOMES.get(name, Copying)
+    real, turns = getattr(home, name), iter(range(1, 99))
+
+    def fatal(*arguments: Any, **named: Any) -> Any:
+        last = next(turns) == turn
+        if last and before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = real(*arguments, **named)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    setattr(home, name, fatal)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point[1].replace(" ", "-"))
+def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -> None:
+    source, target = way
+    lived(source)
+    name, _, before, turn = point
+
+    def task() -> Copied:
+        dying(name, before, turn)
+        return copied(source.url, target.url, DATASET)
+
+    assert killed(task)
+    granted = open_places(source, target)
+    assert len(granted) <= 1
+    closed = POINTS.index(point) >= 4
+    assert granted == ([] if closed and POINTS.index(point) < 8 else [target.url] if closed else [source.url])
+    known = {key for place in (source, target) for key in runs_at(place)}
+    done = copied(source.url, target.url, DATASET)
+    assert known <= runs_at(target)
+    assert open_places(source, target) == [target.url]
+    assert done.verified.problems == () == done.verified.notes
+    with open_ledger(source.url, DATASET) as ledger:
+        assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
+
+
+def runs_at(place: Place) -> set[str]:
+    try:
+        with open_ledger(place.url, DATASET) as ledger:
+            return set(ledger.state().runs)
+    except DpcliError:
+        return set()
+
+
+def follow(source: str, target: str, folder: Path, name: str) -> None:
+    """Charge at the one place, and from when it has moved at the other; note what is acknowledged."""
+    url, number = source, 0
+    while not (folder / "stop").exists():
+        key = f"{name}-{number}"
+        try:
+            with open_ledger(url, DATASET) as ledger:
+                charge(ledger, key)
+        except LedgerError as error:
+            url = target if "has moved to" in str(error) else url
+            time.sleep(0.005)
+            continue
+        with (folder / f"{name}.acknowledged").open("a") as file:
+            print(url == target, key, file=file, flush=True)
+        number += 1
+
+
+@pytest.mark.parametrize(
+    "error", [LedgerError("the disk is full; nothing was written"), KeyboardInterrupt()], ids=["full", "stopped"]
+)
+@pytest.mark.parametrize(("point", "closed"), [("_read_again", False), ("_open", True)])
+def test_who_fails_after_it_was_closed_here_says_so(
+    way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool, error: BaseException
+) -> None:
+    source, target = way
+    lived(source)
+
+    def fail(*arguments: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Copying, point, fail)
+        done = dpcli("budget", "copy", source.url, target.url)
+    assert done.code == (4 if isinstance(error, LedgerError) else 130)
+    assert ("completes the move" in done.err) == closed
+    assert open_places(source, target) == ([] if closed else [source.url])
+    assert dpcli("budget", "copy", source.url, target.url).code == 0
+    assert open_places(source, target) == [target.url]
+
+
+@pytest.mark.sampled(2)
+def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place], tmp_path: Path) -> None:
+    source, target = way
+    lived(source)
+    workers = [started(lambda name=f"w{i}": follow(source.url, target.url, tmp_path, name)) for i in range(2)]  # type: ignore[misc]
+    try:
+        deadline = time.monotonic() + 60.0
+        for pause in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
+            child = started(lambda: copied(source.url, target.url, DATASET) and None)
+            time.sleep(pause)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        copied(source.url, target.url, DATASET)
+        there = 0
+        while not there and time.monotonic() < deadline:
+            there = sum(line.startswith("True") for path in tmp_path.glob("*.acknowledged") for line in lines(path))
+            time.sleep(0.02)
+    finally:
+        (tmp_path / "stop").touch()
+        ended = [os.waitpid(worker, 0)[1] for worker in workers]
+    assert ended == [0, 0] and there
+    acknowledged = [line.split()[1] for path in tmp_path.glob("*.acknowledged") for line in lines(path)]
+    assert len(acknowledged) == len(set(acknowledged)) and set(acknowledged) <= runs_at(target)
+    with open_ledger(target.url, DATASET) as ledger:
+        assert verify(ledger).problems == ()
+        assert ledger.state().charges >= len(acknowledged) + 5
+
+
+# What is refused.
+
+
+def test_what_is_not_the_same_chain_stays_as_it_is(way: tuple[Place, Place]) -> None:
+    source, target = way
+    lived(source)
+    lived(target)
+    assert open_places(source, target) == [source.url, target.url]  # under different keys
+    before = rows(source), rows(target)
+    done = dpcli("budget", "copy", source.url, target.url)
+    assert done.code == 4 and "expected no" in done.err and "nothing" not in done.out
+    assert (rows(source), rows(target)) == before
+    assert open_places(source, target) == [source.url, target.url]
+
+
+def test_an_older_backup_of_a_file_goes_on(tmp_path: Path) -> None:
+    """It is a beginning of the same chain."""
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+    Path(target.url).write_bytes(Path(source.url).read_bytes())
+    Path(target.url).chmod(0o600)
+    with open_ledger(source.url, DATASET) as ledger:
+        charge(ledger, "later", "0.5")
+        expected = [entry.row for entry in ledger.entries()]
+    assert copied(source.url, target.url, DATASET).at.seq == len(expected) + 1
+    assert [row[2] for row in rows(target)][: len(expected)] == [row.hash for row in expected]
+    assert open_places(source, target) == [target.url]
+
+
+def test_a_newer_ledger_takes_nothing_of_its_backup(tmp_path: Path) -> None:
+    source, target = File(str(tmp_path / "backup.db")), File(str(tmp_path / "b.db"))
+    lived(target)
+    Path(source.url).write_bytes(Path(target.url).read_bytes())
+    Path(source.url).chmod(0o600)
+    with open_ledger(target.url, DATASET) as ledger:
+        charge(ledger, "later", "0.5")
+    before = rows(target)
+    with pytest.raises(LedgerError, match="found another entry"):
+        copied(source.url, target.url, DATASET)
+    assert rows(target) == before
+
+
+def test_a_ledger_is_not_copied_to_itself(place: Place) -> None:
+    lived(place)
+    other = f"{place.url}&application_name=other" if "?" in place.url else f"sqlite:///{os.path.abspath(place.url)}"
+    before = rows(place)
+    with pytest.raises(LedgerError, match="found the same one"):
+        copied(place.url, other, DATASET)
+    assert rows(place) == before
+
+
+def test_a_copy_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+    copied(source.url, target.url, DATASET)
+    os.rename(target.url, tmp_path / "in use elsewhere.db")
+    done = dpcli("budget", "copy", source.url, target.url)
+    assert done.code == 4 and "would be a second budget" in done.err and not os.path.exists(target.url)
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE entry SET body = replace(body, '0.125', '0.025') WHERE seq = 2", "DELETE FROM entry WHERE seq = 3"]
+)
+def test_a_broken_chain_is_not_copied(way: tuple[Place, Place], change: str) -> None:
+    source, target = way
+    lived(source)
+    source.by_force(change)
+    done = dpcli("budget", "copy", source.url, target.url, "--dataset", DATASET)
+    assert done.code == 4
+    assert runs_at(target) == set()
+
+
+def test_guards_that_were_changed_are_found_before_anything_moves(way: tuple[Place, Place]) -> None:
+    source, target = way
+    lived(source)
+    source.by_hand("ALTER TABLE dpcli.entry DISABLE TRIGGER never" if "://" in source.url else "DROP TRIGGER entry_never_changes")
+    with pytest.raises(LedgerError, match="definitions that guard the entries were changed"):
+        copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == [source.url]
+
+
+def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) -> None:
+    from dataclasses import replace
+
+    source, target = way
+    init(source.url, "visits", replace(terms(), fingerprint="f" * 64)).close()
+    init(target.url, "VISITS", terms()).close()
+    assert "looks like" in dpcli("budget", "copy", source.url, target.url).err
+    init(target.url, "other", replace(terms(), fingerprint="f" * 64)).close()
+    done = dpcli("budget", "copy", source.url, target.url, "--new")
+    assert done.code == 4 and 'the fingerprint of dataset "other"' in done.err
+    assert open_places(source) == [source.url]
+
+
+def test_an_upgrade_passes_what_has_moved(way: tuple[Place, Place]) -> None:
+    source, target = way
+    lived(source)
+    copied(source.url, target.url, DATASET)
+    assert upgrade(source.url) == () == upgrade(target.url)
+
+
+def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Totals are noted as it is opened in a file, and never where the last entry says that it has moved."""
+    source, target = way
+    monkeypatch.setattr("dpcli.ledger.checkpoint.EVERY", 1)
+    lived(source)
+    copied(source.url, target.url, DATASET)
+    with open_ledger(target.url, DATASET) as ledger:
+        noted = ledger.store.checkpoint(DATASET)
+        if ledger.store.takes_notes:
+            assert noted is not None
+            assert noted.body == canonical(stated(ledger.state())) and ledger.state().departure is None
+    with open_ledger(source.url, DATASET) as ledger:
+        assert ledger.state().departure is not None
+
+
+# Who may, in a database.
+
+
+@pytest.fixture
+def people(database: Database) -> Database:
+    """A ledger with one dataset, an administrator and a spender."""
+    lived(database)
+    for name, role in (("sam", "dpcli_spender"), ("ada", "dpcli_admin")):
+        database.cluster.login(name, role)
+    return database
+
+
+def by_hand(database: Database, user: str, function: str, dataset: str, seq: int, text: str) -> str:
+    """Call a function as somebody without dpcli would; what the server says, "" where it takes it."""
+    import psycopg
+
+    with database.cluster.connect(database.name, user) as connection:
+        try:
+            connection.execute(f"SELECT dpcli.{function}(%s, %s, %s, %s)", (dataset, seq, text, digest(text)))
+        except psycopg.Error as error:
+            return str(error.diag.message_primary)
+    return ""
+
+
+def forged(head: LedgerState, who: str, content: dict[str, Any], dataset: str = DATASET) -> Any:
+    signed = {"who": who, "when": clock(), "dpcli": "0"}
+    return sealed({**content, **signed}, dataset, head.head).row
+
+
+SPEND = {
+    "kind": "spend",
+    "key": "k",
+    "pipeline": TABLES,
+    "delta": "0.0",
+    "cost": {"epsilon": "0.1", "delta": "0"},
+    "detail": "stated",
+}
+
+
+def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
+    """Not even for the owner, with a chain that follows."""
+    with open_ledger(people.url, DATASET) as ledger:
+        state = ledger.state()
+    row = forged(state, "somebody else", SPEND)
+    for user in ("ada", "ledger_owner"):
+        assert by_hand(people, user, "take", DATASET, row.seq, row.body) == "expected a dataset that is new here"
+    opening = rows(people)[0]
+    assert by_hand(people, "ada", "take", DATASET, 1, opening[1]) == "expected a dataset that is new here"
+    assert len(rows(people)) == state.head.seq
+
+
+def test_a_team_goes_along_where_it_is_known(people: Database, second: Database) -> None:
+    """Else nobody would see what is copied, or everybody."""
+    from dataclasses import replace
+
+    second.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=second.name)
+    with people.cluster.connect() as connection:
+        for role in ("reds", "blues"):
+            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+                connection.execute(f"CREATE ROLE {role}")
+        connection.execute("GRANT reds, blues TO ledger_owner")
+    init(people.url, "red", replace(terms(), team="reds")).close()
+    copied(people.url, second.url, "red")
+    stranger = second.cluster.login("stranger", "dpcli_spender")
+    assert open_store(second.cluster.url(second.name, stranger)).datasets() == ()
+    init(people.url, "blue", replace(terms(), team="blues")).close()
+    with people.cluster.connect() as connection:
+        connection.execute("REVOKE blues FROM ledger_owner")
+    ada = people.cluster.login("ada", "dpcli_admin", "blues")
+    with pytest.raises(LedgerError, match="a team whose member you are"):
+        copied(people.cluster.url(people.name, ada), second.url, "blue")
+    assert open_store(second.url).datasets() == ("red",)
+
+
+def test_a_spender_copies_nothing(people: Database, tmp_path: Path) -> None:
+    for name in ("sam",):
+        url = people.cluster.url(people.name, name)
+        done = dpcli("budget", "copy", url, str(tmp_path / "stolen.db"))
+        assert done.code == 4 and "needs the role dpcli_admin" in done.err
+        assert not os.path.exists(tmp_path / "stolen.db")
+    text = '{"kind":"open"}'
+    assert "permission denied" in by_hand(people, "sam", "take", "other", 1, text)
+    with open_ledger(people.url, DATASET) as ledger:
+        row = forged(ledger.state(), "sam", {"kind": "moved", "to": "/stolen.db"})
+    assert "moving a dataset needs the role dpcli_admin" in by_hand(people, "sam", "append", DATASET, row.seq, row.body)
+    assert open_places(people) == [people.url]
+
+
+def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database) -> None:
+    """Whoever begins a copy by hand, and leaves it there."""
+    with open_ledger(people.url, DATASET) as ledger:
+        opening = {**ledger.entries()[0].content, "who": "somebody"}
+    for name in ("dataset", "seq", "previous", "ledger"):
+        opening.pop(name)
+    empty = LedgerState("new")
+    first = sealed(opening, "new", empty.head)
+    assert by_hand(people, "ada", "take", "new", 1, first.row.body) == ""
+    empty.apply(first)
+    url = people.cluster.url(people.name, "ada")
+    with open_ledger(url, "new") as ledger:
+        with pytest.raises(LedgerError, match="is being copied here"):
+            charge(ledger, "early", "0.1")
+        with pytest.raises(LedgerError, match="is being copied here"):
+            ledger.leave("/elsewhere.db")
+    early = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 6}, "new")
+    assert "was closed where it comes from" in by_hand(people, "ada", "append", "new", 2, early.body)
+    closing = sealed({"kind": "moved", "to": "here", "who": "x", "when": clock(), "dpcli": "0"}, "new", empty.head)
+    assert by_hand(people, "ada", "take", "new", 2, closing.row.body) == ""
+    empty.apply(closing)
+    last = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 6}, "new")
+    assert by_hand(people, "ada", "append", "new", 3, last.body) == ""
+    empty.apply(
+        sealed(
+            {
+                "kind": "copied",
+                "from": "/somewhere.db",
+                "schema": "0" * 64,
+                "version": 6,
+                "who": "ada",
+                "when": "2026-01-01T00:00:00Z",
+                "dpcli": "0",
+            },
+            "new",
+            empty.head,
+        )
+    )
+    assert by_hand(people, "ada", "take", "new", 4, forged(empty, "x", SPEND, "new").body) == "expected a dataset that is new here"
+    with open_ledger(url, "new") as ledger:
+        charge(ledger, "then", "0.1")
+
+
+def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
+    with open_ledger(people.cluster.url(people.name, "ada"), DATASET) as ledger:
+        ledger.leave("/elsewhere.db")
+        state = ledger.state()
+        for content in (
+            SPEND,
+            {"kind": "copied", "from": "/elsewhere.db", "schema": "0" * 64, "version": 6},
+            {"kind": "moved", "to": "/a third place.db"},
+            {"kind": "moved", "to": "/a third place.db", "copy": "0" * 64},
+            {"kind": "amend", "epsilon": 9.0, "caps": {"epsilon": "9", "delta": "0"}, "why": "x", "approver": "x"},
+        ):
+            row = forged(state, "ada", content)
+            assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != "", content
+            assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
+        ledger.arrived("a" * 64)
+        with pytest.raises(LedgerError, match="another copy of it was opened"):
+            ledger.arrived("b" * 64)
+        row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
+        assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
+
+
+def test_the_signatures_and_times_of_a_file_are_kept_and_the_copy_is_signed_by_the_login(people: Database, tmp_path: Path) -> None:
+    source = str(tmp_path / "old.db")
+    with init(source, "old", terms()) as made_here:
+        Ledger(made_here.store, "old", who="bob", now=lambda: "2020-02-02T02:02:02Z")
+        charge(Ledger(made_here.store, "old", who="bob", now=lambda: "2020-02-02T02:02:02Z"), "of bob", "0.1")
+    copied(source, people.cluster.url(people.name, "ada"), "old")
+    with open_ledger(people.url, "old") as ledger:
+        entries = ledger.entries()
+        assert [entry.content["who"] for entry in entries if entry.kind in ("spend", "copied")] == ["bob", "ada"]
+        with pytest.raises(InputError):
+            charge(ledger, "", "0.1")
+        assert ledger.state().spent["epsilon"] == Decimal("0.1")
+
+
+@pytest.mark.parametrize("kind", ["moved", "copied"])
+def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
+    contents = {
+        "open": {"kind": "open", "terms": terms().content(), "caps": {"epsilon": "1", "delta": "0"}},
+        "moved": {"kind": "moved", "to": "/b.db"},
+        "arrived": {"kind": "moved", "to": "/b.db", "copy": "a" * 64},
+        "copied": {"kind": "copied", "from": "/a.db", "schema": "0" * 64, "version": 2},
+        "spend": SPEND,
+    }
+    sound = {
+        "moved": [("open", "moved"), ("open", "moved", "arrived"), ("open", "moved", "copied", "spend", "moved")],
+        "copied": [("open", "moved", "copied"), ("open", "moved", "copied", "spend")],
+    }
+    broken = {
+        "moved": [
+            ("open", "moved", "moved"),
+            ("open", "moved", "spend"),
+            ("open", "arrived"),
+            ("open", "moved", "arrived", "arrived"),
+        ],
+        "copied": [("open", "copied"), ("open", "moved", "arrived", "copied"), ("open", "moved", "copied", "copied")],
+    }
+
+    def read(kinds: tuple[str, ...]) -> None:
+        state = LedgerState(DATASET)
+        for name in kinds:
+            state.apply(sealed({**contents[name], "who": "x", "when": clock(), "dpcli": "0"}, DATASET, state.head))
+
+    for kinds in sound[kind]:
+        read(kinds)
+    for kinds in broken[kind]:
+        with pytest.raises(LedgerError, match="changed by hand"):
+            read(kinds)
+
+
+def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> None:
+    source, target = way
+    lived(source)
+    with open_ledger(source.url, DATASET) as ledger:
+        anchor = anchor_of(ledger)
+    copied(source.url, target.url, DATASET)
+    with open_ledger(target.url, DATASET) as ledger:
+        verify(ledger, anchor)

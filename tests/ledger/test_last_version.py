@@ -1,0 +1,181 @@
+"""Ledgers that the last version wrote (vectors/ledgers) are read, verified, charged and upgraded; `fill` says what is in them.
+
+sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4; postgres-5.sql is by pg_dump, of an owner who
+is no superuser.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from dpcli.errors import Denied, LedgerError
+from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.opening import open_with
+from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.postgres_install import ROLES
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.ledger.verify import verify
+from tests.command import ROOT, dpcli
+from tests.ledger.cluster import programs
+from tests.ledger.conftest import OWNER, Database
+from tests.ledger.pipelines import HEAD, gaussian, pure
+from tests.ledger.setting import DATASET, terms
+
+VECTORS = ROOT / "tests" / "vectors" / "ledgers"
+NAMES = {"visits": 11, "clicks": 3, "days": 7, "planned": 2}  # entries
+FAR = "2999-01-01T00:00:00Z"
+USERS = LedgerTerms(unit="user", adjacency="add-remove", epsilon=1.0, delta=1e-6, filter="approx-dp", dataset_size=50_000)
+DECLARED = {"mode": "declared", "name": "", "order": None, "slack": None, "dataset_size": None, "fingerprint": None, "team": None}
+
+
+def fill(url: str) -> None:
+    """What the vectors hold: every kind of entry, with and without blocks, adaptive and declared."""
+    with init(url, "visits", replace(USERS, fingerprint="f" * 64)) as ledger:
+        ledger.spend(pure(0.1), "first", 0.0, "a first look")
+        ledger.reserve(pure(0.2), "long", 0.0, "the night", FAR)
+        ledger.start("long")
+        ledger.commit("long")
+        ledger.reserve(pure(0.3), "cancelled", 0.0, expires=FAR)
+        ledger.void("cancelled", "the job never started")
+        ledger.amend(1.5, "a second question", "the board")
+        ledger.reserve(pure(0.25), "under way", 0.0, expires=FAR)
+        ledger.start("under way")
+        ledger.reserve(pure(0.125), "waiting", 0.0, expires=FAR)
+    adaptive = replace(USERS, dataset_size=None)
+    with init(url, "clicks", replace(adaptive, filter="rdp", parameters={"order": 8.0}, epsilon=4.0)) as ledger:
+        ledger.spend(gaussian(4.0, 10, 0.01), "sampled", why="Läufe 日本")
+        ledger.spend(gaussian(30.0), "plain")
+    days = BlockFamily("day", "event_date", 1).content()
+    with init(url, "days", replace(adaptive, filter="zcdp", epsilon=3.0, blocks=days)) as ledger:
+        ledger.spend(gaussian(5.0), "one", window=("2026-01-01..2026-01-14",))
+        ledger.reserve(gaussian(5.0), "two", expires=FAR, window=("2026-01-08..2026-01-10",))
+        ledger.retire(("2026-01-01..2026-01-03",), "deleted")
+        ledger.spend(gaussian(4.0), "three", window=("2026-01-04",))
+        ledger.amend(3.5, "more", "the board")
+        ledger.spend(gaussian(9.0), "four", window=("2026-02-28..2026-03-02",))
+    with TemporaryDirectory() as folder:
+        run = Path(folder, "run.toml")
+        run.write_text(f'{HEAD}[[mechanism]]\nname = "query"\ntype = "pure-dp"\nepsilon = 0.5\n')
+        given = {**DECLARED, "unit": "user", "adjacency": "add-remove", "epsilon": 2.0, "delta": 1e-6, "plans": [f"{run}:2"]}
+        with open_with(url, "planned", given) as ledger:
+            ledger.spend(pure(0.5), "once")
+
+
+@pytest.fixture
+def last_file(tmp_path: Path) -> str:
+    """The file, as it was written."""
+    path = tmp_path / "last.db"
+    shutil.copy(VECTORS / "sqlite-2.db", path)
+    path.chmod(0o600)
+    return str(path)
+
+
+@pytest.fixture
+def last_database(database: Database) -> Database:
+    """The database, restored."""
+    restore(database, (VECTORS / "postgres-5.sql").read_bytes())
+    return database
+
+
+def restore(database: Database, dump: bytes) -> None:
+    """Run a dump as a superuser, after the roles that it needs."""
+    folder = programs()
+    assert folder is not None
+    assert b"dpcli" in dump
+    with database.cluster.connect() as connection:
+        for role in ROLES:
+            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+                connection.execute(f"CREATE ROLE {role}")
+        for member, role in ((ROLES[1], ROLES[0]), (ROLES[2], ROLES[1]), (OWNER, ROLES[2])):
+            connection.execute(f"GRANT {role} TO {member}")
+    command = [folder / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", database.cluster.url(database.name)]
+    subprocess.run(command, input=dump, check=True, capture_output=True)
+
+
+@pytest.fixture(params=["last_file", "last_database"])
+def last(request: pytest.FixtureRequest) -> str:
+    """The URL of either."""
+    found = request.getfixturevalue(request.param)
+    return found if isinstance(found, str) else found.url
+
+
+def test_the_last_ledger_is_what_this_version_writes(last: str, tmp_path: Path) -> None:
+    """But for who, when, by which version, and the hashes that follow from them."""
+    own = str(tmp_path / "own.db")
+    fill(own)
+    for name, count in NAMES.items():
+        with open_ledger(last, name) as ledger, open_ledger(own, name) as fresh:
+            assert len(ledger.entries()) == count
+            for old, new in zip(ledger.entries(), fresh.entries(), strict=True):
+                assert said(old.content) == said(new.content)
+            assert (ledger.state().spent, ledger.state().caps) == (fresh.state().spent, fresh.state().caps)
+
+
+def said(content: object) -> dict[str, object]:
+    """What does not depend on who writes it where and when."""
+    assert isinstance(content, dict)
+    found = {name: value for name, value in content.items() if name not in ("who", "when", "dpcli", "previous")}
+    if "terms" in found:
+        found["terms"] = {name: value for name, value in content["terms"].items() if name not in ("schema", "version")}
+    return found
+
+
+@pytest.mark.parametrize("first", [(), ("upgrade",)], ids=["as it is", "upgraded"])
+def test_the_last_ledger_is_read_verified_and_charged(last: str, first: tuple[str, ...]) -> None:
+    for command in first:
+        assert dpcli("budget", command, last).code == 0
+    added = {name: 1 for name in NAMES if first and "://" in last}
+    for name, count in NAMES.items():
+        with open_ledger(last, name) as ledger:
+            found = verify(ledger)
+            assert (found.entries, found.problems) == (count + added.get(name, 0), ())
+            assert bool(found.notes) == ("://" in last and not first)
+        for command in ("show", "log", "export", "verify"):
+            assert dpcli("budget", command, last, "--dataset", name).code == 0
+    with open_ledger(last, "visits") as ledger:
+        ledger.commit("under way")
+        ledger.void("waiting", "it never began")
+        ledger.spend(pure(0.95), "the rest", 0.0)
+        with pytest.raises(Denied):
+            ledger.spend(pure(0.001), "more", 0.0)
+    with open_ledger(last, "clicks") as ledger:
+        assert ledger.spend(gaussian(30.0), "plain").repeated
+    with open_ledger(last, "days") as ledger:
+        ledger.spend(gaussian(6.0), "five", window=("2026-03-02",))
+        with pytest.raises(Denied, match="was retired"):
+            ledger.spend(gaussian(6.0), "six", window=("2026-01-02",))
+    with open_ledger(last, "planned") as ledger:
+        ledger.spend(pure(0.5), "twice")
+        with pytest.raises(Denied):
+            ledger.spend(pure(0.5), "once more")
+    for name in NAMES:
+        with open_ledger(last, name) as ledger:
+            assert verify(ledger).problems == ()
+
+
+def test_an_upgrade_makes_the_definitions_of_a_new_ledger(last: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    assert upgrade(last) == (tuple(sorted(NAMES)) if "://" in last else ())
+    assert upgrade(last) == ()
+    upgraded = open_store(last).schema()
+    if "://" in last:
+        found: Database = request.getfixturevalue("last_database")
+        found.cluster.run("DROP SCHEMA dpcli CASCADE", database=found.name)
+        assert init(last, DATASET, terms()).store.schema() == upgraded
+    else:
+        assert init(str(tmp_path / "new.db"), DATASET, terms()).store.schema() == upgraded
+
+
+def test_a_database_of_the_last_version_says_what_it_needs_before_a_dataset_moves(last_database: Database, tmp_path: Path) -> None:
+    from dpcli.ledger.copying import copied
+
+    target = str(tmp_path / "new.db")
+    with pytest.raises(LedgerError, match="dpcli budget upgrade"):
+        copied(last_database.url, target, "days")
+    upgrade(last_database.url)
+    assert copied(last_database.url, target, "days").verified.problems == ()

@@ -1,0 +1,150 @@
+"""All datasets at a glance: what each row says, whatever is wrong with another; and that a long history costs no more."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.formats.facts import renderable
+from dpcli.ledger import overview as module
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.overview import CHANGED, UNNOTED, Glance, Unread, overview
+from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.postgres import PostgresStore
+from dpcli.ledger.stores.sqlite import SqliteStore
+from dpcli.registry import BLOCKS, FILTERS
+from tests.command import dpcli
+from tests.ledger.conftest import Place
+from tests.ledger.setting import charge
+from tests.ledger.setting import terms as plain
+from tests.ledger.test_blocks import FAMILIES, terms
+from tests.ledger.test_checkpoint import Counting
+
+HOLDS = ("total", "records")
+
+
+def filled(url: str) -> None:
+    """A dataset of every kind of block and one without, each used to another share."""
+    for i, by in enumerate(("", *BLOCKS), 1):
+        with init(url, f"data {by or 'whole'}", replace(terms(by) if by else plain(), schema="")) as ledger:
+            if by:
+                charge(ledger, "low", "0.01", window=FAMILIES[by][1][1:3])
+            charge(ledger, "high", str(0.19 * i), window=FAMILIES[by][1][3:4] if by else ())
+            charge(ledger, "waiting", "0.02", "reserve", window=FAMILIES[by][1][3:4] if by else ())
+
+
+def test_the_fullest_first(place: Place) -> None:
+    filled(place.url)
+    unread, glances = overview([place.url, place.url])
+    kinds = ["", *BLOCKS]
+    assert unread == () and [glance.dataset for glance in glances] == [f"data {by or 'whole'}" for by in reversed(kinds)]
+    for glance, (i, by) in zip(glances, reversed(list(enumerate(kinds, 1))), strict=True):
+        assert glance.used == pytest.approx(0.19 * i + 0.02, rel=1e-12) and glance.reserved == 0.02
+        assert glance.block == (FAMILIES[by][1][3] if by else None)
+        assert glance.state.latest and glance.warnings == (("more than 80 % is used",) if i > 4 else ())
+
+
+@pytest.mark.parametrize("name", renderable(HOLDS))
+def test_every_format_has_every_dataset(name: str, place: Place, tmp_path: Path) -> None:
+    filled(place.url)
+    missing = str(tmp_path / "missing.db")
+    whole = dpcli("budget", "overview", place.url, "-f", name)
+    assert whole.code == 0
+    found = dpcli("budget", "overview", place.url, missing, "-f", name)
+    assert found.code == 4 and "missing.db: no ledger here" in found.err
+    if name != "total":
+        for result in (whole, found):
+            assert all(f"data {by or 'whole'}" in result.out for by in ("", *BLOCKS)), result.out
+        assert "missing.db" in found.out
+    else:
+        assert found.out == "5\n"
+
+
+def test_a_damaged_dataset_hides_no_other(place: Place, tmp_path: Path) -> None:
+    filled(place.url)
+    place.by_force("UPDATE entry SET body = replace(body, '0.01', '0.00') WHERE dataset = 'data week'")
+    other = str(tmp_path / "other.db")
+    (tmp_path / "text.db").write_text("no database")
+    init(other, "fine", replace(plain(), schema="")).close()
+    result = dpcli("budget", "overview", place.url, other, str(tmp_path / "text.db"), "-f", "json")
+    assert result.code == 4 and "data week" in result.err and "and 1 more" in result.err
+    data = json.loads(result.out)
+    assert data["schema"] == "dpcli/budget-overview/v1" and data["exit_code"] == 4
+    wrong = [row for row in data["datasets"] if row["error"]]
+    assert [row["dataset"] for row in wrong] == ["data week", None] and data["datasets"][: len(wrong)] == wrong
+    assert [row["dataset"] for row in data["datasets"][2:]] == ["data hash", "data region", "data day", "data whole", "fine"]
+
+
+def test_what_is_to_be_looked_at(tmp_path: Path) -> None:
+    url = str(tmp_path / "l.db")
+    with init(url, "full", replace(plain(), schema="")) as ledger:
+        charge(ledger, "all", "1")
+    with init(url, "lowered", replace(plain(), schema="")) as ledger:
+        charge(ledger, "half", "0.5")
+        ledger.amend(0.25, "fewer runs", "ben", acknowledged=True)
+    warnings = {glance.dataset: glance.warnings for glance in overview([url])[1]}
+    assert warnings == {"full": ("used up",), "lowered": ("more is spent than the cap allows since it was lowered",)}
+    with closing(sqlite3.connect(url)) as connection, connection:
+        connection.execute("CREATE TRIGGER another AFTER INSERT ON entry BEGIN SELECT 1; END")
+    assert all(CHANGED in glance.warnings for glance in overview([url])[1])
+
+
+def test_definitions_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = str(tmp_path / "l.db")
+    with init(url, "old", replace(plain(), schema="")) as ledger:
+        monkeypatch.setattr(type(ledger.store), "outdated", property(lambda store: "the file's definitions are those of version 1"))
+        monkeypatch.setattr(type(ledger.store), "version", property(lambda store: 99))
+        monkeypatch.setattr(module, "digest", lambda text: "another")
+    assert overview([url])[1][0].warnings == ("the file's definitions are those of version 1", UNNOTED)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_adds_the_runs_up(name: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "l.db")
+    opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "1e-6", "--filter", name)
+    assert dpcli("budget", "init", url, "--dataset", "v", *opening).code == 0
+    assert [glance.added_up_by for glance in overview([url])[1]] == [name]
+    assert f"  {name}  " in dpcli("budget", "overview", url).out
+
+
+def test_no_password_is_shown() -> None:
+    url = "postgresql://ana:secret@nowhere.invalid:1/ledger?connect_timeout=1"
+    (found,) = overview([url])[0]
+    assert isinstance(found, Unread) and "secret" not in found.ledger + found.why
+    assert "secret" not in dpcli("budget", "overview", url).out
+
+
+def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the rows nor the questions: each dataset is read from its checkpoint on."""
+    from dpcli.ledger import checkpoint
+
+    monkeypatch.setattr(checkpoint, "EVERY", 4)
+    every = 4 if "://" not in place.url else 256  # a server notes them by itself
+    stores: list[Counting] = []
+
+    def counting(url: str) -> Any:
+        stores.append(Counting(open_store(url)))
+        return stores[-1]
+
+    monkeypatch.setattr(module, "open_store", counting)
+    init(place.url, "long", replace(plain(), schema="")).close()
+    asked = []
+    for kind in (SqliteStore, PostgresStore):
+        real = kind.after
+        monkeypatch.setattr(kind, "after", lambda *given, real=real: asked.append(given) or real(*given))
+    counts = []
+    for size in (every + 1, 2 * every + 1):
+        with Ledger(open_store(place.url), "long") as ledger:
+            while ledger.state().head.seq < size:
+                charge(ledger, f"run {ledger.state().head.seq}", "0.0001")
+        asked.clear()
+        (glance,) = overview([place.url])[1]
+        assert isinstance(glance, Glance) and glance.state.head.seq == size
+        counts.append((stores[-1].rows, len(asked)))
+    assert counts[0] == counts[1] and counts[0][0] <= 4, counts

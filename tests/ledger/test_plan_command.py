@@ -1,0 +1,175 @@
+"""dpcli budget plan and the pictures of budget show, as a user has them: every format, every kind of block, both databases."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpcli.cli.picture_path import ALONE
+from dpcli.formats.facts import renderable
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.registry import BLOCKS
+from tests.command import Result, dpcli
+from tests.ledger.conftest import Place
+from tests.ledger.setting import DATASET, charge, run_file
+from tests.ledger.setting import terms as plain
+from tests.ledger.test_blocks import FAMILIES, terms
+
+HOLDS = ("total", "records")
+KINDS = ("", *BLOCKS)
+PLAN = """format = 1
+[[run]]
+file = "runs/weekly.toml"
+every = "week"
+from = 2027-12-30
+count = {count}
+{window}
+"""
+
+
+def schedule(folder: Path, by: str, count: int, epsilon: float = 0.3) -> str:
+    """A schedule of one run that is repeated; its file is in a folder beside it."""
+    (folder / "runs").mkdir(exist_ok=True)
+    (folder / "runs" / "weekly.toml").write_text(run_file(epsilon))
+    window = {"": "", "day": 'window = "last 28 days"', "week": 'window = "last 4 weeks"'}.get(
+        by, f"window = {json.dumps(list(FAMILIES[by or 'day'][1][:2]), ensure_ascii=False)}"
+    )
+    path = folder / "plan.toml"
+    path.write_text(PLAN.format(count=count, window=window))
+    return str(path)
+
+
+def opened(url: str, by: str) -> None:
+    with init(url, DATASET, replace(terms(by) if by else plain(), schema="")) as ledger:
+        charge(ledger, "before", "0.05", window=FAMILIES[by][1][:1] if by else ())
+
+
+def asked(url: str, path: str, *more: str) -> Result:
+    return dpcli("budget", "plan", url, path, *more)
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_all_fit_or_one_does_not(by: str, place: Place, tmp_path: Path) -> None:
+    opened(place.url, by)
+    with open_ledger(place.url) as ledger:
+        head = ledger.state().head
+    fits = asked(place.url, schedule(tmp_path, by, 3))
+    assert (fits.code, fits.err) == (0, "") and f"{DATASET}: all 3 runs fit; " in fits.out, fits
+    full = asked(place.url, schedule(tmp_path, by, 9))
+    assert full.code == 1 and full.err == f"dpcli: the run of {tmp_path}/runs/weekly.toml on 2028-01-20 does not fit\n"
+    assert "does not is" in full.out and "too little" in full.out and "would fit: count = 3 (now 9), 3 runs in all" in full.out
+    assert "the budget runs out on 2028-01-20, after 3 runs" in full.out
+    data = json.loads(asked(place.url, schedule(tmp_path, by, 9), "-f", "json").out)
+    assert data["schema"] == "dpcli/budget-plan/v1" and data["exit_code"] == 1 and data["fitting_before_refused"] == 3
+    assert data["first_refused"]["day"] == "2028-01-20" == data["runs"][3]["day"] and not data["runs"][3]["fits"]
+    assert ("blocks" in data) == bool(by)
+    if by:
+        assert max(block["runs"] for block in data["blocks"]) == 3
+        assert data["share_after"] == max(block["share"] for block in data["blocks"])
+    with open_ledger(place.url) as ledger:
+        assert ledger.state().head == head
+
+
+@pytest.mark.parametrize("by", KINDS)
+@pytest.mark.parametrize("name", renderable(HOLDS))
+def test_every_format(name: str, by: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "l.db")
+    opened(url, by)
+    path = schedule(tmp_path, by, 9)
+    printed = asked(url, path, "-f", name)
+    written = asked(url, path, "-o", f"{name}={tmp_path / 'out'}")
+    assert printed.code == written.code == 1 and printed.err == written.err
+    lines = (tmp_path / "out").read_bytes().decode().splitlines()
+    assert lines == printed.out.splitlines()
+    if name == "total":
+        assert printed.out == f"{sum(run['fits'] for run in json.loads(asked(url, path, '-f', 'json').out)['runs'])}\n"
+    else:
+        assert "weekly.toml" in printed.out and "2028-01-20" in printed.out
+    if name == "csv":
+        assert len(list(csv.DictReader(io.StringIO(printed.out)))) == 9
+    if name == "html":
+        assert printed.out.count("<svg") == 1 and ("at the end of the plan" if by else "2028-01-20: does not fit") in printed.out
+
+
+@pytest.mark.parametrize("by", KINDS)
+@pytest.mark.parametrize("ending", ALONE)
+def test_pictures_by_the_ending(ending: str, by: str, place: Place, tmp_path: Path) -> None:
+    if ending == ".png" and importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("the plot extra is not installed")
+    opened(place.url, by)
+    now, then = tmp_path / f"now{ending}", tmp_path / f"then{ending}"
+    shown = dpcli("budget", "show", place.url, "-o", str(now))
+    assert shown.code == 0 and shown.out == dpcli("budget", "show", place.url).out
+    assert asked(place.url, schedule(tmp_path, by, 3), "-o", str(then)).code == 0
+    assert now.read_bytes() != then.read_bytes()
+    if ending == ".svg":
+        titles = [ElementTree.parse(path).getroot()[0].text or "" for path in (now, then)]
+        expected = ["now", "at the end of the plan"] if by else ["what is left of the budget", "what the plan leaves of the budget"]
+        assert all(words in title for words, title in zip(expected, titles, strict=True))
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_a_page_has_its_pictures(by: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "l.db")
+    opened(url, by)
+    assert dpcli("budget", "show", url, "-o", str(tmp_path / "x.html")).code == 0
+    assert (tmp_path / "x.html").read_text().count("<svg") == (2 if by else 1)
+
+
+def test_nothing_to_draw_yet(tmp_path: Path) -> None:
+    url = str(tmp_path / "l.db")
+    init(url, DATASET, replace(terms("day"), schema="")).close()
+    result = dpcli("budget", "show", url, "-o", str(tmp_path / "x.svg"))
+    assert result.code == 2 and "nothing was charged to visits yet" in result.err and not (tmp_path / "x.svg").exists()
+
+
+def test_no_file_of_the_plan_is_written_over(tmp_path: Path) -> None:
+    url = str(tmp_path / "l.db")
+    opened(url, "")
+    path = schedule(tmp_path, "", 3)
+    for place in (path, str(tmp_path / "runs" / "weekly.toml"), url):
+        before = Path(place).read_bytes()
+        for name in ("json", "svg"):
+            assert asked(url, path, "-o", f"{name}={place}").code == 2
+        assert Path(place).read_bytes() == before
+
+
+def test_a_declared_set(tmp_path: Path) -> None:
+    """Of runs that were declared, as many fit as were declared."""
+    url, path = str(tmp_path / "l.db"), schedule(tmp_path, "", 3, 0.1)
+    opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--mode", "declared")
+    declared = f"{tmp_path}/runs/weekly.toml:2"
+    assert dpcli("budget", "init", url, "--dataset", "v", *opening, "--declare", declared).code == 0
+    result = asked(url, path)
+    assert result.code == 1 and "2 of 3 runs fit" in result.out and "would fit: count = 2 (now 3), 2 runs in all" in result.out
+    assert "100.0 % of the declared runs are made at the end" in result.out
+
+
+def test_what_is_wrong_is_told(tmp_path: Path) -> None:
+    url, path = str(tmp_path / "l.db"), schedule(tmp_path, "", 3)
+    assert asked(url, path).code == 4
+    opened(url, "")
+    for text, said in {
+        'format = 1\n[[run]]\nfile = "gone.toml"\nfrom = 2026-01-01\n': "gone.toml",
+        'format = 1\n[[run]]\nfile = "runs/weekly.toml"\nfrom = 2026-01-01\nwindow = "last 2 days"\n': "is not cut into blocks",
+        "format = 1\n": "at least one [[run]] table",
+    }.items():
+        Path(path).write_text(text)
+        result = asked(url, path)
+        assert result.code == 2 and said in result.err, result
+    (tmp_path / "runs" / "weekly.toml").write_text(run_file(0.1).replace('"example"', '"user"\nmax_contributions = 1'))
+    refused = asked(url, schedule_kept(tmp_path))
+    assert refused.code == 2 and 'privacy.unit: expected "example"' in refused.err
+
+
+def schedule_kept(folder: Path) -> str:
+    path = folder / "plan.toml"
+    path.write_text(PLAN.format(count=1, window=""))
+    return str(path)

@@ -1,0 +1,263 @@
+"""The window of a release: a row of another block is not read, in any engine, by any measure; and what cannot be told is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.blocks.kinds import kind_named
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.registry import BLOCKS, load
+from dpcli.release import run as running
+from dpcli.release.aggregate import Totals
+from dpcli.release.engines.duckdb import DuckDB
+from dpcli.release.engines.open import opened
+from dpcli.release.plan import ReleasePlan, plan_of
+from dpcli.release.run import release
+from dpcli.release.settings import Source
+from dpcli.release.window import row_window
+from dpcli.sessions.window import over_window
+from tests.pipeline.test_every_key import text_of
+from tests.release import brute
+from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
+from tests.release.files import COLUMNS, document, queries
+from tests.release.places import Table, source_of
+from tests.release.test_totals import EVERYWHERE, SECRET, cluster_of, made
+
+pytestmark = pytest.mark.needs("duckdb", "sqlglot")
+
+REGIONS = ("eu", "us west", "it's", "é")
+DAYS = [date(2020, 12, 20) + timedelta(i) for i in range(30)]
+Row = dict[str, Any]
+
+TOLD = [by for by, target in BLOCKS.items() if load(target).told_by is not None]
+
+
+def family(by: str, column: str = "when") -> BlockFamily:
+    needs = load(BLOCKS[by]).needs
+    return BlockFamily(by, column, 1, REGIONS if needs == "names" else (), 6 if needs == "count" else None)
+
+
+def cell(by: str, stored: str, draw: random.Random) -> Any:
+    """What the column may hold, nonsense and nothing among it."""
+    if by == "region":
+        return draw.choice([None, "", "EU", "eu ", "e\u0301", "asia", *REGIONS])
+    day = draw.choice([None, *DAYS])
+    if stored == "date" or day is None:
+        return day
+    return draw.choice([f"{day}", f" {day} ", f"{day}T23:59:59", f"{day} 00:00", f"{day}x", "soon", f"{day}"[:9], "2020-02-30", ""])
+
+
+def block_of(by: str, value: Any) -> str | None:
+    """In plain Python."""
+    if by == "region":
+        return value if value in REGIONS else None
+    found = value if isinstance(value, date) else None
+    if isinstance(value, str):
+        text = value.strip(" ")
+        try:
+            found = date.fromisoformat(text[:10]) if re.fullmatch("[0-9-]{10}([T ].*)?", text) else None
+        except ValueError:
+            found = None
+    if found is None:
+        return None
+    year, week, _ = found.isocalendar()
+    return {"day": f"{found}", "week": f"{year:04}-W{week:02}"}[by]
+
+
+def windows(by: str, draw: random.Random) -> Iterator[tuple[str, ...]]:
+    """One block, a stretch, and blocks with gaps."""
+    known = sorted({block for day in DAYS for block in [block_of(by, day)] if block} if by != "region" else set(REGIONS))
+    yield (draw.choice(known),)
+    yield tuple(known[1:4])
+    yield tuple(draw.sample(known, min(4, len(known))))
+
+
+@pytest.mark.parametrize("by", TOLD)
+@pytest.mark.parametrize("at", EVERYWHERE)
+def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """As plain Python over these rows alone; whatever the other rows hold, and whether the file declares the column or not."""
+    seed = 0 if os.environ.get("CI") else random.randrange(2**32)
+    draw, few = random.Random(seed), at.startswith("spark")
+    stored = "text" if by == "region" else draw.choice(["date", "text"])
+    for number, window in enumerate(windows(by, draw)):
+        rows = [{**row, "when": cell(by, stored, draw)} for row in table(draw, 60)]
+        inside = [row for row in rows if block_of(by, row["when"]) in window]
+        others = [{**one, "when": row["when"]} for one, row in zip(table(draw, 60), rows, strict=True) if row not in inside]
+        for turn, held in enumerate((rows, inside + others + others)):
+            folder = made(tmp_path / f"{number}-{turn}")
+            source = source_of(at, Table({**TYPES, "when": stored}, held), folder, cluster_of(at, request), WHO)
+            if turn:
+                source = replace(source, columns={name: column for name, column in source.columns.items() if name != "when"})
+            only = row_window(family(by), window, source, "file.toml")
+            with opened(source, str(folder / "file.toml"), only) as engine:
+                for _ in range(2 if few else 6):
+                    asked = aggregation(draw)
+                    found = dict(engine.totals(asked.aggregation, SECRET))
+                    assert found == brute.totals(asked, inside, SECRET), (seed, at, by, window, asked)
+
+
+@pytest.mark.parametrize("by", TOLD)
+def test_the_extent_of_a_block_is_its_own(by: str) -> None:
+    """Every day is in the extent of its own block, and of no other."""
+    if by == "region":
+        assert [family(by).kind.extent(name) for name in REGIONS] == [(name, name) for name in REGIONS]
+        return
+    kind = kind_named(by, (), None)
+    days = [date(1, 1, 1), date(9999, 12, 31), *(date(y, 1, 1) + timedelta(d) for y in (2015, 2020, 2026) for d in range(-9, 9))]
+    blocks = {block_of(by, day) for day in days}
+    for day in days:
+        holding = [block for block in blocks if block and kind.extent(block)[0] <= f"{day}" <= kind.extent(block)[1]]
+        assert holding == [block_of(by, day)]
+
+
+# A whole release, of every measure.
+
+
+def ledger(where: str, by: str = "day", unit: str = "visitor", column: str = "when") -> Ledger:
+    found = family(by, column).content()
+    adjacency = "add-remove"
+    return init(where, "visits", LedgerTerms(unit, adjacency, 1e4, 0.5, filter="approx-dp", blocks=found))
+
+
+def csv(
+    folder: Path, draw: random.Random, keep: Callable[[str], bool] = lambda day: False, before: list[str] | None = None
+) -> list[str]:
+    """Write the table: the lines of `before` whose day is kept, and other ones."""
+    kept = [line for line in before or [] if keep(line.split(",")[0])]
+    fresh = []
+    for _ in range(200):
+        day = f"{draw.choice(DAYS)}"
+        row = {"visitor": f"v{draw.randrange(60)}", "state": draw.choice(["CA", "NY"]), "city": draw.choice("ABCD")}
+        row |= {"name": draw.choice("abcdef"), "age": draw.randrange(116), "spent": draw.randrange(500)}
+        if not keep(day):
+            fresh.append(",".join([day, *(str(row[name]) for name in COLUMNS)]))
+    (folder / "visits.csv").write_text("\n".join([",".join(["when", *COLUMNS]), *kept, *fresh]) + "\n")
+    return kept + fresh
+
+
+def planned(folder: Path, query: Mapping[str, Any], *keys: tuple[str, Any], **source: Any) -> ReleasePlan:
+    tables = document(query)
+    tables["source"].update({"output": str(folder / "out"), **source})
+    tables["privacy"].update(keys)
+    tables["budget"]["epsilon"] = 1e6
+    (folder / "file.toml").write_bytes(text_of(tables))
+    return plan_of(str(folder / "file.toml"))
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("query", [query for _, query in queries()], ids=[name for name, _ in queries()])
+def test_no_measure_sees_a_record_outside_of_the_window(
+    query: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that an answer is drawn from stays as it is while every other record changes; NOT PRIVATE: the choice of rows is repeated."""
+    draw, window = random.Random(query["name"]), ("2020-12-28..2021-01-06",)
+    seen: list[list[Totals]] = []
+    real = DuckDB.totals
+
+    def recorded(self: DuckDB, asked: Any, secret: bytes) -> Totals:
+        found = real(self, asked, secret)
+        seen[-1].append(dict(found))
+        return found
+
+    monkeypatch.setattr(DuckDB, "totals", recorded)
+    monkeypatch.setattr(running.secrets, "token_bytes", lambda count: bytes(count))
+    within = lambda day: "2020-12-28" <= day <= "2021-01-06"  # noqa: E731
+    lines = csv(tmp_path, draw)
+    with ledger(str(tmp_path / "l.db")) as books:
+        for turn, change in enumerate((None, within, lambda day: not within(day))):
+            lines = lines if change is None else csv(tmp_path, draw, change, lines)
+            seen.append([])
+            plan = planned(tmp_path, query, ("window", list(window)), output=str(tmp_path / f"out{turn}"))
+            assert release(plan, books).answers
+        runs = books.state().runs.values()
+    assert seen[0] == seen[1] and seen[0]
+    assert seen[2] != seen[0]  # the records in the window are what is read
+    assert {run.window for run in runs} == {tuple(f"{day}" for day in DAYS if within(f"{day}"))}
+    said = (tmp_path / "out0" / "statement.md").read_text()
+    assert 'Only rows whose "when" lies in 2020-12-28..2021-01-06 are read' in said
+
+
+COUNT = {"name": "adults", "measure": "count", "where": "age >= 18", "epsilon": 0.5, "max_rows": 3}
+
+
+@pytest.mark.needs("opendp")
+def test_a_release_goes_on_with_its_own_window_alone(tmp_path: Path) -> None:
+    """Charged on each of its blocks; the answers are given again for that window, however it is spelled, and in that ledger."""
+    csv(tmp_path, random.Random(1))
+    with ledger(str(tmp_path / "l.db")) as books:
+        plan = planned(tmp_path, COUNT)
+        with pytest.raises(InputError, match="--window: expected the blocks"):
+            release(plan, books)
+        first = release(over_window(plan, books, ["2020-12-20..2020-12-22"]), books)
+        again = release(over_window(plan, books, ["2020-12-22", "2020-12-21", "2020-12-20"]), books)
+        assert (first.fresh, again.fresh) == (True, False) and first.answers == again.answers
+        for other in (["2020-12-20"], ["2020-12-20..2020-12-23"], ["2020-12-21..2020-12-23"]):
+            with pytest.raises(InputError, match="and its window, found it changed"):
+                release(over_window(plan, books, other), books)
+        with pytest.raises(InputError):
+            release(plan, None)
+        (run,) = books.state().runs.values()
+        assert run.window == ("2020-12-20", "2020-12-21", "2020-12-22") and run.status == "committed"
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a column that the source lacks": ({"column": "day"}, 'expected one column "day"'),
+    "parts of a hash": ({"by": "hash"}, "blocks by hash"),
+}
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize(("opened_with", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_told_is_refused_before_the_charge(opened_with: dict[str, Any], said: str, tmp_path: Path) -> None:
+    csv(tmp_path, random.Random(1))
+    with ledger(str(tmp_path / "l.db"), **opened_with) as books:
+        window = ["0..3"] if opened_with.get("by") == "hash" else ["2020-12-20"]
+        with pytest.raises(InputError, match=said):
+            release(over_window(planned(tmp_path, COUNT), books, window), books)
+        assert not books.state().runs
+
+
+def test_a_computed_column_decides_no_block(tmp_path: Path) -> None:
+    source = planned(tmp_path, COUNT).source
+    moved = {**source.columns, "when": replace(source.columns["age"], type="date", expression="name")}
+    with pytest.raises(InputError, match="found one that is computed"):
+        row_window(family("day"), ("2020-12-20",), replace(source, columns=moved), "file.toml")
+
+
+def test_a_window_without_a_ledger_is_refused(tmp_path: Path) -> None:
+    csv(tmp_path, random.Random(1))
+    with pytest.raises(InputError, match=r"privacy\.window: expected --ledger"):
+        release(planned(tmp_path, COUNT, ("window", ["2020-12-20"])))
+
+
+def test_a_time_with_a_zone_is_in_no_block(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Its day depends on who asks: it is refused, and nothing is read."""
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "rows.duckdb")) as connection:
+        connection.execute('CREATE TABLE rows (who VARCHAR, "when" TIMESTAMPTZ, stamp TIMESTAMP)')
+        connection.execute("INSERT INTO rows VALUES ('a', '2020-12-20 23:00+00', '2020-12-20 23:00')")
+    source = Source(columns={}, path="rows.duckdb", table="rows")
+    asked = aggregation(random.Random(0), unit=False)
+    plain = replace(asked.aggregation, where=None, keys=(), values=())
+    for column, sees in (("stamp", 1), ("when", None)):
+        only = row_window(family("day", column), ("2020-12-20",), source, "file.toml")
+        with opened(source, str(tmp_path / "file.toml"), only) as engine:
+            if sees is None:
+                with pytest.raises(InputError, match="expected values of type date"):
+                    engine.totals(plain, SECRET)
+            else:
+                assert engine.totals(plain, SECRET)[()].rows == sees
