@@ -67,9 +67,10 @@ def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
 
 def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
     """The sum (sign 1) or difference (-1) by name, exact."""
-    zero = Decimal(0)  # copied with its sign: a product would be rounded to 28 digits
-    signed = {name: value.copy_negate() if sign < 0 else value for name, value in more.items()}
-    return {**total} | {name: EXACT.add(total.get(name, zero), signed.get(name, zero)) for name in more}
+    found, zero = dict(total), Decimal(0)
+    for name, value in more.items():  # copied with its sign: a product would be rounded to 28 digits
+        found[name] = EXACT.add(found.get(name, zero), value.copy_negate() if sign < 0 else value)
+    return found
 
 
 def divided(cap: str, parts: int) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -165,16 +165,16 @@ def _sum(name: str, said: Mapping[str, Any], state: LedgerState) -> dict[str, De
     if state.terms is None or state.terms.blocks is None or name == "caps":
         return _read(said[name], state.caps)
     total: Mapping[str, str] = said[name]
-    if any(amount_of(each) not in state.caps for each in total):
+    if not {amount_of(each) for each in total} <= state.caps.keys():
         raise ValueError("expected amounts that have a cap")
-    return _read(total, dict.fromkeys(total, Decimal(0)))
+    return _read(total, total)
 
 
-def _read(found: Mapping[str, str], caps: amounts.Amounts) -> dict[str, Decimal]:
-    """By the names of the caps, and in their order."""
-    values = {name: amounts.EXACT.create_decimal(text) for name, text in found.items()}
-    if set(values) != set(caps) or not all(
-        value.is_finite() and value >= 0 and value.adjusted() < LARGEST for value in values.values()
+def _read(found: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
+    """By those names, and in their order. Blocks that were charged alike have one text, which is read once."""
+    known = {text: amounts.EXACT.create_decimal(text) for text in set(found.values())}
+    if found.keys() != set(names) or not all(
+        value.is_finite() and value >= 0 and value.adjusted() < LARGEST for value in known.values()
     ):
         raise ValueError("expected an amount for each cap")
-    return {name: values[name] for name in caps}
+    return {name: known[found[name]] for name in names}

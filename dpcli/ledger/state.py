@@ -225,7 +225,7 @@ class LedgerState:
         total = spread(cost, window)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
-        if window:
+        if window and not total.keys() <= self.reserved.keys():
             self.reserved = {**dict.fromkeys(total, ZERO), **self.reserved}
         if entry.kind == "reserve":
             self.reserved = amounts.add(self.reserved, total)

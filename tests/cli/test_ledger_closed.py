@@ -54,11 +54,11 @@ def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], 
             yield (*before, name), command
 
 
-def arguments_of(command: click.Command, ledger: Path, file: Path) -> list[str]:
+def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) -> list[str]:
     """The arguments, the ledger, and what is required besides."""
     beside = {"target": "new.db", "history": "history.csv"}
-    values = VALUES | {"ledger": str(ledger), "ledgers": str(ledger), "file": str(file), "files": str(file)}
-    values |= {name: str(ledger.parent / place) for name, place in beside.items()}
+    values = VALUES | {"ledger": ledger, "ledgers": ledger, "file": str(file), "files": str(file)}
+    values |= {name: str(folder / place) for name, place in beside.items()}
     named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
     named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
     return [
@@ -101,7 +101,8 @@ def opened(path: Path, dataset: str) -> None:
     assert dpcli("budget", "init", str(path), "--dataset", dataset, *TERMS).code == 0
 
 
-def called(words: tuple[str, ...], folder: Path) -> Result:
+def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> Result:
+    """A command about a ledger; about the one in the folder where None."""
     (folder / "run.toml").write_text(FILE)
     (folder / "history.csv").write_text("date,key,file\n2024-01-01,past,run.toml\n")
     file = {
@@ -118,7 +119,8 @@ def called(words: tuple[str, ...], folder: Path) -> Result:
     if words[-1] == "plan":
         (folder / "plan.toml").write_text('format = 1\n[[run]]\nfile = "run.toml"\nfrom = 2026-01-01\n')
         file = str(folder / "plan.toml")
-    given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
+    own = ROOT / "examples" / file if file else folder / "run.toml"
+    given = arguments_of(ALL[words], ledger or str(folder / "ledger.db"), own, folder)
     if words[0] == "comment":
         dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)
         given += ["--baseline", "before.json", "--dry-run"]

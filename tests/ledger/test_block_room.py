@@ -169,3 +169,13 @@ def test_a_gate_asks_for_all_files_together(
     (refused,) = quotes(url, DATASET, [(run(0.1), 1)])
     assert isinstance(refused, InputError) and "--window: expected the blocks" in str(refused)
     ledger.close()
+
+
+@pytest.mark.parametrize(("by", "far"), [("day", ("0001-01-01", "9999-12-30", "9999-12-31")), ("week", ("0001-W01", "9999-W51"))])
+def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str, ...], tmp_path: Path) -> None:
+    """Anybody who may spend may charge the year 1."""
+    with init(str(tmp_path / "l.db"), DATASET, replace(terms(by), schema="")) as ledger:
+        for block in far:
+            charge(ledger, block, "0.1", window=[block])
+        found = block_room(ledger, run(0.1))
+        assert found.asked == far[1:] and found.latest is not None and found.latest.blocks == far[1:]

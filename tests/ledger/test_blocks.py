@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -299,6 +300,22 @@ def test_what_lies_between() -> None:
             BlockFamily(**family(by)).window([text])
 
 
+FAR = {"day": "0001-01-01..9999-12-31", "week": "0001-W01..9999-W52", "hash": "0..999999"}
+
+
+@pytest.mark.parametrize("by", FAR)
+def test_a_range_that_is_too_long_is_not_written_down_first(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line in a file that somebody sends would take minutes and gigabytes."""
+    found = BlockFamily(**{**family(by), **({"count": 10**6} if by == "hash" else {})})
+    monkeypatch.setattr(type(found.kind), "between", lambda *ends: pytest.fail("all of them"))
+    with pytest.raises(InputError, match=f"expected a window of 1 to {MOST} blocks, found {FAR[by]}"):
+        found.window([FAR[by]])
+
+
+def test_every_kind_that_has_an_order_has_a_far_range() -> None:
+    assert set(FAR) == {by for by in BLOCKS if BlockFamily(**family(by)).kind.ordered}
+
+
 # In both databases.
 
 
@@ -420,6 +437,13 @@ def test_the_server_does_what_a_dictionary_does(by: str, steps: list[Any], many:
     with open_ledger(many.url, name) as ledger, many.cluster.connect(many.name) as connection:
         (body,) = connection.execute("SELECT dpcli.standing(%s)", (name,)).fetchone()
         assert tallies(body, folded(ledger)), body
+        for window in (FAMILIES[by][1][:1], FAMILIES[by][1][2:4], FAMILIES[by][1]):
+            asked = (name, json.dumps(window))
+            (part,) = connection.execute("SELECT dpcli.standing(%s, %s)", asked).fetchone()
+            assert {**part, **{sums: body[sums] for sums in ("spent", "reserved", "retired")}} == body
+            for sums in ("spent", "reserved"):  # of these blocks, and of no others
+                assert part[sums] == {each: said for each, said in body[sums].items() if each.partition("@")[2] in window}
+            assert part["retired"] == [block for block in body["retired"] if block in window]
 
 
 def both_agree(url: str, name: str, by: str, steps: list[Any]) -> None:

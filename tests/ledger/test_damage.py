@@ -463,7 +463,7 @@ def filled(ledger: Ledger, key: str) -> int | None:
         return charge(ledger, key, why="because " * 300).state.head.seq
     except LedgerError as error:
         message = str(error)
-    assert message == f"{ledger.store.place}: the disk is full; nothing was written"
+    assert message == f"{ledger.store.place}: the disk is full; nothing more was written, and what was written before stands"
     return None
 
 

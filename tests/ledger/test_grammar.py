@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.gate.ledger import ledger_conditions
 from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
 from dpcli.ledger.expiry import clock, later
@@ -24,6 +24,8 @@ from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
 from tests.ledger.setting import DATASET, TABLES, run, terms
+from tests.ledger.test_blocks import FAMILIES
+from tests.ledger.test_blocks import terms as of_blocks
 
 HUGE = 10**400
 STRINGS = (
@@ -103,6 +105,22 @@ STRINGS = (
         "epsilon",
     ),
 )
+BLOCKS = tuple(block for _, blocks in FAMILIES.values() for block in blocks)
+WINDOWS = (
+    *(
+        "2027-12-29..2027-12-30",
+        "2027-02-29",
+        "2021-W53",
+        "0000-W01",
+        "0001-01-01",
+        "9999-12-31",
+        "9999-W52",
+        "9999-W53",
+        "12",
+        "01",
+    ),
+    *("+1", "1 ", "epsilon@eu", "@", "eu@", "a@b@c", "E\u0301", "\u00c9", "2027-12-29\n", "\uff12", "\u0662"),
+)
 NUMBERS = (0, 1, -1, 2, 1.0, 2.5, -0.0, 5e-324, 1e308, 10**18, 10**18 + 1, 10**30, 10**309, HUGE, 0.999, 1e-300)
 OTHERS = (None, True, False, [], {}, ["x"], {"a": "b"}, [[]], {"epsilon": "0.01"}, {"epsilon": 0.01}, {"": "1"})
 DEEP = json.loads("[" * 45 + "]" * 45)
@@ -112,7 +130,7 @@ TOO_DEEP = json.loads("[" * 60 + "]" * 60)
 def values(chance: random.Random) -> Iterator[Any]:
     """Hostile values, without end."""
     while True:
-        yield copy.deepcopy(chance.choice(chance.choice((STRINGS, NUMBERS, OTHERS, (DEEP, TOO_DEEP)))))
+        yield copy.deepcopy(chance.choice(chance.choice((STRINGS, BLOCKS, WINDOWS, NUMBERS, OTHERS, (DEEP, TOO_DEEP)))))
 
 
 def places_in(value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
@@ -147,6 +165,7 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "delta": "0.0",
         "cost": {"epsilon": "1E-9", "delta": "0"},
         "detail": "stated",
+        **windowed(ledger, chance),
     }
     reserved = [run.key for run in ledger.state().runs.values() if run.status == "reserved"] or ["none"]
     kinds: dict[str, dict[str, Any]] = {
@@ -156,10 +175,35 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "commit": {"key": chance.choice(reserved), "why": "it ended"},
         "void": {"key": chance.choice(reserved), "why": "it never started"},
         "amend": {"epsilon": 2.0, "caps": {"epsilon": "2", "delta": "0"}, "why": "wider", "approver": "the board"},
+        "retire": {**windowed(ledger, chance), "why": "deleted"},
         "upgrade": {"schema": "a" * 64, "version": 2},
     }
-    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend"))
+    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend", "retire"))
     return {"kind": kind, **kinds[kind], "dpcli": "0"}
+
+
+def windowed(ledger: Ledger, chance: random.Random) -> dict[str, Any]:
+    """Blocks of the dataset, where it has any: few enough that some are retired late."""
+    family = ledger.state().open_terms().family
+    blocks = [] if family is None else sorted(chance.sample(FAMILIES[family.by][1], chance.choice((1, 1, 2))))
+    return {"window": blocks} if blocks else {}
+
+
+def opened(url: str, by: str) -> Ledger:
+    """A ledger of a dataset that is cut that way, or not at all."""
+    init(url, DATASET, of_blocks(by) if by else terms()).store.close()
+    return open_ledger(url, DATASET)
+
+
+def goes_on(ledger: Ledger, by: str) -> None:
+    """A right request is still granted, on blocks that nobody retired; and denied, not misunderstood, on one that somebody did."""
+    ledger.amend(10.0, "room for one more", "the board")
+    free = [block for block in FAMILIES[by][1] if block not in ledger.state().retired] if by else [""]
+    for block in free[:1]:
+        assert not ledger.reserve(run(0.001), "the next", window=[block] if block else ()).repeated
+    for block in sorted(ledger.state().retired)[:1]:
+        with pytest.raises(Denied):
+            ledger.reserve(run(0.001), "the last", window=[block])
 
 
 def chained(ledger: Ledger, content: dict[str, Any], who: str, dataset: str = DATASET) -> dict[str, Any]:
@@ -180,7 +224,10 @@ def everybody_reads(url: str, dataset: str, number: int) -> None:
     assert dpcli("lint", "--ledger", url, "--dataset", dataset).code in (0, 1)
     verified = dpcli("budget", "verify", url, "--dataset", dataset)
     assert verified.code in (0, 1), verified
-    assert ledger_conditions([(run(0.01), None)], url, dataset)[0].verdict in ("pass", "fail")
+    assert ledger_conditions([(run(0.01), None)], url, dataset)[0].verdict in ("pass", "fail", "invalid")
+
+
+CUT = ("", *FAMILIES)
 
 
 def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -190,14 +237,14 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("by", CUT)
 @pytest.mark.parametrize("seed", range(1))
-def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int) -> None:
+def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int, by: str) -> None:
     """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""
     import psycopg
 
-    init(database.url, DATASET, terms()).store.close()
+    reader = opened(database.url, by)
     sam, ada = database.cluster.login("sam", "dpcli_spender"), database.cluster.login("ada", "dpcli_admin")
-    reader = open_ledger(database.url, DATASET)
     written = 0
     for who in (sam, ada):
         with database.cluster.connect(database.name, who) as connection:
@@ -215,15 +262,15 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
                     reader.state()
     everybody_reads(database.url, DATASET, 0)
     assert written > 30
-    reader.amend(10.0, "room for one more", "the board")
-    assert not reader.reserve(run(0.001), "the next").repeated
+    goes_on(reader, by)
 
 
+@pytest.mark.parametrize("by", CUT)
 @pytest.mark.parametrize("seed", range(1))
-def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int) -> None:
+def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int, by: str) -> None:
     """The same on a file, where dpcli's own check stands before every row."""
     url = str(tmp_path / "ledger.db")
-    ledger = init(url, DATASET, terms())
+    ledger = opened(url, by)
     written = 0
     for _, content in candidates(ledger, ledger.who, 300, seed):
         state = ledger.state()
@@ -239,8 +286,7 @@ def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int) -> None:
             everybody_reads(url, DATASET, written)
     everybody_reads(url, DATASET, 0)
     assert written > 30
-    ledger.amend(10.0, "room for one more", "the board")
-    assert not ledger.reserve(run(0.001), "the next").repeated
+    goes_on(ledger, by)
 
 
 @pytest.fixture(scope="module")

@@ -150,9 +150,11 @@ def test_a_database_of_version_3_is_upgraded(database: Database) -> None:
     create(database.url, lambda store: None)
     fresh = open_store(database.url).schema()
     (standing,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.standing.*?\$\$;", definitions("postgres_functions.sql"))
+    believed = standing.replace(
+        "dpcli.noted(of_dataset)", "(SELECT c.body::jsonb FROM dpcli.checkpoint c WHERE c.dataset = of_dataset)"
+    )
     database.by_hand(
-        standing.replace("dpcli.noted(of_dataset)", "(SELECT c.body::jsonb FROM dpcli.checkpoint c WHERE c.dataset = of_dataset)")
-        + "DROP FUNCTION noted; ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 3;"
+        believed + "DROP FUNCTION noted; ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 3;"
         "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
     )
     database.by_hand(EVERY)
@@ -165,6 +167,22 @@ def test_a_database_of_version_3_is_upgraded(database: Database) -> None:
     assert upgrade(database.url) == (DATASET,) and upgrade(database.url) == ()
     with open_ledger(database.url) as ledger:
         assert (ledger.store.schema(), ledger.state().spent, noted(database)) == (fresh, truth.spent, before)
+
+
+def test_what_was_replaced_goes_with_an_upgrade(database: Database) -> None:
+    """A function of version 5 would make calls of its successor ambiguous."""
+    create(database.url, lambda store: None)
+    fresh = open_store(database.url).schema()
+    database.by_hand(
+        "CREATE FUNCTION standing(of_dataset text) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';"
+        "ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 5; ALTER TABLE format ENABLE ALWAYS TRIGGER never"
+    )
+    init(database.url, DATASET, terms()).close()
+    assert "of version 5" in open_store(database.url).outdated
+    assert upgrade(database.url) == (DATASET,)
+    with open_ledger(database.url) as ledger:
+        charge(ledger, "run", "0.1")
+        assert ledger.store.schema() == fresh and ledger.store.outdated == ""
 
 
 def test_teams_see_their_own_totals(often: Database) -> None:

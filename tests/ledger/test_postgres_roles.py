@@ -107,7 +107,7 @@ def test_a_spender_spends_and_moves_and_no_more(opened: Database) -> None:
     spender.reserve(run(0.1), "other")
     spender.void("other", "it never started")
     with pytest.raises(
-        LedgerError, match="permission denied: amend needs the role dpcli_admin, which sam has not; nothing was written"
+        LedgerError, match="permission denied: amend needs the role dpcli_admin, which sam has not; nothing more was written"
     ):
         spender.amend(10.0, "I need more", "sam")
     with pytest.raises(LedgerError, match="permission denied: open needs the role dpcli_admin, which sam has not"):

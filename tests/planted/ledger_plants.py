@@ -13,8 +13,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "float sums",
         L + "amounts.py",
-        "EXACT.add(total.get(name, zero), signed.get(name, zero))",
-        "Decimal(float(total.get(name, zero)) + float(signed.get(name, zero)))",
+        "EXACT.add(found.get(name, zero), value.copy_negate() if sign < 0 else value)",
+        "Decimal(float(found.get(name, zero)) + sign * float(value))",
     ),
     (
         "acknowledged before the commit",
@@ -113,6 +113,25 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("any database is a ledger", L + "stores/sqlite_file.py", "_number(header, 68, 4) != APPLICATION", "False"),
     ("future schema opened", L + "stores/sqlite_file.py", "_number(header, 60, 4) > VERSION", "False"),
     ("a commit's warning is overlooked", L + "stores/postgres_patience.py", "    if warned:\n", "    if False:\n"),
+    (
+        "a commit without an answer wrote nothing",
+        L + "stores/postgres_patience.py",
+        "known[:] = [kept.unsure if writes else NOTHING]",
+        "pass",
+    ),
+    ("what was written before is not told", L + "stores/postgres.py", "            if self.wrote:\n", "            if False:\n"),
+    (
+        "blocks that were charged before the last note are free",
+        L + "stores/postgres_functions.sql",
+        "'spent', dpcli.sums_on(noted -> 'spent', noted -> 'caps', in_window)",
+        "'spent', '{}'::jsonb",
+    ),
+    (
+        "a block that was retired before the last note is open",
+        L + "stores/postgres_functions.sql",
+        "FROM jsonb_array_elements_text(noted -> 'retired') b (block) WHERE wanted ? b.block",
+        "FROM jsonb_array_elements_text(noted -> 'retired') b (block) WHERE false",
+    ),
     ("names of others' schemas", L + "stores/postgres_patience.py", "'pg_catalog, pg_temp', true", "'theirs, pg_catalog', true"),
     ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if any(entries) else", "UNSURE if not any(entries) else"),
     (
@@ -201,8 +220,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "the server: a retired block is charged",
         L + "stores/postgres_functions.sql",
-        "b (block) WHERE retired ? b.block)",
-        "b (block) WHERE false)",
+        "NOT content ? 'window' OR found -> 'retired' = '[]'::jsonb",
+        "true",
     ),
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),

@@ -87,6 +87,8 @@ class BlockFamily:
             stray = next((name for name in (first, last) if not kind.holds(name)), None)
             if stray is not None:
                 raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}")
+            if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # before they are all written down
+                raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
             found.update(kind.between(first, last) if dots else (text,))
             if dots and not (first in found and last in found):
                 raise InputError(f"--window: expected the earlier block first, found {text}")

@@ -85,7 +85,10 @@ def _asked(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted(within, key=family.kind.rank))
     if not known:
         raise InputError(f'--within: expected the blocks to look at, as no run was charged to "{state.dataset}" yet, found none')
-    return tuple(known if family.kind.listed else family.kind.between(known[0], known[-1]))[-MOST:]
+    if family.kind.listed:
+        return tuple(known)[-MOST:]
+    end = family.kind.rank(known[-1])  # a block in the year 1 must not make a list of all days since
+    return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
 
 
 def window_words(state: LedgerState, window: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.stores.store import Store
+from dpcli.ledger.stores.store import Store, standing
 from dpcli.ledger.terms import LedgerTerms, checked
 from dpcli.registry import load
 
@@ -80,7 +80,12 @@ def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledge
         open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version), new=new)
 
     created(url, fill)
-    return Ledger(open_store(url), dataset)
+    try:
+        ledger = open_ledger(url, dataset)
+    except LedgerError as error:
+        raise standing(error) from None
+    ledger.store.wrote = True
+    return ledger
 
 
 def upgrade(url: str) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, WORK, Limits, bounded
-from dpcli.ledger.stores.store import StoredCheckpoint
+from dpcli.ledger.stores.store import StoredCheckpoint, standing
 
 BUSY_SECONDS = 30.0
 SERVER = (
@@ -85,7 +85,7 @@ class PostgresStore:
     def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)
-        self._version = VERSION
+        self._version, self.wrote = VERSION, False
         self._connect = connector(url, settings, self._place)  # a closure: no attribute holds the password
         self._open = self._connected()
         if not installing:
@@ -123,6 +123,8 @@ class PostgresStore:
     def outdated(self) -> str:
         if self._version >= VERSION:
             return ""
+        if self._version >= SOUND:
+            return f"the database's definitions are those of version {self._version}, by which every run adds up all blocks"
         return f"the database's checks are those of version {self._version} and let a spender write what they should not"
 
     @property
@@ -171,7 +173,7 @@ class PostgresStore:
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
-        with self._bounded() as connection:
+        with self._bounded(writes=True) as connection:
             connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._limits.lock)))
             yield PostgresTail(connection, dataset, self._place)
 
@@ -190,11 +192,17 @@ class PostgresStore:
         self._open.close()
 
     @contextmanager
-    def _bounded(self) -> Iterator[Any]:
+    def _bounded(self, writes: bool = False) -> Iterator[Any]:
         """The connection, in a transaction whose every wait has an end."""
-        connection = self.connection
-        with bounded(connection, self._place, self._limits):
-            yield connection
+        try:
+            connection = self.connection
+            with bounded(connection, self._place, self._limits, writes=writes):
+                yield connection
+        except LedgerError as error:
+            if self.wrote:
+                raise standing(error) from error.__context__
+            raise
+        self.wrote |= writes and connection.info.transaction_status == 0  # as a part of a whole it is not written yet
 
     def _connected(self) -> Any:
         connection = self._connect()
@@ -224,7 +232,7 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
     try:
         for last in (False,) * (ATTEMPTS - 1) + (True,):
             try:
-                with store._bounded() as connection:
+                with store._bounded(writes=True) as connection:
                     store._version = install(connection, store.place)
                     fill(store)
                 return
@@ -242,7 +250,7 @@ def upgraded(url: str) -> PostgresStore:
     store = PostgresStore(url)
     try:
         if store.version < VERSION:
-            with store._bounded() as connection:
+            with store._bounded(writes=True) as connection:
                 store._version = renew(connection, store.place)
     except BaseException:
         store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,11 +11,12 @@ from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.stores.store import UNSURE
 from dpcli.registry import load
 
-LOST = f"the connection was lost: {UNSURE}"
+LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "expected names without a null character, found one; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"
 # By SQLSTATE or its first two characters (https://www.postgresql.org/docs/current/errcodes-appendix.html), the longer first.
-# DPL01 and DPL02 are raised by dpcli's own functions. {text} is the server's message, which names objects and holds no values.
+# DPL01 and DPL02 are raised by dpcli's own functions. {text} is the server's message, which names objects and holds no values; {unsure} is
+# what somebody knows who has no answer.
 MEANINGS = {
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
@@ -83,15 +84,15 @@ def place_of(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def explained(place: str, meanings: Mapping[str, str] = MEANINGS) -> Iterator[None]:
-    """Turns every error of psycopg into a LedgerError."""
+def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
+    """Turns every error of psycopg into a LedgerError. unsure: what somebody knows who has no answer now."""
     psycopg = driver()
     try:
         yield
     except UnicodeEncodeError:
         raise LedgerError(f"{place}: expected names in Unicode, found one that is not; nothing was written") from None
     except psycopg.Error as error:
-        raise LedgerError(f"{place}: {_meaning(error, meanings)}") from None
+        raise LedgerError(f"{place}: {_meaning(error, meanings, unsure())}") from None
 
 
 def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
@@ -103,12 +104,12 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
 
 
-def _meaning(error: Any, meanings: Mapping[str, str]) -> str:
+def _meaning(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or was not asked
-        return NOT_TEXT if str(error).endswith(NUL) else meanings["08"]
+        return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
     meaning = next(
         (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
     )
     text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
-    return meaning.format(text=text, state=state)
+    return meaning.format(text=text, state=state, unsure=unsure)

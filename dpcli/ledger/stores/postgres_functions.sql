@@ -136,14 +136,23 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   FROM jsonb_each_text(cost) m LEFT JOIN jsonb_array_elements_text(blocks) b (block) ON true
 $$;
 
+-- Of sums by amount and block, those on the blocks of a window.
+CREATE OR REPLACE FUNCTION dpcli.sums_on(sums jsonb, caps jsonb, blocks jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT coalesce(jsonb_object_agg(w.name, w.sum), '{}'::jsonb)
+  FROM (SELECT m.name, sums -> m.name AS sum FROM dpcli.spread(caps, blocks) m) w WHERE w.sum IS NOT NULL
+$$;
+
 -- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
--- runs count.
-CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text) RETURNS jsonb
+-- runs count. Where a window is given, sums and retired blocks are those of its blocks alone: nobody adds up all blocks for a run on a few.
+DROP FUNCTION IF EXISTS dpcli.standing(text);
+CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text, in_window jsonb DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   noted jsonb := dpcli.noted(of_dataset);
   first jsonb := (SELECT e.body::jsonb FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
   base bigint;
+  wanted jsonb := (SELECT jsonb_object_agg(b.block, true) FROM jsonb_array_elements_text(in_window) b (block));
 BEGIN
   IF noted IS NULL THEN
     noted := jsonb_build_object('checkpoint', 1, 'dataset', of_dataset, 'seq', 1, 'charges', 0, 'last', NULL, 'under_way', '{}'::jsonb,
@@ -155,22 +164,30 @@ BEGIN
       || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb
         ELSE jsonb_build_object('spent', '{}'::jsonb, 'reserved', '{}'::jsonb, 'retired', '[]'::jsonb) END;
   END IF;
+  IF wanted IS NOT NULL THEN
+    noted := noted || jsonb_build_object('spent', dpcli.sums_on(noted -> 'spent', noted -> 'caps', in_window),
+      'reserved', dpcli.sums_on(noted -> 'reserved', noted -> 'caps', in_window), 'retired',
+      (SELECT coalesce(jsonb_agg(b.block), '[]'::jsonb) FROM jsonb_array_elements_text(noted -> 'retired') b (block) WHERE wanted ? b.block));
+  END IF;
   base := (noted ->> 'seq')::bigint;
   RETURN (
     WITH since AS MATERIALIZED (
-      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'copied') THEN e.body::jsonb END AS content,
-        e.body::jsonb ->> 'when' AS stamp, e.body::jsonb -> 'window' AS blocks
-      FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq > base
+      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'copied') THEN e.content END AS content,
+        e.content ->> 'when' AS stamp, CASE WHEN wanted IS NULL THEN e.content -> 'window'
+        ELSE (SELECT jsonb_agg(b.block) FROM jsonb_array_elements_text(e.content -> 'window') b (block) WHERE wanted ? b.block) END AS blocks
+      FROM (SELECT r.*, r.body::jsonb AS content FROM dpcli.entry r WHERE r.dataset = of_dataset AND r.seq > base OFFSET 0) e
     ), ended AS MATERIALIZED (
-      SELECT s.kind, s.key, r.cost, r.body::jsonb -> 'window' AS blocks FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
+      SELECT s.kind, s.key, r.cost, CASE WHEN wanted IS NULL THEN r.body::jsonb -> 'window'
+        ELSE (SELECT jsonb_agg(b.block) FROM jsonb_array_elements_text(r.body::jsonb -> 'window') b (block) WHERE wanted ? b.block) END AS blocks
+      FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
       WHERE s.kind IN ('commit', 'void')
     ), part AS (
       SELECT m.key AS name, m.value::numeric AS spent, 0::numeric AS reserved FROM jsonb_each_text(noted -> 'spent') m
       UNION ALL SELECT m.key, 0, m.value::numeric FROM jsonb_each_text(noted -> 'reserved') m
       UNION ALL SELECT m.name, m.amount, CASE WHEN s.kind = 'reserve' THEN m.amount ELSE 0 END
-        FROM since s, dpcli.spread(s.cost, s.blocks) m WHERE s.kind IN ('spend', 'reserve')
+        FROM since s, dpcli.spread(s.cost, s.blocks) m WHERE s.kind IN ('spend', 'reserve') AND (wanted IS NULL OR s.blocks IS NOT NULL)
       UNION ALL SELECT m.name, CASE WHEN e.kind = 'void' THEN - m.amount ELSE 0 END, - m.amount
-        FROM ended e, dpcli.spread(e.cost, e.blocks) m
+        FROM ended e, dpcli.spread(e.cost, e.blocks) m WHERE wanted IS NULL OR e.blocks IS NOT NULL
     ), total AS (SELECT p.name, sum(p.spent)::text AS spent, sum(p.reserved)::text AS reserved FROM part p GROUP BY p.name),
     open_run AS (
       SELECT m.key, m.value FROM jsonb_each(noted -> 'under_way') m
@@ -188,8 +205,9 @@ BEGIN
       'under_way', (SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}'::jsonb) FROM standing s),
       'charges', (noted ->> 'charges')::bigint + (SELECT count(*) FROM since s WHERE s.kind IN ('spend', 'reserve')),
       'last', coalesce((SELECT to_jsonb(max(s.seq)) FROM since s WHERE s.kind IN ('spend', 'reserve')), noted -> 'last'),
-      'latest', greatest((noted ->> 'latest') COLLATE "C", (SELECT max(s.stamp COLLATE "C") FROM since s
-        WHERE dpcli.is_stamp(s.stamp))),
+      'latest', greatest((noted ->> 'latest') COLLATE "C", (SELECT o.stamp FROM (
+        SELECT s.stamp COLLATE "C" AS stamp FROM since s ORDER BY s.stamp COLLATE "C" DESC NULLS LAST OFFSET 0) o
+        WHERE dpcli.is_stamp(o.stamp) LIMIT 1)),
       'caps', coalesce((SELECT a.content -> 'caps' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'caps'),
       'epsilon', coalesce((SELECT a.content -> 'epsilon' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'epsilon'),
       'largest', greatest((noted ->> 'largest')::numeric, (SELECT max((a.content ->> 'epsilon')::numeric) FROM amended a)),
@@ -223,23 +241,27 @@ $$;
 
 -- The first amount that a further cost takes above its cap, or that has no cap; NULL where all are within.
 -- Where the dataset is cut into blocks, on any block of the window.
-DROP FUNCTION IF EXISTS dpcli.exceeded(text, jsonb);
-CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  WITH so_far AS MATERIALIZED (SELECT dpcli.standing(of_dataset) AS found),
-  cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM so_far, jsonb_each_text(so_far.found -> 'caps') m),
+CREATE OR REPLACE FUNCTION dpcli.above(found jsonb, more jsonb, blocks jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM jsonb_each_text(found -> 'caps') m),
   wanted AS (
     SELECT m.name, m.base, dpcli.amount(more ->> m.base) AS cost FROM dpcli.spread(more, blocks) m
     UNION ALL
-    SELECT m.name, m.base, 0 FROM so_far, dpcli.spread(so_far.found -> 'caps', blocks) m
+    SELECT m.name, m.base, 0 FROM dpcli.spread(found -> 'caps', blocks) m
   ), part AS (
     SELECT w.name, w.base, w.cost FROM wanted w
     UNION ALL
-    SELECT w.name, w.base, m.value::numeric FROM so_far, jsonb_each_text(so_far.found -> 'spent') m
+    SELECT w.name, w.base, m.value::numeric FROM jsonb_each_text(found -> 'spent') m
       JOIN (SELECT DISTINCT wanted.name, wanted.base FROM wanted) w ON w.name = m.key
   )
   SELECT part.name FROM part LEFT JOIN cap ON cap.name = part.base
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
+$$;
+
+DROP FUNCTION IF EXISTS dpcli.exceeded(text, jsonb);
+CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT dpcli.above(dpcli.standing(of_dataset, blocks), more, blocks)
 $$;
 
 CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -478,7 +500,7 @@ DECLARE
   of_key text := content ->> 'key';
   privacy jsonb := content #> '{pipeline,privacy}';
   terms jsonb := (SELECT e.body::jsonb -> 'terms' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
-  retired jsonb;
+  found jsonb;
   over text;
 BEGIN
   PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = of_key),
@@ -489,12 +511,9 @@ BEGIN
     'expected a run under the ledger''s dataset_size');
   over := dpcli.wrong_window(terms -> 'blocks', content -> 'window');
   PERFORM dpcli.require(over IS NULL, over);
-  IF content ? 'window' THEN
-    retired := dpcli.standing(of_dataset) -> 'retired';
-    PERFORM dpcli.require(NOT EXISTS (SELECT FROM jsonb_array_elements_text(content -> 'window') b (block) WHERE retired ? b.block),
-      'a block of the window was retired');
-  END IF;
-  over := dpcli.exceeded(of_dataset, content -> 'cost', content -> 'window');
+  found := dpcli.standing(of_dataset, content -> 'window');
+  PERFORM dpcli.require(NOT content ? 'window' OR found -> 'retired' = '[]'::jsonb, 'a block of the window was retired');
+  over := dpcli.above(found, content -> 'cost', content -> 'window');
   PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
 END $$;
 

@@ -11,6 +11,7 @@ from dpcli.ledger.grammar import rules
 
 VERSION = 6
 NOTED = 3  # since when totals are noted
+SOUND = 5  # since when nothing is let in that should not be
 OLDEST = 130000
 # Each role may also do what the one before it may.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import LedgerError
 from dpcli.ledger.stores.postgres_errors import MEANINGS, driver, explained
-from dpcli.ledger.stores.store import UNSURE
+from dpcli.ledger.stores.store import NOTHING, UNSURE
 
 CONNECT_SECONDS = 10
 WORK = 60.0
@@ -68,22 +68,28 @@ LEDGER = Kept("dpcli", MEANINGS, UNSURE)
 
 
 @contextmanager
-def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER) -> Iterator[None]:
-    """A transaction whose every wait ends, and whose names are the server's own. Raises LedgerError, naming who is in the way, if any."""
+def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
+    """A transaction whose every wait ends, and whose names are the server's own.
+
+    writes: whether it may write something. Raises LedgerError, naming who is in the way, if any; where the server does not answer, it
+    says whether something may have been written, which only a commit does.
+    """
+    known = [NOTHING]
     try:
         with (
             _confirmed(connection, place, kept.unsure) as warned,
-            explained(place, kept.meanings),
-            _patient(connection, place, limits.answer, kept.unsure),
+            explained(place, kept.meanings, lambda: known[-1]),
+            _patient(connection, place, limits.answer, known),
             connection.transaction(),
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
             yield
             warned.clear()  # what comes now is about the commit
+            known[:] = [kept.unsure if writes else NOTHING]
     except LedgerError as error:
         if not _locked(error):
             raise
-        held = "" if HELD in str(error) else _holders(connection, kept.schema)
+        held = "" if HELD in str(error) else _holders(connection, place, limits, kept.schema)
         raise LedgerError(f"{error}{held}") from error.__context__
 
 
@@ -117,7 +123,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 @contextmanager
-def _patient(connection: Any, place: str, seconds: float, unsure: str) -> Iterator[None]:
+def _patient(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
     """Shuts the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
     descriptor, over = os.dup(connection.fileno()), threading.Event()
 
@@ -133,7 +139,7 @@ def _patient(connection: Any, place: str, seconds: float, unsure: str) -> Iterat
         yield
     except driver().Error:
         if over.is_set():
-            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {unsure}") from None
+            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {known[-1]}") from None
         raise
     finally:
         timer.cancel()
@@ -141,10 +147,10 @@ def _patient(connection: Any, place: str, seconds: float, unsure: str) -> Iterat
         os.close(descriptor)
 
 
-def _holders(connection: Any, schema: str) -> str:
-    """Who holds the rows, for a message; nothing where nobody does any more."""
+def _holders(connection: Any, place: str, limits: Limits, schema: str) -> str:
+    """Who holds the rows, for a message; nothing where nobody does any more, or nobody says."""
     with suppress(Exception):
-        with connection.transaction():
+        with _patient(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)
             found = connection.execute(HOLDERS, (schema,)).fetchall()
         if found:

@@ -23,7 +23,7 @@ from dpcli.ledger.chain import StoredRow, owner_of
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
 from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, intact, renew, schema_of, spelled, version_of
-from dpcli.ledger.stores.store import StoredCheckpoint
+from dpcli.ledger.stores.store import StoredCheckpoint, standing
 
 BUSY_SECONDS = 30.0
 SETTINGS = (
@@ -114,6 +114,7 @@ class SqliteStore:
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         self._path = path
         self._strays: tuple[tuple[str, int, object], ...] = ()
+        self.wrote = False
         with _OPENING:
             self._stated_size = 0 if trusted else refuse(path, held=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
@@ -250,6 +251,7 @@ class SqliteStore:
             try:
                 yield self._tail(dataset)
                 self.connection.execute("COMMIT")
+                self.wrote = True
             except BaseException:
                 with suppress(Exception):
                     self.connection.execute("ROLLBACK")
@@ -279,7 +281,8 @@ class SqliteStore:
             meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name or 'SQLite'}: {error}")
             if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:
                 meaning = CUT_OFF
-            raise LedgerError(f"{self._path}: {meaning}") from None
+            failure = LedgerError(f"{self._path}: {meaning}")
+            raise (standing(failure) if self.wrote else failure) from None
 
 
 _OPENING = threading.Lock()

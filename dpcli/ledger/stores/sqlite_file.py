@@ -50,6 +50,7 @@ def refuse(path: str, held: bool = False) -> int:
     except (OSError, ValueError) as error:  # a null character in it
         raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, LEDGER_WORDS)
+    _refuse_stray(path)
     if held:
         return 0
     try:
@@ -62,6 +63,18 @@ def refuse(path: str, held: bool = False) -> int:
             raise LedgerError(f"{path}: {message}")
     _refuse_foreign_log(path, header)
     return _stated_size(header)
+
+
+def _refuse_stray(path: str) -> None:
+    """What SQLite would open beside a ledger is a file: it waits for ever for somebody who writes into a named pipe."""
+    for beside in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
+        try:
+            mode = os.lstat(beside).st_mode
+        except OSError:  # there is none, or none any more
+            continue
+        if not stat.S_ISREG(mode):
+            kind = "a symbolic link" if stat.S_ISLNK(mode) else _kind(mode)
+            raise LedgerError(f"{path}: expected nothing but a journal beside it, found {kind} at {beside}: move it away")
 
 
 def _refuse_foreign_log(path: str, header: bytes) -> None:

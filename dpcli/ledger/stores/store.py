@@ -11,12 +11,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 
-# What somebody knows who has no answer to a commit.
+# What somebody knows who has no answer: to anything before a commit, and to the commit itself.
+NOTHING = "nothing was written"
 UNSURE = (
-    "nothing is acknowledged, and the entry may be written or not; the same request under the same key finds out, and charges once"
+    "nothing is acknowledged, and the entry may be written or not: dpcli budget log shows it, and the same request under the same key "
+    "charges once"
 )
+STANDS = "what was written before stands"
+
+
+def standing(error: LedgerError) -> LedgerError:
+    """The same, of a request that came after something was written."""
+    text = str(error)
+    if UNSURE in text or STANDS in text:
+        return error
+    return LedgerError(text.replace(NOTHING, f"nothing more was written, and {STANDS}") if NOTHING in text else f"{text}; {STANDS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,9 @@ class Tail(Protocol):
 
 class Store(Protocol):
     """Where chains are kept. Every method raises LedgerError with a message of its own where the place is missing, locked or damaged."""
+
+    wrote: bool
+    """Whether something was written by it before: what fails later says so."""
 
     @property
     def place(self) -> str:

@@ -33,9 +33,6 @@ MEANINGS = {
     "42501": DENIED,
     "42P01": "its tables are no longer those of a count of queries: {text}",
     "42883": "its functions are no longer those of a count of queries: {text}",
-    "08": f"the connection was lost: {UNSURE}",
-    "25P03": f"the connection was lost: {UNSURE}",
-    "57P": f"the connection was lost: {UNSURE}",
     "XX": f"the server found its own data damaged ({{text}}): {LOST}",
 }
 KEPT = Kept("dpcli_queries", MEANINGS, UNSURE)

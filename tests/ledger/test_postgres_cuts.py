@@ -1,0 +1,141 @@
+"""A connection that is lost at any moment: what the client says of the charge is true, and asking again charges once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import DpcliError
+from dpcli.ledger.grammar import rules
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.stores.places import init, open_ledger, upgrade
+from dpcli.ledger.stores.postgres_install import VERSION
+from dpcli.ledger.stores.store import NOTHING, STANDS, UNSURE
+from tests.ledger.conftest import OWNER, Database
+from tests.ledger.cutting import DOWN, UP, Cuts
+from tests.ledger.setting import charge, terms
+
+AROUND = 14  # messages at the end, where a request is written and acknowledged
+
+
+def on(ask: Callable[[Ledger], object]) -> Callable[[str, str], None]:
+    """A request to the ledger of a dataset."""
+
+    def asked(url: str, dataset: str) -> None:
+        with open_ledger(url, dataset) as ledger:
+            ask(ledger)
+
+    return asked
+
+
+BLOCKS = {"by": "day", "column": "day", "max_blocks": 1}
+DAYS = ["2026-01-01"]
+ASKED: dict[str, Callable[[str, str], object]] = {
+    "open": lambda url, dataset: init(url, dataset, replace(terms(), blocks=BLOCKS)).close(),
+    "spend": on(lambda ledger: charge(ledger, "key", window=DAYS)),
+    "reserve": on(lambda ledger: charge(ledger, "key", kind="reserve", window=DAYS)),
+    "start": on(lambda ledger: ledger.start("kept")),
+    "commit": on(lambda ledger: ledger.commit("kept")),
+    "void": on(lambda ledger: ledger.void("kept", "it never began")),
+    "amend": on(lambda ledger: ledger.amend(2.0, "more is needed", "the board")),
+    "retire": on(lambda ledger: ledger.retire(DAYS, "deleted")),
+    "upgrade": lambda url, dataset: upgrade(url),
+}
+
+
+@pytest.fixture
+def between(database: Database, tmp_path: Path) -> Iterator[Cuts]:
+    found = Cuts(tmp_path, database.cluster.folder)
+    found.start()
+    yield found
+    found.listener.close()
+
+
+class Moments:
+    """One request, asked of a new dataset each time, with a cut somewhere."""
+
+    def __init__(self, kind: str, database: Database, between: Cuts, folder: Path) -> None:
+        self.kind, self.database, self.between, self.count = kind, database, between, 0
+        self.through = replace(database.cluster, folder=str(folder)).url(database.name, OWNER)
+
+    def prepared(self) -> str:
+        self.count += 1
+        name = f"data {self.count}"
+        if self.kind == "upgrade":
+            self.database.by_hand(
+                "ALTER TABLE format DISABLE TRIGGER ALL; DELETE FROM format; INSERT INTO format VALUES (5);"
+                "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
+            )
+        if self.kind != "open":
+            ASKED["open"](self.database.url, name)
+            on(lambda ledger: charge(ledger, "kept", kind="reserve", window=DAYS))(self.database.url, name)
+        return name
+
+    def entries(self, dataset: str) -> int:
+        """So many of the kind, once nobody writes any more; of an upgrade, whether the definitions are new."""
+        busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dpcli' AND state <> 'idle' AND datname = %s"
+        query = "SELECT count(*) FROM dpcli.entry WHERE dataset = %s AND kind = %s AND body NOT LIKE %s"
+        with self.database.cluster.connect(self.database.name) as connection:
+            while connection.execute(busy, (self.database.name,)).fetchone() != (0,):
+                time.sleep(0.005)
+            if self.kind == "upgrade":
+                return int(connection.execute("SELECT max(version) = %s FROM dpcli.format", (VERSION,)).fetchone()[0])
+            kept = '%"key":"kept"%' if self.kind == "reserve" else ""
+            return int(connection.execute(query, (dataset, self.kind, kept)).fetchone()[0])
+
+    def cut(self, way: str, most: int | None, half: bool) -> None:
+        """Ask with one cut, compare what was said with what is there, and ask again without."""
+        name, said = self.prepared(), ""
+        self.between.arm(way, most, half)
+        try:
+            ASKED[self.kind](self.through, name)
+        except DpcliError as error:
+            said = str(error)
+        self.passed = dict(self.between.messages)
+        self.between.arm(way, None)
+        there, at = self.entries(name), f"{self.kind}, cut {way} after {most}: {said or 'acknowledged'}"
+        assert there in (0, 1), at
+        assert said or there, at
+        assert sum(words in said for words in (NOTHING, STANDS, UNSURE, "cannot connect: ")) in ((1, 2) if said else (0,)), at
+        assert not (NOTHING in said and there), at
+        assert not ("cannot connect: " in said and there and STANDS not in said), at
+        assert not (STANDS in said and not there), at
+        if said:
+            with suppress(DpcliError) if there and self.kind in ("open", "start") else nullcontext():  # of what is there once only
+                ASKED[self.kind](self.database.url, name)
+        # A cap that was amended twice to the same is the same cap.
+        assert self.entries(name) == 1 or (self.kind == "amend" and there), at
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("way", [UP, DOWN])
+@pytest.mark.parametrize("kind", ASKED)
+def test_what_is_said_of_a_charge_is_true(kind: str, way: str, database: Database, between: Cuts, tmp_path: Path) -> None:
+    moments = Moments(kind, database, between, tmp_path)
+    ASKED["open"](database.url, "the first")
+    moments.cut(way, None, half=False)
+    last, chance = moments.passed[way], random.Random()
+    early = chance.sample(range(max(last - AROUND, 0)), min(8, max(last - AROUND, 0)))
+    for most in (*early, *range(max(last - AROUND, 0), last + 1)):
+        moments.cut(way, most, half=chance.random() < 0.3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ASKED)
+def test_what_is_said_of_a_charge_is_true_at_every_moment(kind: str, database: Database, between: Cuts, tmp_path: Path) -> None:
+    moments = Moments(kind, database, between, tmp_path)
+    ASKED["open"](database.url, "the first")
+    for way in (UP, DOWN):
+        moments.cut(way, None, half=False)
+        for most in range(moments.passed[way] + 1):
+            moments.cut(way, most, half=bool(most % 2))
+
+
+def test_every_kind_of_entry_is_asked_for() -> None:
+    assert {*ASKED, "copied"} == set(rules()["entries"])  # what is copied is written as a whole, by a command of its own
