@@ -87,8 +87,10 @@ def _of_object(value: Inert) -> OpacusState | None:
 
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
+    if carried is not None and not isinstance(carried, dict):
+        raise InputError('expected "dpcli" to be a table, as dpcli export wrote it, found something else')
     phases = tuple(_phase(each, place) for place, each in enumerate(history, 1))
-    return OpacusState(mechanism, phases, carried if isinstance(carried, dict) else None)
+    return OpacusState(mechanism, phases, carried)
 
 
 def _phase(entry: Any, place: int) -> Phase:
