@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, leave_made
+from dpcli.cli.importing.options import asserted_options, leave_made
 
 
 @click.command(short_help="A DpEvent of dp-accounting, from JSON.")
@@ -26,4 +26,4 @@ def command(file: str, output: str | None, **given: Any) -> None:
     from dpcli.toml.limits import read_head
 
     data = read_head(file, MOST, "a DpEvent")
-    leave_made(output, lambda: file_of_json(data, asserted(**given), file))
+    leave_made(output, file, given, lambda asserted, place: file_of_json(data, asserted, place))
