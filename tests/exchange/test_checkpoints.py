@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from dpcli import account
 from dpcli.errors import InputError
-from dpcli.exchange.opacus import checkpoint
+from dpcli.exchange.opacus import checkpoint, inert_pickle
 from dpcli.exchange.opacus.checkpoint import read_checkpoint
 from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
 from dpcli.exchange.opacus.history import OpacusState, Phase, state_in
@@ -227,6 +227,56 @@ def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         state_in(read_pickle(io.BytesIO(pickle.dumps(loop))))
 
 
+def nested(opcode: bytes, depth: int) -> bytes:
+    """A tuple in a tuple, and so on."""
+    return b")" + opcode * depth
+
+
+DEEP = {
+    "a tuple as key": b"\x80\x02}" + nested(b"\x85", 200_000) + b"Ns.",
+    "tuples as keys": b"\x80\x02}(" + (nested(b"\x85", 100_000) + b"N") * 2 + b"u.",
+    "in DICT": b"\x80\x02(" + nested(b"\x85", 200_000) + b"Nd.",
+    "in OrderedDict": b"ccollections\nOrderedDict\n((l(" + nested(b"\x85", 200_000) + b"NtatR.",
+    "shared": b"\x80\x02}" + b")" + b"2\x86" * 60 + b"Ns.",
+    "wide": b"\x80\x02}(" + b"N" * 100_000 + b"tNs.",
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_keys_that_would_be_hashed_without_end_are_refused(kind: str, tmp_path: Path) -> None:
+    """In a process of its own, which such a key would end."""
+    path = tmp_path / "c.pkl"
+    path.write_bytes(DEEP[kind])
+    done = subprocess.run([sys.executable, "-m", "dpcli", "import", "opacus", str(path)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and str(path) in done.stderr, done.stderr
+    path.write_bytes(b"\x80\x02]" + nested(b"\x85", 200_000) + b"a.")  # as a value nobody hashes it
+    assert "expected the state" in dpcli("import", "opacus", str(path)).err
+
+
+TWICE = {
+    "SETITEM": b"\x80\x02}X\x01\x00\x00\x00aK\x01sX\x01\x00\x00\x00aK\x02s.",
+    "SETITEMS": b"\x80\x02}(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00aK\x02u.",
+    "DICT": b"\x80\x02(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00aK\x02d.",
+    "OrderedDict": b"ccollections\nOrderedDict\n((l(S'a'\nI1\nta(S'a'\nI2\ntatR.",
+    "BUILD": b"copacus.accountants.rdp\nRDPAccountant\n)R}b}b.",
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_what_a_pickle_says_twice_is_refused(kind: str) -> None:
+    pickle.loads(TWICE[kind]) if kind != "BUILD" else None  # a dict to whoever runs it
+    with pytest.raises(InputError):
+        read_pickle(io.BytesIO(TWICE[kind]))
+
+
+def test_instructions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\x80\x02" + b"N0" * 1000 + b"N."
+    assert read_pickle(io.BytesIO(data)) is None
+    monkeypatch.setattr(inert_pickle, "MOST", 1000)
+    with pytest.raises(InputError, match="at most 1,000 instructions"):
+        read_pickle(io.BytesIO(data))
+
+
 def numpy_scalar(value: float) -> bytes:
     """A state whose noise multiplier is a number of numpy, as torch.save writes it."""
     data = "".join(map(chr, struct.pack("<d", value)))
@@ -250,11 +300,15 @@ STATES: dict[str, tuple[Any, str]] = {
     "empty": ({"history": [], "mechanism": "rdp"}, "at least one step"),
     "two": (
         [{"history": [(1, 0.1, 1)], "mechanism": "rdp"}, {"history": [(2, 0.1, 1)], "mechanism": "rdp"}],
-        "several that differ",
+        "found 2",
     ),
+    "two equal": ([{"history": [(1.0, 0.1, 1)], "mechanism": "rdp"}, {"history": [(1.0, 0.1, 1)], "mechanism": "rdp"}], "found 2"),
+    "more steps than can be": ({"history": [(1.0, 0.1, 10**19)], "mechanism": "rdp"}, "from 1 to 10^18"),
+    "steps of no end": ({"history": [(1.0, 0.1, 10**5000)], "mechanism": "rdp"}, "from 1 to 10^18"),
+    "dpcli's part is none": ({"history": [(1.0, 0.1, 1)], "mechanism": "rdp", "dpcli": [1]}, "as dpcli export wrote it"),
     "two of one key": (
         {k: {"acc": {"history": [(n, 0.1, 1)], "mechanism": "rdp"}} for k, n in (("a", 1.0), ("b", 2.0))},
-        "several that differ",
+        "found 2, at acc, acc",
     ),
     "no noise": ({"history": [(0.0, 0.1, 1)], "mechanism": "rdp"}, "without noise"),
     "nan": ({"history": [(float("nan"), 0.1, 1)], "mechanism": "rdp"}, "noise_multiplier > 0"),
