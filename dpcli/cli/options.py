@@ -52,6 +52,8 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 def _new(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
     """The path, before anything is computed."""
+    if path == "-":
+        raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
     if path is not None and os.path.lexists(path):
         raise InputError(f"--write: expected a path that does not exist yet, found {path}")
     return path
@@ -154,7 +156,10 @@ def output_options(default: str, *holds: str, kept: bool = False, careful: bool 
 def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
     """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
     found = tuple(named_output(output, formats) for output in given)
-    each_once([output.partition("=")[2] for output in found])
+    paths = [output.partition("=")[2] for output in found]
+    if "-" in paths:
+        raise InputError("--output: expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)")
+    each_once(paths)
     return found
 
 
@@ -192,6 +197,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
         try:
             _require_no_inputs(outputs)
+            _require_kept(outputs, given.get("write"), given.get("group_size", 1))
             return function(*args, format_=format_, outputs=outputs, **given)
         except (click.exceptions.Exit, BrokenPipeError):
             raise
@@ -214,6 +220,18 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
         from dpcli.cli.kept import inputs, require_no_input
 
         require_no_input(path, inputs())
+
+
+def _require_kept(outputs: Sequence[str], write: str | None, group_size: int) -> None:
+    """Raise InputError where the file of --write would be an output too, or would not say what was asked."""
+    if write is None:
+        return
+    each_once([write, *(path for _, path in map(_split, outputs))])
+    if group_size != 1:
+        raise InputError(
+            f"--group-size: expected no such flag with --write, found {group_size}: a file says what one unit costs; "
+            f"dpcli account {write} --group-size {group_size} asks of several"
+        )
 
 
 def tell(
