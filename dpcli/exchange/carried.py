@@ -13,6 +13,7 @@ from dpcli.pipeline.canonical import pipeline_from
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.limits import MAX_DEPTH
 
+PART = "dpcli's part"  # of a file, in messages
 TABLES = ("privacy", "mechanism")
 WHOM = ("adjacency", "max_contributions")
 MOST = 1_000_000  # values of the tables, each counted wherever it stands
@@ -20,24 +21,24 @@ _SINGLE = (bool, int, float, str, type(None))
 
 
 def tables_carried(
-    carried: Mapping[str, Any], asserted: Asserted, exported: Callable[[Pipeline], Any], found: Any, place: str = "the file"
+    carried: Mapping[str, Any], asserted: Asserted, exported: Callable[[Pipeline], Any], found: Any
 ) -> dict[str, Any]:
     """The tables of the file to write: those that are carried, and what is asserted where they are silent.
 
     Args:
-        exported: makes of a pipeline what the file should hold. found: what it holds. place: what messages call the file.
+        exported: makes of a pipeline what the file should hold. found: what it holds.
 
     Raises:
         InputError: the tables are none or not these two, the file says something else than what they are exported as, before or after
             what is asserted, or they say something else than is asserted.
     """
-    plain = plain_copy(carried, f"{place}: dpcli's part")
-    ForeignTable(f"{place}: dpcli's part", plain).only(TABLES)
+    plain = plain_copy(carried, PART)
+    ForeignTable(PART, plain).only(TABLES)
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, found)
     if any(tables["privacy"].get(key, 1) != value for key, value in asserted.table.items() if key in WHOM):
         raise InputError("the file says whom its noise protects: expected no other adjacency or max_contributions")
-    tables["privacy"] = with_asserted(tables["privacy"], asserted, place)
+    tables["privacy"] = with_asserted(tables["privacy"], asserted, PART)
     _require_same(tables, exported, found)
     return {"format": 1, **tables}
 

@@ -61,7 +61,7 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
         return _text(tables_of_event(tree_of(document["event"]), found), COMMENTS, place)
     event = plain_of(tree_of(document["event"]))
     carried = wrapper.table("pipeline").fields
-    return _text(tables_carried(carried, found, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), event, place), {}, place)
+    return _text(tables_carried(carried, found, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), event), {}, place)
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
