@@ -30,6 +30,7 @@ REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
 ALL = "all"  # of --accountant
+NO_DASH = "expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]
     found = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in found]
     if "-" in paths:
-        raise InputError("--output: expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)")
+        raise InputError(f"--output: {NO_DASH}")
     each_once(paths)
     return found
 
@@ -392,6 +393,8 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
     """
     from dpcli.cli import kept
 
+    if path == "-":
+        raise InputError(NO_DASH)
     kept.require_no_input(path, kept.inputs() if inputs is None else inputs)
     kept.require_free(path)
     try:
