@@ -36,6 +36,7 @@ from dpcli.exchange.stated import Asserted, read_text
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import load
+from dpcli.pipeline.series import MOST as ENTRIES
 from dpcli.registry import MECHANISMS
 from dpcli.toml.write import toml_text
 from tests.command import ROOT, dpcli
@@ -302,6 +303,7 @@ STATES: dict[str, tuple[Any, str]] = {
         [{"history": [(1, 0.1, 1)], "mechanism": "rdp"}, {"history": [(2, 0.1, 1)], "mechanism": "rdp"}],
         "found 2",
     ),
+    "too many phases": ({"history": [(1.0, 0.1, 1)] * (ENTRIES + 1), "mechanism": "rdp"}, f"at most {ENTRIES:,} phases"),
     "two equal": ([{"history": [(1.0, 0.1, 1)], "mechanism": "rdp"}, {"history": [(1.0, 0.1, 1)], "mechanism": "rdp"}], "found 2"),
     "more steps than can be": ({"history": [(1.0, 0.1, 10**19)], "mechanism": "rdp"}, "from 1 to 10^18"),
     "steps of no end": ({"history": [(1.0, 0.1, 10**5000)], "mechanism": "rdp"}, "from 1 to 10^18"),
@@ -329,6 +331,14 @@ def test_a_history_without_meaning_is_refused(kind: str) -> None:
     with pytest.raises(InputError) as refused:
         state_in(read_pickle(io.BytesIO(pickle.dumps(value))))
     assert words in str(refused.value)
+
+
+def test_more_phases_than_a_file_holds_are_refused_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    phases = [[1.0 + place * 1e-7, 0.01, 1] for place in range(ENTRIES)]
+    path.write_text(json.dumps({"history": phases, "mechanism": "rdp"}))
+    done = dpcli("import", "opacus", str(path))
+    assert done.code == 2 and done.err.startswith(f"dpcli: {path}: expected what fits into a pipeline file of 1,024 KiB")
 
 
 def test_nothing_in_a_state_becomes_a_key_of_the_file() -> None:

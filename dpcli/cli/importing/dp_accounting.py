@@ -13,11 +13,11 @@ from dpcli.cli.importing.options import asserted_options, leave_made
 @click.argument("file")
 @asserted_options
 def command(file: str, output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the DpEvent in FILE ("-" for standard input).
+    """Make a pipeline file of the DpEvent in FILE ("-" for standard input), as json.dump(event.to_named_tuple(), file) writes it.
 
-    An event is a table of JSON with the names of its class and of its fields: { "type": "PoissonSampledDpEvent", "sampling_probability":
-    0.01, "event": { "type": "GaussianDpEvent", "noise_multiplier": 1.1 } }. What dpcli export has written is read as well. In Python,
-    from_dp_event takes the event itself.
+    An event may also be a table of JSON with the names of its class and of its fields: { "type": "PoissonSampledDpEvent",
+    "sampling_probability": 0.01, "event": { "type": "GaussianDpEvent", "noise_multiplier": 1.1 } }. What dpcli export has written is read
+    as well. A field that nobody knows is refused. In Python, from_dp_event takes the event itself.
 
     The event does not say its neighbouring relation, which is the accountant's: state --adjacency. Under replace-one a record moves a sum
     by twice the bound that noise_multiplier is relative to, as PLDAccountant counts it; RdpAccountant counts half of that.

@@ -24,8 +24,8 @@ def command(checkpoint: str, sampling: str | None, output: str | None, **given: 
     Nothing in CHECKPOINT is run, and torch is not needed: pickles are read as plain values, and one that names anything else than
     tensors and plain values is refused.
 
-    The history has noise multipliers, sampling rates and steps. It does not say how batches were drawn (Opacus's number holds for Poisson
-    sampling alone), at which delta, or whose data they are.
+    The history has noise multipliers, sampling rates and steps, which become one entry, with lists where they change. It does not say how
+    batches were drawn (Opacus's number holds for Poisson sampling alone), at which delta, or whose data they are.
     """
     from dpcli.exchange.opacus.checkpoint import read_checkpoint
     from dpcli.exchange.opacus.history import state_in

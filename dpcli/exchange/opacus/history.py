@@ -9,6 +9,7 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.exchange.opacus.inert_pickle import Inert
+from dpcli.pipeline.series import MOST as ENTRIES
 from dpcli.toml.shown import escaped, shown
 
 MOST = 1_000_000  # values of a checkpoint that are looked at
@@ -90,6 +91,8 @@ def _of_object(value: Inert) -> OpacusState | None:
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
     if carried is not None and not isinstance(carried, dict):
         raise InputError('expected "dpcli" to be a table, as dpcli export wrote it, found something else')
+    if len(history) > ENTRIES:
+        raise InputError(f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a file holds no more")
     phases = tuple(_phase(each, place) for place, each in enumerate(history, 1))
     return OpacusState(mechanism, phases, carried)
 
