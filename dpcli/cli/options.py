@@ -57,6 +57,8 @@ def _new(_context: click.Context, _option: click.Parameter, path: str | None) ->
         raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
     if path is not None and os.path.lexists(path):
         raise InputError(f"--write: expected a path that does not exist yet, found {path}")
+    if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+        raise InputError(f"--write: expected a path in a folder that exists, found {path}")
     return path
 
 

@@ -59,9 +59,17 @@ def test_no_file_is_left_where_the_command_ends_by_an_error(name: str, tmp_path:
         assert done.code == 2, (output, done.err)
         assert not path.exists() or (output.endswith(str(path)) and "schema" not in path.read_text()), output
         path.unlink(missing_ok=True)
-    for words in (("--write", "-"), ("--write", str(tmp_path)), ("--write", "/dev/null"), ("-o", "json=-"), ("-o", "csv=-")):
+    nowhere = str(tmp_path / "no" / "x.toml")
+    for words in (
+        ("--write", "-"),
+        ("--write", nowhere),
+        ("--write", str(tmp_path)),
+        ("--write", "/dev/null"),
+        ("-o", "json=-"),
+        ("-o", "csv=-"),
+    ):
         done = dpcli(*WRITING[name], *words, folder=tmp_path)
-        assert done.code == 2 and not os.listdir(tmp_path), (words, done.err)
+        assert (done.code, done.out) == (2, "") and not os.listdir(tmp_path), (words, done.err)
 
 
 @pytest.mark.parametrize("name", WRITING)
