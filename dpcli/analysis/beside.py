@@ -47,9 +47,10 @@ def beside(
     scheme = entry["sampling"]["scheme"] if "sampling" in entry else None
     if "noise_multiplier" not in entry:
         return ()  # somebody's statement, which holds for what it was made
-    other: list[tuple[str | None, str]] = [(scheme, OTHER[stated])] if stated in OTHER else []
+    others = [OTHER[stated]] if stated in OTHER else []
+    other: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]
     if scheme is not None:
-        other += [(SHUFFLED, adjacency) for adjacency in (stated, *(OTHER[stated],) * (stated in OTHER))]
+        other += [(SHUFFLED, adjacency) for adjacency in (stated, *others)]
     return tuple(_one(_changed(tables, *to), *to, delta, epsilon, accountants, group_size) for to in other)
 
 

@@ -83,11 +83,12 @@ def command(
         from dpcli.present.beside import with_beside
 
         found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
+    code = emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
     if write is not None:
         from dpcli.cli.new_file import leave_pipeline
 
         leave_pipeline(write, data.decode())
-    return emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
+    return code
 
 
 def _subject(

@@ -58,8 +58,10 @@ def command(
     if goal is not None:
         require_idle(delta, accountants)
     found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+    text = solved_text(data, found) if write is not None else ""
+    code = emit(document(found), format_, outputs)
     if write is not None:
         from dpcli.cli.new_file import leave_pipeline
 
-        leave_pipeline(write, solved_text(data, found))
-    return emit(document(found), format_, outputs)
+        leave_pipeline(write, text)
+    return code

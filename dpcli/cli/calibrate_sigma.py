@@ -70,11 +70,12 @@ def command(
         data = read_bytes(file)
         found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
         text = solved_text(data, found) if write is not None else ""
+    code = emit(document(found, diagnostics), format_, outputs)
     if write is not None:
         from dpcli.cli.new_file import leave_pipeline
 
         leave_pipeline(write, text)
-    return emit(document(found, diagnostics), format_, outputs)
+    return code
 
 
 def _written(found: Calibration, flags: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
 ALL = "all"  # of --accountant
+NO_DASH = "expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,12 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 def _new(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
     """The path, before anything is computed."""
+    if path == "-":
+        raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
     if path is not None and os.path.lexists(path):
         raise InputError(f"--write: expected a path that does not exist yet, found {path}")
+    if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+        raise InputError(f"--write: expected a path in a folder that exists, found {path}")
     return path
 
 
@@ -154,7 +159,10 @@ def output_options(default: str, *holds: str, kept: bool = False, careful: bool 
 def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
     """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
     found = tuple(named_output(output, formats) for output in given)
-    each_once([output.partition("=")[2] for output in found])
+    paths = [output.partition("=")[2] for output in found]
+    if "-" in paths:
+        raise InputError(f"--output: {NO_DASH}")
+    each_once(paths)
     return found
 
 
@@ -192,6 +200,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
         try:
             _require_no_inputs(outputs)
+            _require_kept(outputs, given.get("write"), given.get("group_size", 1))
             return function(*args, format_=format_, outputs=outputs, **given)
         except (click.exceptions.Exit, BrokenPipeError):
             raise
@@ -214,6 +223,18 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
         from dpcli.cli.kept import inputs, require_no_input
 
         require_no_input(path, inputs())
+
+
+def _require_kept(outputs: Sequence[str], write: str | None, group_size: int) -> None:
+    """Raise InputError where the file of --write would be an output too, or would not say what was asked."""
+    if write is None:
+        return
+    each_once([write, *(path for _, path in map(_split, outputs))])
+    if group_size != 1:
+        raise InputError(
+            f"--group-size: expected no such flag with --write, found {group_size}: a file says what one unit costs; "
+            f"dpcli account {write} --group-size {group_size} asks of several"
+        )
 
 
 def tell(
@@ -374,6 +395,8 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
     """
     from dpcli.cli import kept
 
+    if path == "-":
+        raise InputError(NO_DASH)
     kept.require_no_input(path, kept.inputs() if inputs is None else inputs)
     kept.require_free(path)
     try:

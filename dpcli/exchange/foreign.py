@@ -15,6 +15,10 @@ from dpcli.toml.shown import escaped, shown
 MOST = 16 * 1024 * 1024  # bytes of a file of fields
 
 
+class NotJson(InputError):
+    """What was read is no JSON at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignTable:
     """name: what messages call it. fields: as they were written."""
@@ -22,16 +26,21 @@ class ForeignTable:
     name: str
     fields: Mapping[str, Any]
 
-    def only(self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] = ()) -> None:
-        """Raises InputError where a field is missing, or one is there whose meaning nobody has said."""
+    def only(
+        self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] | None = None, hint: str = ""
+    ) -> None:
+        """Raises InputError where a field is missing, or one is there whose meaning nobody has said.
+
+        ignored: what --ignore names; None where there is no such flag. hint: what else to say of a field that is not known.
+        """
         missing = [field for field in needed if field not in self.fields]
-        strange = [field for field in self.fields if field not in (*needed, *optional, *ignored)]
+        strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
         if missing:
             raise self.refused(f"expected {', '.join(needed)}, found no {missing[0]}")
         if strange:
             raise self.refused(
-                f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(strange[0][:80])} too: "
-                "--ignore it where it says nothing about privacy"
+                f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(strange[0][:80])} too"
+                + (": --ignore it where it says nothing about privacy" if ignored is not None else hint and f"; {hint}")
             )
 
     def number(self, field: str) -> float:
@@ -74,13 +83,18 @@ def read_fields(data: bytes, name: str) -> ForeignTable:
     """The table that JSON says. Raises InputError where it says none, says a field twice, or is larger than MOST."""
     if len(data) > MOST:
         raise InputError(f"{name}: expected at most {MOST // 1024**2} MiB of JSON, found more")
-    try:
-        document = json.loads(data, object_pairs_hook=lambda pairs: _once(pairs, name))
-    except (ValueError, RecursionError):
-        raise InputError(f"{name}: expected JSON, found something else") from None
+    document = read_json(data, name)
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected a table of JSON, found something else")
     return ForeignTable(name, document)
+
+
+def read_json(data: bytes, name: str) -> Any:
+    """The value that JSON says. Raises InputError where it is none, or says a field twice."""
+    try:
+        return json.loads(data, object_pairs_hook=lambda pairs: _once(pairs, name))
+    except (ValueError, RecursionError):
+        raise NotJson(f"{name}: expected JSON, found something else") from None
 
 
 def _once(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any]:

@@ -6,11 +6,20 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from dpcli.exchange.foreign import read_fields, with_asserted
+from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
 from dpcli.exchange.stated import Asserted, file_of
 
-NEEDED = ("epsilon", "delta", "batch_size", "gradient_accumulation_steps", "train_steps", "train_size", "noise_multiplier")
-OPTIONAL = ("clipping_norm", "poisson_sampling_in_fit", "rescale_to_unit_norm", "microbatch_size", "seed")
+NEEDED = (
+    "epsilon",
+    "delta",
+    "clipping_norm",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "train_steps",
+    "train_size",
+    "noise_multiplier",
+)
+OPTIONAL = ("poisson_sampling_in_fit", "rescale_to_unit_norm", "microbatch_size", "seed")
 COMMENTS = {"adjacency": "the one that jax-privacy's accountant counts with"}
 PARTS = {
     "noise_multiplier": "of each batch that is accumulated: the config's over the root of their number",
@@ -26,13 +35,15 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
 
     Args:
         data: the fields of the config as JSON: dataclasses.asdict(config).
-        sampling: the scheme by which batches were drawn. poisson_sampling_in_fit, where it is true, says poisson.
+        sampling: the scheme by which batches were drawn. poisson_sampling_in_fit, where it is true, says poisson; where it is false, the
+            batches are those that fit() is given, which are Poisson samples only where somebody drew them so and has the field ignored.
         ignored: fields that say nothing about privacy; any other that the class does not have is refused, and so is a seed, since noise of
             a seed that somebody knows is known.
         place: what messages call it.
 
     Raises:
-        InputError: it is no such JSON, a field is missing or unknown, the noise is still to be calibrated, or a seed is stated.
+        InputError: it is no such JSON, a field is missing or unknown, no gradient is clipped, the noise is still to be calibrated, a seed
+            is stated, or batches were drawn otherwise.
         InvalidFile: the reader refuses its values.
     """
     config = read_fields(data, place)
@@ -44,8 +55,8 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
         )
     if config.has("seed") and "seed" not in ignored:
         raise config.refused("expected no seed, since whoever knows it knows the noise: --ignore seed where nobody does")
-    if config.has("poisson_sampling_in_fit") and config.truth("poisson_sampling_in_fit") and sampling != "poisson":
-        raise config.refused(f"expected --sampling poisson, which poisson_sampling_in_fit says, found {sampling}")
+    _require_bounds(config)
+    _require_drawn(config, sampling, ignored)
     parts = config.whole("gradient_accumulation_steps")
     noise = config.number("noise_multiplier")
     known = {
@@ -67,3 +78,28 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
         "mechanism": [entry],
     }
     return file_of(tables, ("From a DPKerasConfig of jax-privacy.",), {**COMMENTS, **(PARTS if parts > 1 else {})}, place)
+
+
+def _require_bounds(config: ForeignTable) -> None:
+    """Raises InputError where no bound on a gradient is stated, or another field is no such value."""
+    if config.number("clipping_norm") <= 0.0:
+        raise config.refused(f"expected clipping_norm > 0, found {config.number('clipping_norm'):g}")
+    if "rescale_to_unit_norm" in config.fields:
+        config.truth("rescale_to_unit_norm")
+    if config.has("microbatch_size"):
+        config.whole("microbatch_size")
+
+
+def _require_drawn(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
+    """Raises InputError where the config says otherwise how batches were drawn."""
+    field = "poisson_sampling_in_fit"
+    if field not in config.fields:
+        return
+    inside = config.truth(field)
+    if inside and sampling != "poisson":
+        raise config.refused(f"expected --sampling poisson, which {field} says, found {sampling}")
+    if not inside and sampling == "poisson" and field not in ignored:
+        raise config.refused(
+            f"expected --sampling shuffle where {field} is false, as fit() takes batches in the order in which it is given them, found "
+            f"{sampling}: --ignore {field} where those were Poisson samples"
+        )

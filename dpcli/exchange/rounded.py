@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 
 from dpcli.mechanisms.sampling.schemes import Batched
 
 
 def above(exact: Fraction) -> float:
-    """The smallest float that is not below."""
-    near = float(exact)
+    """The smallest float that is not below; infinite above the largest."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -sys.float_info.max
     return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
 def below(exact: Fraction) -> float:
-    """The largest float that is not above."""
-    near = float(exact)
+    """The largest float that is not above; -infinite below the smallest."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return -math.inf if exact < 0 else sys.float_info.max
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
 
 

@@ -5,24 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
-import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.exchange.stages import Number, merged_stages, staged_entry, wrapped
 from dpcli.exchange.stated import Asserted, file_of
 from dpcli.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
-from dpcli.pipeline.series import MOST as ENTRIES
 from dpcli.toml.shown import escaped
 
 MOST = 64 * 1024 * 1024  # bytes of a csv
-WIDTH = 120
-HELD = "\xa0"  # a space at which no line ends
-LISTED = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines of numbers
-Number = int | float
 Row = tuple[Number, ...]
 
 
@@ -69,24 +62,14 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     if asserted.adjacency is None:
         raise InputError(f"{place}: expected an adjacency, which a schedule does not say: state --adjacency add-remove, or another")
     names, rows = _table(data, ignored, place)
-    stages = _stages(names, rows)
-    if not 0 < len(stages) <= ENTRIES:
-        raise InputError(
-            f"{place}: expected 1 to {ENTRIES:,} stages, a row or equal rows that follow each other, found {len(stages):,}"
-        )
-    columns = {name: [stage[name] for stage in stages] for name in stages[0]}
-    sampling = {"scheme": "poisson", **{SAMPLING[name]: _value(values) for name, values in columns.items() if name in SAMPLING}}
-    entry = {
-        "name": "schedule",
-        "type": "gaussian",
-        "sample": "own",
-        "noise_multiplier": _value(columns["noise_multiplier"]),
-        "steps": _value(columns["steps"]),
-        "sampling": sampling,
-    }
+    stages = merged_stages({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
+    entry = staged_entry(
+        "schedule", [{SAMPLING.get(name, name): value for name, value in stage.items()} for stage in stages], "poisson"
+    )
+    steps = sum(int(stage["steps"]) for stage in stages)
     privacy = {**asserted.table, "releases": "all-checkpoints"}
-    heading = (f"From {escaped(place)}: {sum(columns['steps']):,} steps.",)
-    return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, _wrapped)
+    heading = (f"From {escaped(place)}: {steps:,} steps.",)
+    return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
 
 
 def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row]]:
@@ -127,24 +110,3 @@ def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> 
         raise InputError(f"{place}:{lines.line_num}: expected csv, found something else") from None
     except InputError as error:
         raise InputError(f"{place}:{lines.line_num}: {error}") from None
-
-
-def _stages(names: Sequence[str], rows: Iterable[Row]) -> list[dict[str, Number]]:
-    """Runs of equal rows as one, with the steps of all."""
-    told = ({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
-    parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in told)
-    return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
-
-
-def _value(values: Sequence[Number]) -> Number | list[Number]:
-    """One number where all are the same."""
-    return values[0] if len(set(values)) == 1 else list(values)
-
-
-def _wrapped(line: str) -> list[str]:
-    """Long lists of numbers on several lines, which TOML allows nowhere else."""
-    if not line.startswith(LISTED):
-        return [line]
-    held = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", HELD), line)
-    found = textwrap.wrap(held, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return [part.replace(HELD, " ") for part in found]

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dpcli.errors import InputError
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
+from dpcli.toml.limits import MAX_BYTES
 from dpcli.toml.write import commented
 
 COLUMN = 40  # where comments begin
@@ -54,16 +56,27 @@ def file_of(
         laid_out: the lines of one that is written.
 
     Raises:
-        InvalidFile: the reader refuses it.
+        InputError: it would be larger than a file may be. InvalidFile: the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
-    for line in commented(tables, comments, COLUMN):
+    written = list(commented(tables, comments, COLUMN))
+    _require_room(sum(len(line) + 1 for line in written), place)
+    for line in written:
         lines += laid_out(line)
         if line == "[privacy]":
             lines += [words for key, words in MISSING.items() if key not in tables["privacy"]]
     text = "\n".join(lines) + "\n"
+    _require_room(len(text.encode()), place)
     read_text(text, place)
     return text
+
+
+def _require_room(size: int, place: str) -> None:
+    if size > MAX_BYTES:
+        raise InputError(
+            f"{place}: expected what fits into a pipeline file of {MAX_BYTES // 1024:,} KiB, found {-(-size // 1024):,} KiB: "
+            "some 50,000 numbers with all of their digits fit, more where they have fewer (noise rounded down)"
+        )
 
 
 def read_text(text: str, place: str) -> Pipeline:

@@ -45,7 +45,7 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
         InputError: the words are no such flags, or a flag is missing, unknown, or there twice. InvalidFile: the reader refuses its values.
     """
     flags = _flags(data, ignored, place)
-    flags.only(NEEDED, OPTIONAL)
+    flags.only(NEEDED, OPTIONAL, ignored)
     halved = flags.fields.get(SWITCH, True)
     known = {
         "adjacency": asserted.adjacency or "add-remove",

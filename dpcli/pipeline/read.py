@@ -83,13 +83,20 @@ def section(text: bytes, path: str, name: str) -> Any:
 
 
 def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str, Mapping[str, Any]]:
-    content, tables = toml_document(text, path)
+    content, tables = _some_document(text, path)
     return content, tables if substitute is None else substituted(tables, substitute)
 
 
 def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    content, tables = toml_document(text, path)
+    content, tables = _some_document(text, path)
     return content, stood_in(tables)
+
+
+def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    """`toml_document`, of bytes that are not blank."""
+    if not data.strip():
+        raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
+    return toml_document(data, path)
 
 
 def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:
@@ -117,8 +124,16 @@ def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
         text = syntax.text_of(data)
         return text, _plain(_stated(text))
     except syntax.NotToml as fault:
+        from dpcli.pipeline.lookalikes import looks_like
+
+        if (other := looks_like(data, path)) is not None:
+            raise InvalidFile((_no_pipeline(f"what looks like {other}", path),)) from None
         source = _line(data.decode(errors="replace"), fault.line)
         raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+
+
+def _no_pipeline(found: str, path: str) -> Diagnostic:
+    return Diagnostic("DP001", "error", f"expected a pipeline file, found {found}", _title(path))
 
 
 @lru_cache(maxsize=1)

@@ -98,3 +98,9 @@ def _standard_input(most: int) -> bytes:
 def escaped_path(name: str) -> str:
     """A path as a message may show it: control characters and undecodable bytes escaped."""
     return name if name.isprintable() and len(name) < 400 else escaped(name)
+
+
+def title(path: str | os.PathLike[str]) -> str:
+    """What a message calls an input: its path, or <stdin> for "-"."""
+    name = os.fspath(path)
+    return "<stdin>" if name == "-" else escaped_path(name)

@@ -66,6 +66,25 @@ def test_beside_stands_what_files_would_say_that_state_it(tmp_path: Path) -> Non
     assert "shuffle, no amplification" in dpcli("account", *SGD).out
 
 
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one", "zero-out"])
+@pytest.mark.parametrize("sampled", [(), ("--sampling-rate", "0.1"), ("--batch-size", "10", "--dataset-size", "1000")])
+@pytest.mark.parametrize("noise", [("--noise-multiplier", "3"), ("--laplace", "--noise-multiplier", "9"), ("--pure", "0.1")])
+def test_every_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
+    """Beside it stand the other adjacencies that it has, and shuffled batches where a step sees a sample."""
+    steps = str(random.Random(SEED).randrange(1, 20))
+    asked = ("--delta", "1e-6") if random.Random(SEED).random() < 0.7 else ("--epsilon", "1")
+    done = dpcli("account", *noise, *sampled, "--steps", steps, *asked, "--adjacency", adjacency, "-f", "json")
+    if "--pure" in noise and sampled and adjacency != "add-remove":
+        assert done.code == 2 and "needs noise_multiplier" in done.err
+        return
+    assert done.code in (0, 1, 3), (SEED, done.err)
+    said = {(other["sampling"], other["adjacency"]) for other in json.loads(done.out).get("beside", ())}
+    others = {"add-remove", "replace-one"} - {adjacency} if adjacency != "zero-out" else set()
+    scheme = "poisson" if sampled else None
+    expected = {(scheme, other) for other in others} | {("shuffle", other) for other in (adjacency, *others) if sampled}
+    assert said == (set() if "--pure" in noise else expected)
+
+
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "nothing": ((), "expected FILE, or --noise-multiplier"),
     "two mechanisms": (("--pure", "1", "--noise-multiplier", "1"), "found both"),

@@ -16,6 +16,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 
 from dpcli import account
 from dpcli.errors import InputError
-from dpcli.exchange.opacus import checkpoint
+from dpcli.exchange.opacus import checkpoint, inert_pickle
 from dpcli.exchange.opacus.checkpoint import read_checkpoint
 from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
 from dpcli.exchange.opacus.history import OpacusState, Phase, state_in
@@ -35,7 +36,9 @@ from dpcli.exchange.stated import Asserted, read_text
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import load
+from dpcli.pipeline.series import MOST as ENTRIES
 from dpcli.registry import MECHANISMS
+from dpcli.toml.write import toml_text
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 from tests.strategies import entry, pipeline
@@ -72,8 +75,10 @@ def test_the_command_needs_no_torch_and_says_what_it_assumes(tmp_path: Path) -> 
 
 def test_batches_in_a_shuffled_order_cost_what_they_cost() -> None:
     done = dpcli("import", "opacus", str(FILES / "state_dict.pt"), "--delta", "1e-5", "--sampling", "shuffle")
-    assert "ASSUMED" not in done.out.replace("# ASSUMED: see above", "") and 'scheme = "shuffle"' in done.out
-    poisson = dpcli("import", "opacus", str(FILES / "state_dict.pt"), "--delta", "1e-5")
+    poisson = dpcli("import", "opacus", str(FILES / "state_dict.pt"), "--delta", "1e-5", "--sampling", "poisson")
+    for stated, scheme in ((done, "shuffle"), (poisson, "poisson")):
+        assert "ASSUMED" not in stated.out + stated.err and "assum" not in stated.err and f'scheme = "{scheme}"' in stated.out
+        assert "poisson_sampling=True" not in stated.out + stated.err
     cost = [account(read_text(text.out, "x"), ["exact"]).upper for text in (done, poisson)]
     assert cost[0] > 1.5 * cost[1]
 
@@ -223,6 +228,56 @@ def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         state_in(read_pickle(io.BytesIO(pickle.dumps(loop))))
 
 
+def nested(opcode: bytes, depth: int) -> bytes:
+    """A tuple in a tuple, and so on."""
+    return b")" + opcode * depth
+
+
+DEEP = {
+    "a tuple as key": b"\x80\x02}" + nested(b"\x85", 200_000) + b"Ns.",
+    "tuples as keys": b"\x80\x02}(" + (nested(b"\x85", 100_000) + b"N") * 2 + b"u.",
+    "in DICT": b"\x80\x02(" + nested(b"\x85", 200_000) + b"Nd.",
+    "in OrderedDict": b"ccollections\nOrderedDict\n((l(" + nested(b"\x85", 200_000) + b"NtatR.",
+    "shared": b"\x80\x02}" + b")" + b"2\x86" * 60 + b"Ns.",
+    "wide": b"\x80\x02}(" + b"N" * 100_000 + b"tNs.",
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_keys_that_would_be_hashed_without_end_are_refused(kind: str, tmp_path: Path) -> None:
+    """In a process of its own, which such a key would end."""
+    path = tmp_path / "c.pkl"
+    path.write_bytes(DEEP[kind])
+    done = subprocess.run([sys.executable, "-m", "dpcli", "import", "opacus", str(path)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and str(path) in done.stderr, done.stderr
+    path.write_bytes(b"\x80\x02]" + nested(b"\x85", 200_000) + b"a.")  # as a value nobody hashes it
+    assert "expected the state" in dpcli("import", "opacus", str(path)).err
+
+
+TWICE = {
+    "SETITEM": b"\x80\x02}X\x01\x00\x00\x00aK\x01sX\x01\x00\x00\x00aK\x02s.",
+    "SETITEMS": b"\x80\x02}(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00aK\x02u.",
+    "DICT": b"\x80\x02(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00aK\x02d.",
+    "OrderedDict": b"ccollections\nOrderedDict\n((l(S'a'\nI1\nta(S'a'\nI2\ntatR.",
+    "BUILD": b"copacus.accountants.rdp\nRDPAccountant\n)R}b}b.",
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_what_a_pickle_says_twice_is_refused(kind: str) -> None:
+    pickle.loads(TWICE[kind]) if kind != "BUILD" else None  # a dict to whoever runs it
+    with pytest.raises(InputError):
+        read_pickle(io.BytesIO(TWICE[kind]))
+
+
+def test_instructions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\x80\x02" + b"N0" * 1000 + b"N."
+    assert read_pickle(io.BytesIO(data)) is None
+    monkeypatch.setattr(inert_pickle, "MOST", 1000)
+    with pytest.raises(InputError, match="at most 1,000 instructions"):
+        read_pickle(io.BytesIO(data))
+
+
 def numpy_scalar(value: float) -> bytes:
     """A state whose noise multiplier is a number of numpy, as torch.save writes it."""
     data = "".join(map(chr, struct.pack("<d", value)))
@@ -246,11 +301,16 @@ STATES: dict[str, tuple[Any, str]] = {
     "empty": ({"history": [], "mechanism": "rdp"}, "at least one step"),
     "two": (
         [{"history": [(1, 0.1, 1)], "mechanism": "rdp"}, {"history": [(2, 0.1, 1)], "mechanism": "rdp"}],
-        "several that differ",
+        "found 2",
     ),
+    "too many phases": ({"history": [(1.0, 0.1, 1)] * (ENTRIES + 1), "mechanism": "rdp"}, f"at most {ENTRIES:,} phases"),
+    "two equal": ([{"history": [(1.0, 0.1, 1)], "mechanism": "rdp"}, {"history": [(1.0, 0.1, 1)], "mechanism": "rdp"}], "found 2"),
+    "more steps than can be": ({"history": [(1.0, 0.1, 10**19)], "mechanism": "rdp"}, "from 1 to 10^18"),
+    "steps of no end": ({"history": [(1.0, 0.1, 10**5000)], "mechanism": "rdp"}, "from 1 to 10^18"),
+    "dpcli's part is none": ({"history": [(1.0, 0.1, 1)], "mechanism": "rdp", "dpcli": [1]}, "as dpcli export wrote it"),
     "two of one key": (
         {k: {"acc": {"history": [(n, 0.1, 1)], "mechanism": "rdp"}} for k, n in (("a", 1.0), ("b", 2.0))},
-        "several that differ",
+        "found 2, at acc, acc",
     ),
     "no noise": ({"history": [(0.0, 0.1, 1)], "mechanism": "rdp"}, "without noise"),
     "nan": ({"history": [(float("nan"), 0.1, 1)], "mechanism": "rdp"}, "noise_multiplier > 0"),
@@ -271,6 +331,14 @@ def test_a_history_without_meaning_is_refused(kind: str) -> None:
     with pytest.raises(InputError) as refused:
         state_in(read_pickle(io.BytesIO(pickle.dumps(value))))
     assert words in str(refused.value)
+
+
+def test_more_phases_than_a_file_holds_are_refused_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    phases = [[1.0 + place * 1e-7, 0.01, 1] for place in range(ENTRIES)]
+    path.write_text(json.dumps({"history": phases, "mechanism": "rdp"}))
+    done = dpcli("import", "opacus", str(path))
+    assert done.code == 2 and done.err.startswith(f"dpcli: {path}: expected what fits into a pipeline file of 1,024 KiB")
 
 
 def test_nothing_in_a_state_becomes_a_key_of_the_file() -> None:
@@ -299,12 +367,46 @@ def test_export_and_import_give_the_same_pipeline(made: Pipeline, mechanism: str
     ):
         text = file_of_state(state_in(back), Asserted(), "poisson", "x")
         assert tables_of(read_text(text, "x")) == tables_of(made)
-        bare = tables_of_state(state_in({key: back[key] for key in ("history", "mechanism")}), Asserted(), "poisson")
-        assert (
-            state_of(read_text(text, "x"), mechanism).phases
-            == state.phases
-            == tuple(Phase(e["noise_multiplier"], e["sampling"]["rate"], e["steps"]) for e in bare["mechanism"])
-        )
+        assert state_of(read_text(text, "x"), mechanism).phases == state.phases
+        bare = file_of_state(state_in({key: back[key] for key in ("history", "mechanism")}), Asserted(), "poisson", "x")
+        assert state_of(read_text(bare, "x"), mechanism).phases == merged(state.phases)
+        assert bare.count("[[mechanism]]") == 1
+
+
+def merged(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+    """Phases that follow each other with one noise and one rate, taken as one."""
+    found: list[Phase] = []
+    for phase in phases:
+        same = found and (found[-1].noise_multiplier, found[-1].sample_rate) == (phase.noise_multiplier, phase.sample_rate)
+        found.append(replace(phase, steps=phase.steps + (found.pop().steps if same else 0)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
+def test_a_history_of_many_phases_is_one_entry_that_costs_the_same(sampling: str) -> None:
+    """As entries written one by one, of whole passes where batches are of a shuffled order."""
+    for _ in range(4):
+        phases, batches = [], RNG.choice([4, 8])
+        for _ in range(RNG.randint(2, 5)):
+            rate = 1.0 / batches if sampling == "shuffle" or RNG.random() < 0.7 else RNG.uniform(0.01, 0.2)
+            phases.append(Phase(RNG.choice([1.0, 2.0, RNG.uniform(0.8, 4.0)]), rate, batches * RNG.randint(1, 9)))
+        made = read_text(file_of_state(OpacusState("rdp", tuple(phases)), Asserted(delta=1e-5), sampling, "x"), "x")
+        one_by_one = {
+            "format": 1,
+            "privacy": {"adjacency": "add-remove", "delta": 1e-5, "releases": "all-checkpoints"},
+            "mechanism": [
+                {
+                    "name": str(place),
+                    "type": "gaussian",
+                    "noise_multiplier": phase.noise_multiplier,
+                    "steps": phase.steps,
+                    "sampling": {"scheme": sampling, "rate": phase.sample_rate},
+                }
+                for place, phase in enumerate(phases)
+            ],
+        }
+        plain = read_text(toml_text(one_by_one), "y")
+        assert account(made, ["rdp"]).upper == pytest.approx(account(plain, ["rdp"]).upper, rel=1e-12)
 
 
 def test_a_changed_export_is_refused() -> None:
@@ -348,8 +450,6 @@ def test_every_other_type_is_refused_by_name() -> None:
 
 
 def text_of_example(kind: str, keys: dict[str, Any]) -> str:
-    from dpcli.toml.write import toml_text
-
     adjacency = "replace-one" if kind == "randomized-response" else "add-remove"
     privacy = {"adjacency": adjacency, "unit": "example", "delta": 1e-6}
     text = toml_text({"format": 1, "privacy": privacy, "mechanism": [{"name": "it", "type": kind, **keys}]})

@@ -34,7 +34,9 @@ def flags(words: list[str], asserted: Asserted = NONE, sampling: str = "poisson"
 
 
 def config(fields: Any, asserted: Asserted = NONE, sampling: str = "poisson", ignored: tuple[str, ...] = ()) -> Pipeline:
-    return read_text(file_of_config(json.dumps(fields).encode(), asserted, sampling, ignored, "f"), "f")
+    """Of Poisson samples, also where fit() was given them."""
+    stated = (*ignored, "poisson_sampling_in_fit") if fields.get("poisson_sampling_in_fit") is False else ignored
+    return read_text(file_of_config(json.dumps(fields).encode(), asserted, sampling, stated, "f"), "f")
 
 
 def accountant(document: Any, asserted: Asserted = USER, ignored: tuple[str, ...] = ()) -> Pipeline:
@@ -310,6 +312,28 @@ def test_how_batches_were_drawn_is_not_contradicted() -> None:
     fields = VECTORS["jax_privacy"][0]["config"]
     with pytest.raises(InputError, match="--sampling poisson"):
         config({**fields, "poisson_sampling_in_fit": True}, sampling="shuffle")
+    data = json.dumps({**fields, "poisson_sampling_in_fit": False}).encode()
+    with pytest.raises(InputError, match="--ignore poisson_sampling_in_fit where those were Poisson samples"):
+        file_of_config(data, NONE, "poisson", (), "f")
+    for sampling, ignored in (("shuffle", ()), ("poisson", ("poisson_sampling_in_fit",))):
+        assert f'scheme = "{sampling}"' in file_of_config(data, NONE, sampling, ignored, "f")
+
+
+@pytest.mark.parametrize("field", sorted(VECTORS["jax_privacy"][0]["config"]))
+def test_what_a_configuration_does_not_say_is_not_taken_for_nothing(field: str) -> None:
+    """null, of every field: refused, but for the two that have no value where they are not used."""
+    fields = {**VECTORS["jax_privacy"][0]["config"], field: None}
+    if field in ("seed", "microbatch_size"):
+        assert config(fields).mechanisms
+        return
+    with pytest.raises((InputError, InvalidFile)):
+        config(fields)
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, math.inf, math.nan, "1", True, []])
+def test_gradients_are_clipped(bound: Any) -> None:
+    with pytest.raises(InputError, match="clipping_norm"):
+        config({**VECTORS["jax_privacy"][0]["config"], "clipping_norm": bound})
 
 
 OTHER = {"__function__": "make_laplace", "__module__": "measurements", "__kwargs__": {"scale": 1.0}, "__version__": "0.16.0"}

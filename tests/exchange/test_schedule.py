@@ -15,6 +15,7 @@ from dpcli.errors import InputError
 from dpcli.exchange.schedule import COLUMNS, file_of_schedule
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.pipeline.series import MOST
+from dpcli.toml.limits import MAX_BYTES
 from dpcli.toml.render import InvalidFile
 from tests.command import dpcli as run
 
@@ -79,8 +80,22 @@ def test_words_that_are_as_long_as_lists_stay_whole() -> None:
 
 
 def test_too_long_for_a_file() -> None:
-    with pytest.raises(InvalidFile, match="KiB"):
+    with pytest.raises(InputError, match="expected what fits into a pipeline file of 1,024 KiB, found"):
         imported("noise_multiplier,sampling_rate\n" + "".join(f"{1 + k / 7e9!r},0.01\n" for k in range(MOST)))
+
+
+@pytest.mark.long
+def test_as_many_stages_as_are_promised() -> None:
+    """Where their numbers are short."""
+    text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MOST))
+    made = imported(text)
+    assert made.partition("noise_multiplier = [")[2].partition("]")[0].count(",") == MOST - 1 and len(made.encode()) <= MAX_BYTES
+
+
+def test_more_stages_than_can_be_are_refused_before_they_are_read_as_a_file() -> None:
+    text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MOST + 1))
+    with pytest.raises(InputError, match=f"expected 1 to {MOST:,} stages.*found {MOST + 1:,}"):
+        imported(text)
 
 
 def test_whom_the_noise_protects_is_not_made_up() -> None:

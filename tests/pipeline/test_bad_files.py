@@ -166,4 +166,4 @@ def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidFile, match=r"^<stdin>:1:1: error DP005: format: expected 1 "):
-        parse(b"", "-")
+        parse(b"# nothing", "-")

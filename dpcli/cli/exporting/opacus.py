@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.new_file import leave, named
+
 
 @click.command(short_help="The state of an Opacus accountant.")
 @click.argument("file")
@@ -18,7 +20,9 @@ import click
     "-o",
     "--output",
     metavar="PATH",
-    help="Write to PATH, which must not exist: JSON where it ends in .json, else a file of torch. Without it JSON on standard output.",
+    callback=named,
+    help="Write to PATH, which must not exist: JSON where it ends in .json, else a file of torch. Without it, or for -, JSON on standard "
+    "output.",
 )
 def command(file: str, accountant: str, output: str | None) -> None:
     """Write the pipeline in FILE ("-" for standard input) as the state_dict of an Opacus accountant: its history of noise multipliers,
@@ -26,7 +30,6 @@ def command(file: str, accountant: str, output: str | None) -> None:
 
     Opacus counts Gaussian noise over one record's contribution on Poisson samples, under add-remove; everything else is refused.
     """
-    from dpcli.cli.new_file import leave
     from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
     from dpcli.pipeline.read import load
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, ignored_option, leave_made
+from dpcli.cli.importing.options import asserted_options, ignored_option, leave_made
 
 
 @click.command(short_help="A DPKerasConfig of jax-privacy, from JSON.")
@@ -33,4 +33,4 @@ def command(file: str, sampling: str, ignored: tuple[str, ...], output: str | No
     from dpcli.toml.limits import read_head
 
     data = read_head(file, MOST, "a DPKerasConfig")
-    leave_made(output, lambda: file_of_config(data, asserted(**given), sampling, ignored, file))
+    leave_made(output, file, given, lambda asserted, place: file_of_config(data, asserted, sampling, ignored, place))

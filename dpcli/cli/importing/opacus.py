@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, leave_made
+from dpcli.cli.importing.options import asserted_options, leave_made, naming
 
 
 @click.command(short_help="The history of an Opacus accountant, from a checkpoint.")
@@ -14,25 +14,24 @@ from dpcli.cli.importing.options import asserted, asserted_options, leave_made
 @click.option(
     "--sampling",
     type=click.Choice(["poisson", "shuffle"]),
-    default="poisson",
-    show_default=True,
-    help="How batches were drawn: poisson_sampling of make_private.",
+    help="How batches were drawn: poisson_sampling of make_private  [default: poisson, and the file says that it is assumed].",
 )
 @asserted_options
-def command(checkpoint: str, sampling: str, output: str | None, **given: Any) -> None:
+def command(checkpoint: str, sampling: str | None, output: str | None, **given: Any) -> None:
     """Make a pipeline file of the accountant's history in CHECKPOINT: a file of PrivacyEngine.save_checkpoint, of torch.save of the
     accountant or its state_dict, alone or among other things, or the state_dict as JSON ("-" for standard input).
 
     Nothing in CHECKPOINT is run, and torch is not needed: pickles are read as plain values, and one that names anything else than
     tensors and plain values is refused.
 
-    The history has noise multipliers, sampling rates and steps. It does not say how batches were drawn (Opacus's number holds for Poisson
-    sampling alone), at which delta, or whose data they are.
+    The history has noise multipliers, sampling rates and steps, which become one entry, with lists where they change. It does not say how
+    batches were drawn (Opacus's number holds for Poisson sampling alone), at which delta, or whose data they are.
     """
     from dpcli.exchange.opacus.checkpoint import read_checkpoint
     from dpcli.exchange.opacus.history import state_in
-    from dpcli.exchange.opacus.importing import ASSUMED, file_of_state
+    from dpcli.exchange.opacus.importing import ASSUMED, file_of_state, is_assumed
 
-    state = state_in(read_checkpoint(checkpoint))
-    note = ASSUMED if sampling == "poisson" and state.carried is None else ""
-    leave_made(output, lambda: file_of_state(state, asserted(**given), sampling, checkpoint), note)
+    with naming(checkpoint):
+        state = state_in(read_checkpoint(checkpoint))
+    note = ASSUMED if is_assumed(state, sampling) else ""
+    leave_made(output, checkpoint, given, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, ignored_option, leave_made
+from dpcli.cli.importing.options import asserted_options, ignored_option, leave_made
 
 
 @click.command(short_help="The budget of an OpenDP Context, as OpenDP serialises it.")
@@ -25,4 +25,4 @@ def command(file: str, ignored: tuple[str, ...], output: str | None, **given: An
     from dpcli.toml.limits import read_head
 
     data = read_head(file, MOST, "an accountant of OpenDP")
-    leave_made(output, lambda: file_of_accountant(data, asserted(**given), ignored, file))
+    leave_made(output, file, given, lambda asserted, place: file_of_accountant(data, asserted, ignored, place))

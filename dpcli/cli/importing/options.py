@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dpcli.cli.new_file import leave_pipeline, new_file_option
 from dpcli.cli.options import adjacency_option, composed, dataset_size_option
 from dpcli.errors import InputError
+
+if TYPE_CHECKING:
+    from dpcli.exchange.stated import Asserted
 
 asserted_options = composed(
     adjacency_option("that was accounted"),
@@ -27,26 +32,51 @@ def ignored_option(part: str) -> Callable[[Any], Any]:
     return click.option("--ignore", "ignored", multiple=True, metavar=part, help=text)
 
 
-def leave_made(output: str | None, make: Callable[[], str], note: str = "") -> None:
-    """Make a text, then print it, or write it where nothing is yet. note: one line on standard error.
+def leave_made(
+    output: str | None, file: str, given: Mapping[str, Any], make: Callable[[Asserted, str], str], note: str = ""
+) -> None:
+    """Make a text, then print it, or write it where nothing is yet.
 
-    Raises InputError in one line, also where the reader of files refuses what was made.
+    Args:
+        given: the flags of `asserted_options`. make: of what they state, and of what messages call the file.
+        note: one line on standard error.
+
+    Raises:
+        InputError: with the name of the file, in one line also where the reader of files refuses what was made.
     """
     from dpcli.cli.printing import heard
-    from dpcli.toml.render import InvalidFile
+    from dpcli.exchange.stated import Asserted
+    from dpcli.toml.limits import title
 
-    try:
-        text = make()
-    except InvalidFile as refused:
-        raise InputError("; ".join(dict.fromkeys(f"{d.key}: {d.message}" for d in refused.diagnostics))) from None
+    with naming(file, given):
+        text = make(Asserted(**given), title(file))
     leave_pipeline(output, text)
     if note:
         with heard():
             click.echo(f"dpcli: {note}", err=True)
 
 
-def asserted(**given: Any) -> Any:
-    """The flags as values of [privacy]."""
-    from dpcli.exchange.stated import Asserted
+@contextmanager
+def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+    """Raise every InputError with the name of the file in front. given: flags that are told in place of the keys that they state."""
+    from dpcli.toml.limits import title
+    from dpcli.toml.render import InvalidFile
 
-    return Asserted(**given)
+    place = title(file)
+    try:
+        yield
+    except InvalidFile as refused:
+        said = "; ".join(dict.fromkeys(_by_flags(d.key, d.message, given) for d in refused.diagnostics))
+        raise InputError(f"{place}: {said}") from None
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+
+
+def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
+    """A message of the reader, with the flag that states a key in its place: where it was stated so, or is lacking."""
+    lacking = message.endswith(("found nothing", "found none"))
+    for name, value in given.items():
+        if lacking or value is not None:
+            flag = f"--{name.replace('_', '-')}"
+            message, key = message.replace(f"privacy.{name}", flag), flag if key == f"privacy.{name}" else key
+    return f"{key}: {message}" if key else message

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, ignored_option, leave_made
+from dpcli.cli.importing.options import asserted_options, ignored_option, leave_made
 
 
 @click.command(short_help="The noise of each step, from a csv.")
@@ -24,7 +24,8 @@ def command(file: str, sampling: str, ignored: tuple[str, ...], output: str | No
 
     A row is a step, or a stage of as many as its steps say. Columns: noise_multiplier, the noise over one record's bound; sampling_rate, or
     batch_size with --dataset-size; steps where a row is several. Any other column is refused, as it might change what a row means:
-    --ignore what does not. The numbers are copied: what is signed does not change with the csv. State --adjacency.
+    --ignore what does not. The numbers are copied: what is signed does not change with the csv. State --adjacency. A pipeline file holds
+    1 MiB: some 50,000 numbers with all of their digits, 100,000 stages where they are short.
 
     Shuffled batches are no schedule of samples: a stage that begins within a pass may hold a record twice.
     """
@@ -32,4 +33,4 @@ def command(file: str, sampling: str, ignored: tuple[str, ...], output: str | No
     from dpcli.toml.limits import read_head
 
     data = read_head(file, MOST, "a csv")
-    leave_made(output, lambda: file_of_schedule(data, asserted(**given), ignored, file))
+    leave_made(output, file, given, lambda asserted, place: file_of_schedule(data, asserted, ignored, place))

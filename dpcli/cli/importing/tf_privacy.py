@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, ignored_option, leave_made
+from dpcli.cli.importing.options import asserted_options, ignored_option, leave_made
 
 
 @click.command(short_help="Flags of tensorflow-privacy's compute_dp_sgd_privacy.")
@@ -32,4 +32,4 @@ def command(file: str, sampling: str, ignored: tuple[str, ...], output: str | No
     from dpcli.toml.limits import read_head
 
     data = read_head(file, MOST, "flags")
-    leave_made(output, lambda: file_of_flags(data, asserted(**given), sampling, ignored, file))
+    leave_made(output, file, given, lambda asserted, place: file_of_flags(data, asserted, sampling, ignored, place))

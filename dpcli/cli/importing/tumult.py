@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, ignored_option, leave_made
+from dpcli.cli.importing.options import asserted_options, ignored_option, leave_made
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, from JSON.")
@@ -26,4 +26,4 @@ def command(file: str, ignored: tuple[str, ...], output: str | None, **given: An
     from dpcli.toml.limits import read_head
 
     data = read_head(file, MOST, "a Session")
-    leave_made(output, lambda: file_of_session(data, asserted(**given), ignored, file))
+    leave_made(output, file, given, lambda asserted, place: file_of_session(data, asserted, ignored, place))

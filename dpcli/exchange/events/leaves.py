@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcli.errors import InputError
-from dpcli.exchange.events.tree import EventTree
+from dpcli.exchange.events.tree import EventTree, is_number
 from dpcli.exchange.rounded import above, below
 
 Keys = dict[str, Any]
@@ -89,11 +89,11 @@ def _discrete_laplace_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 def _discrete_gaussian_keys(event: EventTree, side: RecordChange) -> Keys:
     _per_record(event, side)
     sensitivity = event.number("sensitivity") if "sensitivity" in event.fields else 1.0
-    dimension = event.fields.get("dimension")
+    dimension = None if event.fields.get("dimension") is None else event.whole("dimension")
     if dimension == 1 and sensitivity.is_integer():
         moved: Keys = {"sensitivity": int(sensitivity), "dimension": 1}
     else:
-        moved = {"l2_sensitivity": sensitivity, **({} if dimension is None else {"dimension": event.whole("dimension")})}
+        moved = {"l2_sensitivity": sensitivity, **({} if dimension is None else {"dimension": dimension})}
     return {"sigma": event.number("sigma"), **moved}
 
 
@@ -103,13 +103,14 @@ def _discrete_gaussian_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 
 
 def _response_keys(event: EventTree, side: RecordChange) -> Keys:
-    parameter, buckets = Fraction(event.number("noise_parameter")), event.whole("num_buckets")
-    if not 0 < parameter < 1 or buckets < 2:
+    probability, buckets = event.number("noise_parameter"), event.whole("num_buckets")
+    if not 0 < probability < 1 or buckets < 2:
         raise event.refused("expected noise_parameter in (0, 1) and at least 2 buckets: 0 is no privacy, 1 no information")
+    parameter = Fraction(probability)
     keep = above(1 - parameter + parameter / buckets)
     if parameter >= EXACT and keep < 1.0:
         return {"keep": keep, "categories": buckets}
-    odds = float(buckets * (1 - parameter) / parameter)
+    odds = above(buckets * (1 - parameter) / parameter)
     return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}
 
 
@@ -164,7 +165,7 @@ def _mixture_keys(event: EventTree, side: RecordChange) -> Keys:
 
 def _numbers(event: EventTree, field: str) -> list[float]:
     values = event[field]
-    if not isinstance(values, tuple) or not all(type(each) in (int, float) for each in values):
+    if not isinstance(values, tuple) or not all(map(is_number, values)):
         raise event.refused(f"expected {field} to be numbers")
     return [float(each) for each in values]
 
@@ -184,8 +185,9 @@ def _tree_keys(event: EventTree, side: RecordChange) -> Keys:
     steps = event["step_counts"]
     if isinstance(steps, tuple) and len(steps) != 1:
         raise event.refused("expected one tree, found several that share no record, which no mechanism type says")
-    iterations = steps[0] if isinstance(steps, tuple) else steps
-    return {"noise_multiplier": event.number("noise_multiplier"), "iterations": iterations, "max_participations": 1}
+    if isinstance(steps, tuple):
+        event = EventTree(event.name, {**event.fields, "step_counts": steps[0]})
+    return {"noise_multiplier": event.number("noise_multiplier"), "iterations": event.whole("step_counts"), "max_participations": 1}
 
 
 def _tree_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:

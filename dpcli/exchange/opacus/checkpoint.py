@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
-import os
 import zipfile
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.exchange.foreign import read_fields
 from dpcli.exchange.opacus.inert_pickle import read_pickle
-from dpcli.toml.limits import escaped_path, read_head
+from dpcli.toml.limits import read_head, title
 
 MAX_PICKLE = 64 * 1024 * 1024  # of values without their tensors, which stand elsewhere in the file
 LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
@@ -22,17 +21,15 @@ def read_checkpoint(path: str) -> Any:
 
     Raises InputError where the file cannot be read, is none of these, or is a pickle that would run something.
     """
-    head = read_head(path, MAX_PICKLE, "a checkpoint")
+    head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
+    if head.lstrip()[:1] == b"{":
+        return read_fields(head, name).fields
     try:
         if head.startswith(ZIP):
             return read_pickle(io.BytesIO(_zipped(io.BytesIO(head) if path == "-" else path)))
-        if head.lstrip()[:1] == b"{":
-            return json.loads(head)
         return _pickled(io.BytesIO(head))
     except InputError as error:
-        raise InputError(f"{escaped_path(os.fspath(path))}: {error}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{escaped_path(os.fspath(path))}: expected a checkpoint of Opacus, found damaged JSON") from None
+        raise InputError(f"{name}: {error}") from None
 
 
 def _zipped(source: str | io.BytesIO) -> bytes:

@@ -9,9 +9,11 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.exchange.opacus.inert_pickle import Inert
+from dpcli.pipeline.series import MOST as ENTRIES
 from dpcli.toml.shown import escaped, shown
 
 MOST = 1_000_000  # values of a checkpoint that are looked at
+MOST_STEPS = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class OpacusState:
 def state_in(checkpoint: Any) -> OpacusState:
     """The one accountant's state in a checkpoint, wherever it is there.
 
-    Raises InputError where there is none or there are several, or its history is empty or has no meaning.
+    Raises InputError where there is none or there are several, also of equal ones, or its history is empty or has no meaning.
     """
     found = list(_states(checkpoint))
     if not found and isinstance(checkpoint, dict) and "history" in checkpoint:
@@ -45,10 +47,10 @@ def state_in(checkpoint: Any) -> OpacusState:
             'expected the state of an Opacus accountant ({"history": ..., "mechanism": ...}), found none: save it with '
             "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
         )
-    state = found[0][1]
-    if any(other != state for _, other in found):
+    if len(found) > 1:  # two that are equal may be two runs
         places = ", ".join(escaped(where) for where, _ in found[:4])
-        raise InputError(f"expected one accountant, found several that differ, at {places}: save one alone")
+        raise InputError(f"expected one accountant, found {len(found)}, at {places}: save one alone")
+    state = found[0][1]
     if not state.phases:
         raise InputError("expected a history with at least one step, found an empty one: nothing was trained yet")
     return state
@@ -73,7 +75,7 @@ def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
         elif isinstance(value, dict):
             if isinstance(value.get("history"), list) and isinstance(value.get("mechanism"), str):
                 yield where, _state(value["mechanism"], value["history"], value.get("dpcli"))
-            left.extend((str(key), each) for key, each in value.items())
+            left.extend((key if type(key) is str else _told(key), each) for key, each in value.items())
         elif isinstance(value, list | tuple):
             left.extend((where, each) for each in value)
 
@@ -87,16 +89,20 @@ def _of_object(value: Inert) -> OpacusState | None:
 
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
+    if carried is not None and not isinstance(carried, dict):
+        raise InputError('expected "dpcli" to be a table, as dpcli export wrote it, found something else')
+    if len(history) > ENTRIES:
+        raise InputError(f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a file holds no more")
     phases = tuple(_phase(each, place) for place, each in enumerate(history, 1))
-    return OpacusState(mechanism, phases, carried if isinstance(carried, dict) else None)
+    return OpacusState(mechanism, phases, carried)
 
 
 def _phase(entry: Any, place: int) -> Phase:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise InputError(f"history[{place}]: expected (noise_multiplier, sample_rate, steps), found something else")
     noise, rate, steps = map(_unwrapped, entry)
-    if type(steps) is not int or steps < 1:
-        raise InputError(f"history[{place}]: expected a whole number of steps, at least 1, found {_told(steps)}")
+    if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
+        raise InputError(f"history[{place}]: expected a whole number of steps from 1 to 10^18, found {_told(steps)}")
     if not _is_number(noise) or noise <= 0:
         raise InputError(
             f"history[{place}]: expected a noise_multiplier > 0, found {_told(noise)}: without noise nothing is private"
@@ -114,7 +120,7 @@ def _unwrapped(value: Any) -> Any:
     if not isinstance(value, Inert) or not value.name.endswith("multiarray scalar") or len(value.arguments) != 2:
         return value
     kind, data = value.arguments
-    if isinstance(data, Inert) and data.name == "_codecs encode" and type(data.arguments[0]) is str:
+    if isinstance(data, Inert) and data.name == "_codecs encode" and data.arguments and type(data.arguments[0]) is str:
         data = data.arguments[0].encode("latin-1", "replace")
     is_float = isinstance(kind, Inert) and kind.arguments[:1] == ("f8",) and type(data) is bytes and len(data) == 8
     little = is_float and isinstance(kind.state, tuple) and kind.state[1:2] == ("<",)

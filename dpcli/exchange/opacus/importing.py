@@ -8,52 +8,59 @@ from dpcli.errors import InputError
 from dpcli.exchange.carried import tables_carried
 from dpcli.exchange.opacus.exporting import state_of
 from dpcli.exchange.opacus.history import OpacusState, Phase
+from dpcli.exchange.stages import merged_stages, staged_entry, wrapped
 from dpcli.exchange.stated import Asserted, file_of
 from dpcli.toml.shown import escaped
 
 ASSUMED = (
     "Opacus counts every step as Poisson sampling and keeps no word of how batches were drawn: poisson_sampling=True of make_private is "
-    "Poisson, False is a shuffled order (import with --sampling shuffle)"
+    "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
 )
 COMMENTS = {
     "adjacency": "the one that Opacus's accountants count with",
     "noise_multiplier": "over max_grad_norm",
-    "sampling": "ASSUMED: see above",
 }
+UNSAID = {"sampling": "ASSUMED: see above"}
 
 
-def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str) -> dict[str, Any]:
+def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
     """The tables of the file that says the same; where dpcli export wrote the state, those that it carries.
 
-    Raises InputError where these say something else than the history; and of shuffled batches where a phase begins within a pass, as a
-    record may then be in one more batch of it than its steps tell.
+    Args:
+        sampling: the scheme by which batches were drawn; None where nobody has said, and Poisson is assumed, as Opacus does.
+
+    Raises:
+        InputError: these tables say something else than the history, or batches are said to be shuffled, which they exclude. Of shuffled
+            batches where a phase begins within a pass, as a record may then be in one more batch of it than its steps tell.
     """
     if state.carried is not None:
+        if sampling not in (None, "poisson"):
+            raise InputError(
+                f"expected --sampling poisson, or none: dpcli export wrote how batches were drawn beside the history, found {sampling}"
+            )
         return tables_carried(state.carried, asserted, lambda pipeline: state_of(pipeline, state.mechanism).phases, state.phases)
-    several = len(state.phases) > 1
     if sampling == "shuffle" and not all(map(_whole_passes, state.phases[:-1])):
         raise InputError(
             "expected phases of whole passes, but for the last, where batches are of a shuffled order: found one that ends within a pass, "
             "and the next may hold a record of it twice; write the file by hand, with that many more passes"
         )
-    entries = [
-        {
-            "name": f"dp-sgd-{place}" if several else "dp-sgd",
-            "type": "gaussian",
-            "noise_multiplier": phase.noise_multiplier,
-            "steps": phase.steps,
-            "sampling": {"scheme": sampling, "rate": phase.sample_rate},
-        }
-        for place, phase in enumerate(state.phases, 1)
-    ]
+    rows = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
+    entry = staged_entry("dp-sgd", merged_stages(rows), sampling or "poisson")
     privacy = {"adjacency": "add-remove", **asserted.table, "releases": "all-checkpoints"}
-    return {"format": 1, "privacy": privacy, "mechanism": entries}
+    return {"format": 1, "privacy": privacy, "mechanism": [entry]}
 
 
-def file_of_state(state: OpacusState, asserted: Asserted, sampling: str, place: str) -> str:
+def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
     """The text of the file, read again and found good. place: what messages call it. Raises InvalidFile where the reader refuses it."""
-    heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(() if state.carried else _lines(ASSUMED)))
-    return file_of(tables_of_state(state, asserted, sampling), heading, {} if state.carried else COMMENTS, place)
+    assumed = is_assumed(state, sampling)
+    heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
+    comments = {} if state.carried is not None else {**COMMENTS, **(UNSAID if assumed else {})}
+    return file_of(tables_of_state(state, asserted, sampling), heading, comments, place, wrapped)
+
+
+def is_assumed(state: OpacusState, sampling: str | None) -> bool:
+    """Whether nobody has said how batches were drawn."""
+    return sampling is None and state.carried is None
 
 
 def _whole_passes(phase: Phase) -> bool:

@@ -19,6 +19,8 @@ KNOWN = re.compile(
     r"|numpy (dtype|ndarray)|numpy\.dtypes \w+DType|numpy\._?core\.multiarray (scalar|_reconstruct)"
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
+LONGEST_KEY = 20  # values of a key that is a tuple, and of tuples in it
+MOST = 4_000_000  # instructions
 DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
 
 
@@ -49,7 +51,9 @@ def read_pickle(stream: IO[bytes]) -> Any:
     """
     machine = _Machine()
     try:
-        for code, argument, _ in pickletools.genops(stream):
+        for count, (code, argument, _) in enumerate(pickletools.genops(stream)):
+            if count > MOST:
+                raise InputError(f"expected a pickle of at most {MOST:,} instructions, found more: save the accountant alone")
             if code.name == "STOP":
                 return machine.pop()
             _step(machine, code.name, argument)
@@ -111,15 +115,17 @@ def _stack_global(machine: _Machine) -> None:
 
 
 def _call(machine: _Machine, function: Any, arguments: Any) -> None:
-    if not isinstance(function, Global):
+    if not isinstance(function, Global) or not isinstance(arguments, tuple):
         raise ValueError
     machine.stack.append(_pairs(arguments) if function.name in DICTS else Inert(function.name, arguments))
 
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
     """OrderedDict([(key, value), ...]), as protocol 2 writes what later ones write item by item."""
-    lists = [each for each in arguments if isinstance(each, list)]
-    return dict(tuple(pair) for each in lists for pair in each)
+    pairs = [tuple(pair) for each in arguments if isinstance(each, list) for pair in each]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError
+    return _updated({}, [value for pair in pairs for value in pair])
 
 
 def _reduce(machine: _Machine, keywords: bool = False) -> None:
@@ -137,6 +143,8 @@ def _from_mark(machine: _Machine) -> None:
 def _build(machine: _Machine) -> None:
     state, target = machine.pop(), machine.stack[-1]
     if isinstance(target, Inert):
+        if target.state is not None:
+            raise ValueError
         target.state = state
 
 
@@ -151,7 +159,7 @@ def _extend(machine: _Machine, values: list[Any]) -> None:
 def _set_items(machine: _Machine, values: list[Any]) -> None:
     target = machine.stack[-1]
     if isinstance(target, dict):
-        target.update(zip(values[::2], values[1::2], strict=True))
+        _updated(target, values)
     elif not isinstance(target, Inert):
         raise ValueError
 
@@ -196,7 +204,7 @@ STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "TUPLE": lambda machine, _: _push(machine, tuple(machine.marked())),
     "LIST": lambda machine, _: _push(machine, machine.marked()),
     "FROZENSET": lambda machine, _: _push(machine, machine.marked()),
-    "DICT": lambda machine, _: _push(machine, _as_dict(machine.marked())),
+    "DICT": lambda machine, _: _push(machine, _updated({}, machine.marked())),
     "APPEND": lambda machine, _: _extend(machine, _top(machine, 1)),
     "APPENDS": lambda machine, _: _extend(machine, machine.marked()),
     "ADDITEMS": lambda machine, _: _extend(machine, machine.marked()),
@@ -223,8 +231,25 @@ STEPS: dict[str, Callable[[_Machine, Any], None]] = {
 }
 
 
-def _as_dict(values: list[Any]) -> dict[Hashable, Any]:
-    return dict(zip(values[::2], values[1::2], strict=True))
+def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
+    """With keys and values in turn. Raises ValueError where a key is there already: no dict that was saved has it twice."""
+    for key, value in zip(values[::2], values[1::2], strict=True):
+        _require_shallow(key)
+        if key in target:
+            raise ValueError
+        target[key] = value
+    return target
+
+
+def _require_shallow(key: Any) -> None:
+    """Raises ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
+    left, seen = [key], 0
+    while left:
+        seen += 1
+        part = left.pop()
+        if seen > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
+            raise ValueError
+        left.extend(part if isinstance(part, tuple) else ())
 
 
 def _discard(machine: _Machine) -> None:

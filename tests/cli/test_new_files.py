@@ -1,0 +1,171 @@
+"""Files that a command leaves: where it ends by an error there are none, and what it says to run next runs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from dpcli.cli import new_file
+from dpcli.cli.importing.group import SUBCOMMANDS
+from dpcli.cli.main import COMMANDS, cli
+from dpcli.errors import InputError
+from tests.command import ROOT, dpcli
+from tests.exam.subjects import SEED
+
+MNIST = str(ROOT / "examples" / "mnist.toml")
+SGD = ("--sampling-rate", "0.004", "--steps", "200")
+WRITING: dict[str, tuple[str, ...]] = {
+    "account": ("account", "--noise-multiplier", "1.1", *SGD, "--delta", "1e-6"),
+    "account at an epsilon": ("account", "--noise-multiplier", "1.1", *SGD, "--epsilon", "1"),
+    "account of what is pure": ("account", "--pure", "0.5"),
+    "calibrate-sigma": ("calibrate-sigma", "--target-epsilon", "2", "--delta", "1e-6", *SGD),
+    "calibrate-sigma FILE": ("calibrate-sigma", MNIST, "--target-epsilon", "2"),
+    "calibrate": ("calibrate", MNIST, "--solve", "noise", "--target-epsilon", "2"),
+}
+
+
+def options(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_every_command_that_writes_is_here() -> None:
+    context = click.Context(cli)
+    found = {name for name in COMMANDS if (command := cli.get_command(context, name)) and "--write" in options(command)}
+    assert found == {words[0] for words in WRITING.values()}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_what_is_written_is_read_by_the_command_that_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "it's a file.toml"
+    done = dpcli(*WRITING[name], "--write", str(path))
+    assert done.code == 0, done.err
+    follow(done.err, path)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_no_file_is_left_where_the_command_ends_by_an_error(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    for output in ("json=no/such", f"json={tmp_path}", f"json={path}", f"csv={path}"):
+        done = dpcli(*WRITING[name], "--write", str(path), "-o", output)
+        assert done.code == 2, (output, done.err)
+        assert not path.exists() or (output.endswith(str(path)) and "schema" not in path.read_text()), output
+        path.unlink(missing_ok=True)
+    nowhere = str(tmp_path / "no" / "x.toml")
+    for words in (
+        ("--write", "-"),
+        ("--write", nowhere),
+        ("--write", str(tmp_path)),
+        ("--write", "/dev/null"),
+        ("-o", "json=-"),
+        ("-o", "csv=-"),
+    ):
+        done = dpcli(*WRITING[name], *words, folder=tmp_path)
+        assert (done.code, done.out) == (2, "") and not os.listdir(tmp_path), (words, done.err)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_what_a_file_does_not_say_is_not_asked_of_it(name: str, tmp_path: Path) -> None:
+    """A group of several: the file would say what one unit costs, which is less."""
+    path, size = tmp_path / "g.toml", str(random.Random(SEED).randrange(2, 6))
+    done = dpcli(*WRITING[name], "--group-size", size, "--write", str(path))
+    assert done.code == 2 and f"found {size}" in done.err and "--group-size" in done.err and not path.exists()
+    assert dpcli(*WRITING[name], "--group-size", "1", "--write", str(path)).code == 0
+
+
+def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.toml"
+
+    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = new_file._fill) -> None:
+        class Full:
+            def write(self, _: bytes) -> None:
+                file.write(b"format")
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        fill(_path, Full(), b"")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(new_file, "_fill", full)
+    with pytest.raises(InputError, match="No space left"):
+        new_file.leave(str(path), "format = 1\n")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("words", [("init",), ("export", "opacus", MNIST), ("export", "dp-accounting", MNIST)], ids=" ".join)
+def test_a_dash_is_standard_output(words: tuple[str, ...], tmp_path: Path) -> None:
+    done, plain = dpcli(*words, "-o", "-", folder=tmp_path), dpcli(*words)
+    assert (done.code, done.out) == (0, plain.out) and not os.listdir(tmp_path)
+
+
+def follow(said: str, path: Path) -> None:
+    """Run what `next:` says, in a shell's words."""
+    (words,) = [line.partition("; next: ")[2] for line in said.splitlines() if "; next: " in line]
+    program, *arguments = shlex.split(words)
+    assert program == "dpcli" and str(path) in arguments
+    done = dpcli(*arguments)
+    assert done.code in (0, 1), (words, done.err)
+
+
+PEERS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "tests" / "vectors" / "peers").glob("*.json")}
+SHEET = "noise_multiplier,batch_size\n1.0,100\n2.0,100\n"
+IMPORTED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "opacus": ('{"history": [[1.1, 0.01, 100], [1.2, 0.01, 7]], "mechanism": "rdp"}', ()),
+    "dp-accounting": ('{"type": "GaussianDpEvent", "noise_multiplier": 2.0}', ("--adjacency", "add-remove")),
+    "tf-privacy": ("--N=60000 --batch_size=256 --noise_multiplier=1.12 --epochs=60", ("--sampling", "poisson")),
+    "jax-privacy": (json.dumps(PEERS["jax_privacy"][0]["config"]), ("--sampling", "poisson")),
+    "opendp": (json.dumps(PEERS["opendp"][0]["accountant"]), ("--unit", "user")),
+    "tumult": (json.dumps(PEERS["tumult"][0]["session"]), ("--unit", "user")),
+    "schedule": (SHEET, ("--sampling", "poisson", "--adjacency", "add-remove", "--dataset-size", "60000")),
+}
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_what_is_imported_is_read_by_the_command_that_is_named(name: str, tmp_path: Path) -> None:
+    """At a delta that the command states, where the file has none."""
+    text, words = IMPORTED[name]
+    source, path = tmp_path / "source", tmp_path / "z.toml"
+    source.write_text(text)
+    done = dpcli("import", name, str(source), *words, "-o", str(path))
+    assert done.code == 0, done.err
+    follow(done.err, path)
+
+
+@pytest.mark.parametrize("size", [3, 9, 10, 99_999, 100_000, 60_000_000])
+def test_the_delta_that_is_named_is_small_enough(size: int, tmp_path: Path) -> None:
+    source, path = tmp_path / "source", tmp_path / "z.toml"
+    source.write_text("noise_multiplier,sampling_rate\n1.0,0.1\n")
+    words = ("--sampling", "poisson", "--adjacency", "add-remove", "--dataset-size", str(size))
+    said = dpcli("import", "schedule", str(source), *words, "-o", str(path)).err
+    delta = float(said.split("--delta ")[1])
+    assert delta <= min(1e-5, 0.1 / size) * (1 + 1e-9)
+
+
+LACKING = [
+    ("opacus", ("--unit", "user"), "--max-contributions"),
+    ("dp-accounting", ("--unit", "user", "--adjacency", "add-remove"), "--max-contributions"),
+    ("tf-privacy", ("--unit", "user", "--sampling", "poisson"), "--max-contributions"),
+    ("jax-privacy", ("--unit", "user", "--sampling", "poisson"), "--max-contributions"),
+    ("schedule", ("--sampling", "poisson", "--adjacency", "add-remove"), "--dataset-size"),
+    ("schedule", ("--sampling", "poisson", "--dataset-size", "1000"), "--adjacency"),
+    ("schedule", ("--sampling", "poisson", "--adjacency", "add-remove", "--dataset-size", "0"), "--dataset-size: expected"),
+    ("dp-accounting", (), "--adjacency"),
+    ("opacus", ("--delta", "2"), "--delta: expected"),
+    ("opacus", ("--max-contributions", "0", "--unit", "user"), "--max-contributions: expected"),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "flag"), LACKING, ids=str)
+def test_what_is_lacking_or_wrong_is_told_as_the_flag_that_states_it(
+    name: str, words: tuple[str, ...], flag: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.write_text(IMPORTED[name][0])
+    done = dpcli("import", name, str(source), *words)
+    assert done.code == 2 and flag in done.err and str(source) in done.err and "privacy." not in done.err, done.err
