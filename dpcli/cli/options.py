@@ -41,6 +41,16 @@ class Settings:
     color: str
 
 
+class RealRange(click.FloatRange):
+    """Numbers in a range, of which not-a-number is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"expected a number, found {value!r}", param, ctx)
+        return found
+
+
 def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
