@@ -326,7 +326,7 @@ def refuse(beside: str, **given: object) -> None:
     """A usage error where a flag is given beside something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"--{name.replace('_', '-')}: expected no such flag with {beside}, found {value}")
+            raise InputError(f"--{name.replace('_', '-')} cannot be combined with {beside}")
 
 
 @contextmanager

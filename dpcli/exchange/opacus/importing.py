@@ -12,7 +12,7 @@ from dpcli.exchange.stated import Asserted, file_of
 from dpcli.toml.shown import escaped
 
 ASSUMED = (
-    "Opacus counts every step as Poisson sampling and keeps no word of how batches were drawn: poisson_sampling=True of make_private is "
+    "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
     "Poisson, False is a shuffled order (import with --sampling shuffle)"
 )
 COMMENTS = {
