@@ -80,7 +80,7 @@ def command(
 
 def _mend(path: str, given: Sequence[str]) -> bool:
     """Each repair as a line; of a file that cannot be mended why not, and False: the others are mended all the same."""
-    from dpcli.lint.rewrite import rewrite
+    from dpcli.cli.rewriting import rewrite
     from dpcli.toml.limits import escaped_path
 
     try:

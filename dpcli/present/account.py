@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.no_delta import needed_delta
 from dpcli.analysis.rows import AccountRow
 from dpcli.document.document import Check, Document, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
@@ -48,6 +47,8 @@ def headline(account: Account, decimals: int = 4) -> str:
         setting = f"groups of {account.group_size:,}, " + setting
     verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
     if account.winner is None:
+        from dpcli.analysis.no_delta import needed_delta
+
         why = needed_delta(account.pipeline, account.delta)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     name = account.winner.accountant.name

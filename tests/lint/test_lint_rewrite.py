@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.cli import rewriting
 from dpcli.fields import Constraint
 from dpcli.keys.annotations import members_of
 from dpcli.keys.kinds import Number, WholeNumber
-from dpcli.lint import rewrite
 from dpcli.lint.certain import certain
 from dpcli.lint.mend import mended
 from dpcli.pipeline.families import MECHANISMS
@@ -73,13 +73,13 @@ def test_a_change_by_another_program_is_kept(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "a.toml"
     path.write_text(SLIP)
     other = SLIP.replace("steps = 5_000", "steps = 7777")
-    real = rewrite.mended
+    real = rewriting.mended
 
     def slow(data: bytes, name: str) -> object:
         path.write_text(other)
         return real(data, name)
 
-    monkeypatch.setattr(rewrite, "mended", slow)
+    monkeypatch.setattr(rewriting, "mended", slow)
     result = dpcli("lint", "--fix", "a.toml", folder=tmp_path)
     assert result.code == 2
     assert "dpcli: --fix: a.toml: not mended: it was changed by another program in the meantime\n" in result.err
