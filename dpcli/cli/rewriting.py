@@ -17,14 +17,17 @@ ACCESS_LIST = "system.posix_acl_access"
 
 
 def rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
-    """Mend the file at a path, in one piece; a link keeps leading to it, and a file that is not TOML is left.
+    """Mend the file at a path, in one piece; a link keeps leading to it, and a file that is not TOML, or cannot be read, is left.
 
     folders: where it must lie; anywhere, where there are none. Raises InputError where it cannot be replaced with all else as it was, or
     has changed since it was read.
     """
     if path == "-":
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
-    before = read_bytes(path)
+    try:
+        before = read_bytes(path)
+    except InputError:
+        return ()
     try:
         data, done = mended(before, path)
     except InvalidFile:

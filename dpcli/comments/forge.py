@@ -12,6 +12,14 @@ from dpcli.values import dataclass
 
 PER_PAGE = 20
 PAGES = 1_000  # more comments than either system lets a pull request have
+KINDS: dict[type, str] = {
+    dict: "a JSON object",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 T = TypeVar("T")
 
 
@@ -86,5 +94,5 @@ def posted(found: Mapping[str, Any], author: str, identity: str, kind: type[str]
 def expect(value: Any, kind: type[T], what: str) -> T:
     """A part of an answer. Raises InputError where it is of another kind."""
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{what}: expected {kind.__name__} in the server's answer, found {type(value).__name__}")
+        raise InputError(f"{what}: expected {KINDS[kind]} in the server's answer, found {KINDS.get(type(value), 'nothing')}")
     return value
