@@ -8,11 +8,13 @@ from dataclasses import fields, replace
 from typing import Any, Literal, get_args
 
 from dpcli.analysis.account import Account, account
+from dpcli.analysis.no_delta import needed_delta
 from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.samples import together
-from dpcli.registry import ACCOUNTANTS
+from dpcli.registry import ACCOUNTANTS, load
+from dpcli.rounding import up
 from dpcli.values import dataclass
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
@@ -98,6 +100,7 @@ def calibrate(
     """
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
+    _require_bounds(accountants)
     chosen = solvable(pipeline, targets, solve)
     best: dict[float, tuple[float, str, float]] = {}
     certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
@@ -130,7 +133,14 @@ def calibrate(
     try:
         value, cheaper, adjacent = searched(upper, target_epsilon, pipeline, chosen, solve)
     except CannotCertify:
-        _require_delta(pipeline, {used for _, _, used in best.values()})
+        deltas = {used for _, _, used in best.values()}
+        if deltas == {0.0} and (words := needed_delta(pipeline, 0.0)):
+            raise CannotCertify(words) from None
+        least = upper(1.0) if solve == "steps" else math.inf
+        if target_epsilon < least < math.inf:
+            raise CannotCertify(
+                f"no number of steps brings epsilon to {target_epsilon:g}: one step already costs {up(least)}"
+            ) from None
         raise
     epsilon, accountant, used = best[value]
     return Calibration(
@@ -185,14 +195,14 @@ def _tight(result: Account) -> bool:
     return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
 
 
-def _require_delta(pipeline: Pipeline, deltas: set[float]) -> None:
-    """Raises CannotCertify where delta = 0 is why nothing was found: it refuses noise of some kinds, however much there is of it."""
-    names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta]
-    if names and deltas == {0.0}:
-        raise CannotCertify(
-            f"delta = 0: no epsilon is finite there for {', '.join(names)}, however much noise there is: state a delta > 0, such as 1e-6 "
-            "(--delta, or privacy.delta)"
+def _require_bounds(accountants: Sequence[str] | None) -> None:
+    """Raises CannotCertify where all of the accountants asked for approximate: no value of anything meets a target for sure then."""
+    if accountants and all(name in ACCOUNTANTS and not load(ACCOUNTANTS[name]).sound for name in accountants):
+        names, one = ", ".join(dict.fromkeys(accountants)), len(set(accountants)) == 1
+        what = (
+            "is an approximation and cannot answer: its epsilon may be too small" if one else "are approximations and cannot answer"
         )
+        raise CannotCertify(f"{names} {what}; leave out -a, or name an accountant that gives an upper bound, such as exact or pld")
 
 
 def _search(

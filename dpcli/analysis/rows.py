@@ -35,12 +35,45 @@ class AccountRow:
         return math.inf if self.bound is None else self.bound.upper
 
 
+OTHER_NAMES = {
+    "prv": "pld",
+    "privacy-random-variable": "pld",
+    "privacy-loss-distribution": "pld",
+    "plrv": "pld",
+    "connect-the-dots": "pld",
+    "fft": "pld",
+    "fourier": "pld",
+    "renyi": "rdp",
+    "rényi": "rdp",
+    "renyi-dp": "rdp",
+    "moments-accountant": "moments",
+    "moment-accountant": "moments",
+    "ma": "moments",
+    "gaussian-dp": "gdp",
+    "gaussian-differential-privacy": "gdp",
+    "clt": "gdp",
+    "f-dp": "gdp",
+    "cdp": "zcdp",
+    "concentrated": "zcdp",
+    "concentrated-dp": "zcdp",
+    "analytic-gaussian": "analytic",
+    "strong-composition": "advanced",
+    "advanced-composition": "advanced",
+    "basic-composition": "basic",
+    "sequential": "basic",
+    "naive": "basic",
+}  # of papers and other tools
+
+
 def require_known(name: str) -> None:
     if name not in ACCOUNTANTS:
         import difflib
 
-        close = difflib.get_close_matches(name, ACCOUNTANTS, 1)
-        hint = f"; did you mean '{close[0]}'" if close else ""
+        word = name.casefold().replace("_", "-").replace(" ", "-")
+        close = difflib.get_close_matches(word, ACCOUNTANTS, 1)
+        hint = (
+            f"; it is called {OTHER_NAMES[word]} here" if word in OTHER_NAMES else f"; did you mean '{close[0]}'" if close else ""
+        )
         raise InputError(f"expected accountants among {', '.join(ACCOUNTANTS)}, found '{name}'{hint}")
 
 

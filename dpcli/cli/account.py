@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, run_options, working, write_option
+from dpcli.cli.options import accounting_options, composed, emit, output_options, run_options, working, write_option
+from dpcli.errors import InputError
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -47,7 +48,7 @@ def command(
     """What the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
 
     Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
-    sampling; beside it stands what holds if batches were shuffled instead, and if a record were replaced. --write PATH keeps it as a file.
+    sampling; a second table shows epsilon for shuffled batches and for replace-one. --write PATH keeps it as a file.
 
     Several FILEs are accounted each on its own; those that name one dataset (privacy.dataset) are added up besides: the mechanisms of all,
     composed as if one file held them, at the smallest delta that one of them states.
@@ -56,8 +57,8 @@ def command(
     more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,
     3 where nothing can be certified.
     """
-    if epsilon is not None:
-        refuse("--epsilon", delta=delta)
+    if epsilon is not None and delta is not None:
+        raise InputError("give --epsilon or --delta, not both")
     from dpcli.analysis.account import account
     from dpcli.lint.run import judge
     from dpcli.present.account import document

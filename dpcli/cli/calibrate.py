@@ -42,8 +42,8 @@ def command(
 ) -> int:
     """Solve for one parameter of FILE: the most steps, epochs, batch size, rate or radius, or the least noise or scale, for a target.
 
-    The target is an epsilon, or what an attacker may reach (advantage, true positives), rho or mu: the file is then held by their upper
-    bounds, whatever delta is, and by all of its accountants.
+    The target is an epsilon, or what an attacker may reach (advantage, true positives), rho or mu: the target is then checked against
+    their upper bounds, whatever delta is, by all accountants of the file.
 
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
     """

@@ -17,15 +17,15 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
 
     Flags come before the policy, the policy before the file. A comparison fails where the number no longer means the same (unit,
     adjacency, max_contributions, dataset_size, delta), or where the file has loosened its own caps. The base's max_increase holds, if it
-    states one. With --base-ref, each change is priced alone, and a failure stands at the line of the dearest.
+    states one. With --base-ref, each change is priced alone, and a failure is reported at the line that costs most.
 
     With --base-ref, links are followed, and a renamed file is compared with the deleted file that shares at least half of its keys and
     values. A file of a repository inside this one (a submodule) is compared with what stood in its place, else with the commit that the
     base links to. In a baseline, a relative path counts from the working directory and from the root of the repository around it. A file
     that is new is a warning where its increase is limited.
 
-    Against a base, every changed key of [privacy], [budget] and [gate] is told, and fails where it may weaken the file. A mechanism that
-    was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver
+    Against a base, every changed key of [privacy], [budget] and [gate] is reported, and fails where it may weaken the file. A mechanism
+    that was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver
     lets it pass. With --base-ref, a key that lowers epsilon by what it says of data or program (sensitivity, partition, sampling scheme,
     a stated cost) is a warning, a pipeline that was moved to a file that is not judged fails, a deleted one is a warning, and a policy
     that the change itself edits binds as it is at the base. FILES may be none then: a change that deletes or moves all pipelines is

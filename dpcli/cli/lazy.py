@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -35,6 +37,8 @@ class LazyGroup(click.Group):
 
             close = difflib.get_close_matches(args[0], self.table, 1)
             hint = f" did you mean '{close[0]}'?" if close else f" commands: {', '.join(sorted(self.table))}"
+            if "account" in self.table and (args[0].endswith(".toml") or os.path.isfile(args[0])):
+                hint = f" for what a file costs: {ctx.command_path} account {shlex.quote(args[0])}"
             ctx.fail(f"no such command '{args[0]}';{hint}")
         return super().resolve_command(ctx, args)
 

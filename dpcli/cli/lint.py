@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -42,15 +43,17 @@ def command(
     """Check FILES against the catalogue of known failures (dpcli explain DP101 tells what a rule means).
 
     A file with keys of a policy of dpcli gate, and none of a pipeline, is read as a policy. A folder stands for all pipelines and policies
-    in it (*.toml). That a file cannot be read is told whatever is ignored, and the last line counts what is not told.
+    in it (*.toml). That a file cannot be read, and an error that no gate may waive, is told whatever is ignored; every format says how many
+    findings of which rules were left out.
 
     --fix mends keys and words that differ from known ones by a letter, numbers in quotes or with a needless point, and epochs that are no
-    whole number of steps, which become the steps that are charged. Comments and order stay. Files with lists of values or [defaults],
-    policies and whatever may have several meanings are left to you.
+    whole number of steps, which become the steps that are charged. Comments and order stay. Files that do not state format = 1, files with
+    lists of values or [defaults], policies and whatever may have several meanings are left to you; so is a file that is read-only, has
+    several names (hard links), is a link out of the folder given, or was changed in the meantime.
 
-    Exit code 0: no errors. 1: an error. 2: a file cannot be read. 4: --ledger cannot be read.
+    Exit code 0: no errors. 1: an error. 2: a file cannot be read or mended. 4: --ledger cannot be read.
     """
-    from dpcli.lint.run import is_own, lint
+    from dpcli.lint.run import is_own
     from dpcli.lint.scope import scope_of
     from dpcli.pipeline.folders import unfolded
     from dpcli.present.lint_text import exit_code, first_error, render
@@ -58,44 +61,50 @@ def command(
     if not files and ledger is None:
         raise click.UsageError("expected FILES or --ledger, found neither")
     scope = scope_of(select, ignore)
-    files = unfolded(files, is_own)
-    for file in files if fix else ():
-        _mend(file)
-    found = [d for file in files for d in lint(file)] + (_of_ledger(ledger, dataset) if ledger else [])
-    diagnostics, untold = scope.told(found)
+    given, files = files, unfolded(files, is_own)
+    if fix and "-" in files:
+        raise InputError("--fix: expected files, found standard input, which cannot be changed")
+    refused = [file for file in files if fix and not _mend(file, given)]
+    found = [d for file in files for d in _found(file, given)] + (_of_ledger(ledger, dataset) if ledger else [])
+    diagnostics, left = scope.told(found)
     places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
-        show(render(places, diagnostics, untold))
+        show(render(places, diagnostics, left))
         if code := exit_code(diagnostics):
             complain(first_error(diagnostics))
-        return code
+        return max(code, 2 if refused else 0)
     from dpcli.present.lint import document
 
-    return emit(document(places, diagnostics, untold), format_, outputs)
+    return emit(document(places, diagnostics, left, bool(refused)), format_, outputs)
 
 
-def _mend(path: str) -> None:
-    """The file replaced in one piece, where something can be mended; a link keeps leading to it, and one that is not TOML is left."""
-    from dpcli.lint.mend import mended
-    from dpcli.sessions.folder import replaced
-    from dpcli.toml.limits import escaped_path, read_bytes
-    from dpcli.toml.render import InvalidFile
+def _mend(path: str, given: Sequence[str]) -> bool:
+    """Each repair as a line; of a file that cannot be mended why not, and False: the others are mended all the same."""
+    from dpcli.cli.rewriting import rewrite
+    from dpcli.toml.limits import escaped_path
 
-    if path == "-":
-        raise InputError("--fix: expected files, found standard input, which cannot be changed")
     try:
-        data, done = mended(read_bytes(path), path)
-    except InvalidFile:
-        return
-    if not done:
-        return
-    real = os.path.realpath(path)
-    try:
-        replaced(real, data, os.stat(real).st_mode & 0o777, fresh=True)
-    except OSError as error:
-        raise InputError(f"--fix: {escaped_path(path)}: cannot be written: {error.strerror}") from None
+        done = rewrite(path, () if path in given else [folder for folder in given if os.path.isdir(folder)])
+    except InputError as error:
+        complain(str(error))
+        return False
     for mend in done:
         complain(f"{escaped_path(path)}:{mend.line}: {mend.rule}: mended: {mend.words}")
+    return True
+
+
+def _found(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
+    """What there is to say of a file; of one in a folder that cannot be read, that."""
+    from dpcli.lint.run import lint
+    from dpcli.toml.diagnostics import Diagnostic
+    from dpcli.toml.limits import escaped_path
+
+    try:
+        return lint(path)
+    except InputError as error:
+        if path in given:
+            raise
+        return (Diagnostic("DP001", "error", str(error).removeprefix(f"{escaped_path(path)}: "), path),)
 
 
 def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:

@@ -107,6 +107,10 @@ def main(arguments: list[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption):
+            from dpcli.cli.hints import hinted
+
+            error = hinted(error)
         with heard():
             error.show()
         _report(error, arguments)

@@ -42,6 +42,16 @@ class Settings:
     color: str
 
 
+class RealRange(click.FloatRange):
+    """Numbers in a range, of which not-a-number is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"expected a number, found {value!r}", param, ctx)
+        return found
+
+
 def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -337,7 +347,7 @@ def refuse(beside: str, **given: object) -> None:
     """A usage error where a flag is given beside something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"--{name.replace('_', '-')}: expected no such flag with {beside}, found {value}")
+            raise InputError(f"--{name.replace('_', '-')} cannot be combined with {beside}")
 
 
 @contextmanager

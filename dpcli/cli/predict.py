@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import emit, output_options, write
+from dpcli.cli.options import RealRange, emit, output_options, write
 from dpcli.errors import InputError
 
 
@@ -14,7 +14,7 @@ from dpcli.errors import InputError
 @click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A text for a language model; repeatable.")
 @click.option("--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Most tokens of a written text.")
 @click.option(
-    "--temperature", type=click.FloatRange(min=0.0), default=1.0, show_default=True, help="Of written text; 0: the likeliest token."
+    "--temperature", type=RealRange(min=0.0), default=1.0, show_default=True, help="Of written text; 0: the likeliest token."
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Write the same text again.")
 @click.option("--parquet", metavar="PATH", help="Also write every row to PATH, as parquet.")

@@ -25,7 +25,7 @@ def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
         if value is not None and value is not False:
             key = KEYS.get(name, name)
             change = f"; change {key} in {file}" if key else ""
-            raise InputError(f"--{name.replace('_', '-')}: goes without FILE only{change}")
+            raise InputError(f"--{name.replace('_', '-')} cannot be combined with a FILE{change}")
 
 
 def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:

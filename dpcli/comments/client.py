@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import http.client
 import json
+import queue
+import re
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
-from urllib.parse import urlencode, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 from dpcli import __version__
 from dpcli.document.document import visible
 from dpcli.errors import InputError
 from dpcli.values import dataclass
 
-LONGEST = 1 << 27  # bytes of an answer: a page of comments of a million characters each, all of them escaped
+LONGEST = 1 << 26  # bytes of an answer: a page of comments of a million characters each, many of them escaped
+MOST = 100_000  # values of an answer: a page of comments has a thousandth of them for each comment
 SAID = 200  # characters of what a server says is wrong
+SHOWN = 40  # characters of what is no JSON
+TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+T = TypeVar("T")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -41,10 +48,17 @@ class SecretToken:
     def __repr__(self) -> str:
         return f"SecretToken({self.variable})"
 
+    def hidden(self, text: str) -> str:
+        """Text without the token, nor as JSON, Python or an address would write it."""
+        escaped = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
+        for one in sorted(escaped, key=len, reverse=True):
+            text = text.replace(one, "***")
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """An API at an address. patience: seconds that the server may be silent, and that an answer may take to arrive.
+    """An API at an address. patience: seconds that an answer may take, from the question to its last byte.
 
     hint: what to do where the server refuses the token.
     """
@@ -75,10 +89,7 @@ class ApiClient:
         )
         where = f"{method} {address.partition('?')[0]}"
         try:
-            with urllib.request.build_opener(_Stay).open(request, timeout=self.patience) as answer:
-                text = _whole(answer, time.monotonic() + self.patience)
-        except urllib.error.HTTPError as error:
-            raise InputError(self._refusal(where, error)) from None
+            text = _within(self.patience, lambda: self._answer(where, request))
         except TimeoutError:
             raise InputError(f"{where}: no answer within {self.patience:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -87,14 +98,28 @@ class ApiClient:
             why = f"no answer within {self.patience:g} s" if late else f"no answer: {self._said(str(reason))}"
             raise InputError(f"{where}: {why}") from None
         try:
-            return json.loads(text) if text.strip() else None
+            return _parsed(text) if text.strip() else None
         except (ValueError, RecursionError):
-            raise InputError(f"{where}: expected JSON, found {self._said(repr(text[:40]))}") from None
+            found = self.token.hidden(text.decode("utf-8", "replace").replace("\0", ""))
+            raise InputError(f"{where}: expected JSON, found {self._said(repr(found[:SHOWN]))}") from None
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
 
-    def _refusal(self, where: str, error: urllib.error.HTTPError) -> str:
+    def _answer(self, where: str, request: urllib.request.Request) -> bytes:
+        """The body of an answer. Raises InputError where it is a refusal or too long."""
+        until = time.monotonic() + self.patience
+        try:
+            with urllib.request.build_opener(_Stay).open(request, timeout=self.patience) as answer:
+                return _whole(answer, until)
+        except urllib.error.HTTPError as error:
+            raise InputError(self._refusal(where, error, until)) from None
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+
+    def _refusal(self, where: str, error: urllib.error.HTTPError, until: float) -> str:
         with error:
             try:
-                found = json.loads(_whole(error, time.monotonic() + self.patience))
+                found = _parsed(_whole(error, until))
             except (OSError, http.client.HTTPException, InputError, ValueError, RecursionError):
                 found = None
         message = (found.get("message") or found.get("error")) if isinstance(found, dict) else None
@@ -105,8 +130,44 @@ class ApiClient:
         return f"{where}: {error.code}{said}{hint}"
 
     def _said(self, text: str) -> str:
-        """What somebody else says, in one line, without the token."""
-        return visible(text.replace(self.token.value, "***"))[:SAID]
+        """What somebody else says, in one line, without the token, which is taken out before anything is cut."""
+        return visible(self.token.hidden(text))[:SAID]
+
+
+def _within(patience: float, ask: Callable[[], T]) -> T:
+    """What `ask` returns or raises. Raises TimeoutError where that takes longer.
+
+    In a thread that nobody waits for: of a name that is looked up, and of headers that drip in, a socket's timeout knows nothing.
+    """
+    found: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            value = ask()
+        except Exception as error:
+            failed = error
+
+            def fail() -> T:
+                raise failed
+
+            found.put(fail)
+        else:
+            found.put(lambda: value)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        answered = found.get(timeout=patience)
+    except queue.Empty:
+        raise TimeoutError from None
+    return answered()
+
+
+def _parsed(text: bytes) -> Any:
+    """JSON. Raises InputError where it has more values than an answer may, ValueError and RecursionError where it is none."""
+    bare = TEXT.sub(b"", text)
+    if sum(map(bare.count, (b"[", b"{", b","))) > MOST:
+        raise InputError(f"expected an answer of at most {MOST:,} values, found more")
+    return json.loads(text)
 
 
 def _whole(answer: Any, until: float) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from dpcli.comments.client import ApiClient
@@ -11,6 +12,14 @@ from dpcli.values import dataclass
 
 PER_PAGE = 20
 PAGES = 1_000  # more comments than either system lets a pull request have
+KINDS: dict[type, str] = {
+    dict: "a JSON object",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 T = TypeVar("T")
 
 
@@ -52,18 +61,38 @@ def pages(
     """Every comment of every page, up to the first page that is empty. Raises InputError for pages without an end."""
     for page in range(1, PAGES + 1):
         answer = client.call("GET", path, query={"per_page": PER_PAGE, "page": page, **query})
-        try:
+        with asked(f"GET {client.root}{path}"):
             found = [read(expect(one, dict, "a comment")) for one in expect(answer, list, "a page of comments")]
-        except InputError as error:
-            raise InputError(f"GET {client.root}{path}: {error}") from None
         if not found:
             return
         yield from found
     raise InputError(f"GET {client.root}{path}: expected at most {PAGES:,} pages of comments, found more")
 
 
+@contextmanager
+def asked(where: str) -> Iterator[None]:
+    """What is wrong with an answer is said with the question."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def posted(found: Mapping[str, Any], author: str, identity: str, kind: type[str] | type[int]) -> PostedComment:
+    """A comment as an answer has it. author, identity: the keys of who wrote it, and of what tells one from another.
+
+    Raises InputError for parts of another kind.
+    """
+    who, body = found.get(author), found.get("body")
+    return PostedComment(
+        expect(found.get("id"), int, "id of a comment"),
+        None if who is None else expect(expect(who, dict, "author of a comment").get(identity), kind, "author of a comment"),
+        "" if body is None else expect(body, str, "body of a comment"),
+    )
+
+
 def expect(value: Any, kind: type[T], what: str) -> T:
     """A part of an answer. Raises InputError where it is of another kind."""
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{what}: expected {kind.__name__} in the server's answer, found {type(value).__name__}")
+        raise InputError(f"{what}: expected {KINDS[kind]} in the server's answer, found {KINDS.get(type(value), 'nothing')}")
     return value

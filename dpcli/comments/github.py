@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcli.comments.client import ApiClient
-from dpcli.comments.forge import PostedComment, expect, pages
+from dpcli.comments.forge import PostedComment, asked, expect, pages, posted
 from dpcli.errors import InputError
 from dpcli.values import dataclass
 
@@ -26,11 +26,12 @@ class GitHubPull:
     def author(self) -> str:
         """The login; GraphQL says it to every kind of token, the rest of the API not to a workflow's."""
         whole = self.client.root.removesuffix("/v3") + "/graphql"
-        answer = expect(self.client.call("POST", whole, {"query": "query { viewer { login } }"}), dict, "an answer")
-        viewer = (answer.get("data") or {}).get("viewer") or {}
-        login = viewer.get("login")
-        if not isinstance(login, str) or not login:
-            raise InputError(f"{whole}: expected the login of the token's owner, found none")
+        answer = self.client.call("POST", whole, {"query": "query { viewer { login } }"})
+        with asked(f"POST {whole}"):
+            viewer = expect(expect(expect(answer, dict, "an answer").get("data"), dict, "data").get("viewer"), dict, "viewer")
+            login = expect(viewer.get("login"), str, "login of who writes")
+            if not login:
+                raise InputError("expected the login of who writes, found none")
         return login
 
     def comments(self) -> Iterator[PostedComment]:
@@ -47,11 +48,4 @@ class GitHubPull:
 
 
 def _read(found: dict[str, Any]) -> PostedComment:
-    user = found.get("user")
-    login = user.get("login") if isinstance(user, dict) else None
-    body = found.get("body")
-    return PostedComment(
-        expect(found.get("id"), int, "id of a comment"),
-        None if login is None else expect(login, str, "author of a comment"),
-        "" if body is None else expect(body, str, "body of a comment"),
-    )
+    return posted(found, "user", "login", str)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcli.comments.client import ApiClient
-from dpcli.comments.forge import PostedComment, expect, pages
+from dpcli.comments.forge import PostedComment, asked, expect, pages, posted
 from dpcli.values import dataclass
 
 
@@ -30,9 +30,12 @@ class GitLabMerge:
         return f"/projects/{quote(self.project, safe='')}/merge_requests/{self.number}/notes"
 
     def author(self) -> int:
-        answer = expect(self.client.call("GET", "/job" if self.job else "/user"), dict, "who writes")
-        user = expect(answer.get("user"), dict, "who runs the job") if self.job else answer
-        return expect(user.get("id"), int, "id of who writes")
+        path = "/job" if self.job else "/user"
+        answer = self.client.call("GET", path)
+        with asked(f"GET {self.client.root}{path}"):
+            found = expect(answer, dict, "who writes")
+            user = expect(found.get("user"), dict, "who runs the job") if self.job else found
+            return expect(user.get("id"), int, "id of who writes")
 
     def comments(self) -> Iterator[PostedComment]:
         return pages(self.client, self.path, _read, sort="asc", order_by="created_at")
@@ -48,11 +51,4 @@ class GitLabMerge:
 
 
 def _read(found: dict[str, Any]) -> PostedComment:
-    author = found.get("author")
-    number = author.get("id") if isinstance(author, dict) else None
-    body = found.get("body")
-    return PostedComment(
-        expect(found.get("id"), int, "id of a note"),
-        None if number is None else expect(number, int, "author of a note"),
-        "" if body is None else expect(body, str, "body of a note"),
-    )
+    return posted(found, "author", "id", int)

@@ -30,7 +30,7 @@ def keep(forge: Forge, mark: str, text: str, told: bool) -> Done:
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
     author = forge.author() if marked else None
-    own = [comment for comment in marked if comment.author == author]
+    own = list({comment.number: comment for comment in marked if comment.author == author}.values())  # one may be on two pages
     if not own:
         if not told:
             return "not written: nothing rises"

@@ -86,7 +86,7 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
     if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
         found = ", ".join(map(escaped, head))[:200] or "nothing"
         raise InputError(
-            f"{place}:1: expected a head with noise_multiplier, sampling_rate or batch_size, and steps where a row is several, "
+            f"{place}:1: expected a header row with noise_multiplier, sampling_rate or batch_size, and steps where a row is several, "
             f"each once; found {found}"
         )
     if strange:
@@ -104,7 +104,7 @@ def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> 
             if not cells:
                 continue
             if len(cells) != len(head):
-                raise InputError(f"expected {len(head)} values, as the head has, found {len(cells)}")
+                raise InputError(f"expected {len(head)} values, as the header row has, found {len(cells)}")
             yield tuple(COLUMNS[name].value(cells[k].strip()) for name, k in zip(known, places, strict=True))
     except csv.Error:
         raise InputError(f"{place}:{lines.line_num}: expected csv, found something else") from None

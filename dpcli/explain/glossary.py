@@ -301,6 +301,32 @@ TERMS: dict[str, str] = {
         "trade-off, and dpcli explain FILE for a pipeline's own numbers."
     ),
     "mu": "Sensitivity over noise of a Gaussian; compositions add up mu squared. Also the parameter of Gaussian DP.",
+    "headline": (
+        "The first line of an answer: the smallest epsilon that a sound accountant certifies, rounded up, with the delta, unit, "
+        "adjacency and sampling that it depends on. An approximation (marked ~) is never the headline."
+    ),
+    "theorem": (
+        "The last column of the table of accountants: the result that the row's bound is proved by. `dpcli -v account FILE` cites the "
+        "paper of each; `dpcli explain NAME` says what an accountant consumes."
+    ),
+    "schedule": (
+        "The noise of each step where it changes over a run: one [[mechanism]] with a list of noise_multiplier and of steps, which "
+        "`dpcli import schedule` makes of a csv. It must be fixed before the run. In [train], schedule is how the learning rate falls to "
+        "zero, which costs no privacy."
+    ),
+    "tilt": (
+        "A detail of the accountant exact: the weight e^(t L) by which the privacy loss L is multiplied before its tail is integrated, so "
+        "that the rare large losses which delta is about are computed exactly. The t is shown, to repeat the "
+        "computation."
+    ),
+    "spacing": (
+        "A detail of the accountant pld: the distance of neighbouring points of the grid on which the privacy loss is rounded, up for the "
+        "upper bound and down for the lower one. A smaller spacing makes the interval narrower; --tolerance asks for one."
+    ),
+    "share": (
+        "The part of the total that one mechanism causes, as the accountant of the headline adds it up. Of a ledger: the part of its "
+        "cap that a run takes."
+    ),
     "prv": "Another name for pld: privacy random variables, the distribution of the privacy loss composed on a grid.",
     "rho": "The parameter of zero-concentrated DP: the Renyi divergence of every order a is at most rho times a. Rhos add up.",
     "order": "The order a > 1 of a Renyi divergence. dpcli searches all real orders, not a grid, and shows the best one.",
@@ -348,6 +374,9 @@ SYMBOLS: dict[str, str] = {
     "T": "steps",
     "k": "steps",
     "cap": "budget",
+    "privacy random variable": "prv",
+    "moments-accountant": "moments",
+    "moments accountant": "moments",
     "baseline": "base",
     "propose test release": "ptr",
     "privacy loss random variable": "plrv",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NoReturn, Protocol
 
@@ -30,12 +31,12 @@ class KeyPlace:
     findings: Findings
     rule: Constraint | None = None
 
-    def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
-        self.findings.add("DP003", self.path, expected, shown(value), hint)
+    def wrong_type(self, expected: str, value: Any, hint: str = "", among: Iterable[str] = ()) -> NoReturn:
+        self.findings.add("DP003", self.path, expected, shown(value), hint, among)
         raise Refused
 
-    def out_of_range(self, expected: str, value: Any, hint: str = "") -> NoReturn:
-        self.findings.add("DP004", self.path, expected, shown(value), hint)
+    def out_of_range(self, expected: str, value: Any, hint: str = "", among: Iterable[str] = ()) -> NoReturn:
+        self.findings.add("DP004", self.path, expected, shown(value), hint, among)
         raise Refused
 
 
@@ -156,13 +157,16 @@ def _as_float(value: float) -> float:
 def _number_hint(value: Any, place: KeyPlace) -> str:
     if type(value) is list:
         return LISTS if place.path[:1] == ("mechanism",) else ""
-    if percent := _PERCENT.match(value) if type(value) is str else None:
+    percent = _PERCENT.match(value) if type(value) is str else None
+    if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # a share
         return f"write {Decimal(percent[1]) / 100:f}"
     if value == CALIBRATE:
         return "run dpcli calibrate-sigma, or state a number"
     try:
-        float(value if type(value) is str else "")
+        number = float(value if type(value) is str else "")
     except ValueError:
+        return ""
+    if not math.isfinite(number):
         return ""
     return f"write {value.strip()} without quotes" if len(value) < 40 and value.isascii() else ""
 

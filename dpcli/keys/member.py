@@ -62,7 +62,9 @@ def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 def _unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
     """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
     meant, hint = _advised(key, known, place, others)
-    place.findings.add("DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint)
+    place.findings.add(
+        "DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint, known
+    )
     return meant
 
 

@@ -161,7 +161,8 @@ class OneOf:
             from dpcli.toml.suggest import did_you_mean
 
             hint = did_you_mean(value, self.values)
-            place.out_of_range(f"a known {place.path[-1]}" if hint and len(self.values) > LONGEST_LIST else self.text, value, hint)
+            text = f"a known {place.path[-1]}" if hint and len(self.values) > LONGEST_LIST else self.text
+            place.out_of_range(text, value, hint, self.values)
         return self.values[value]
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Why a ledger says no: by how much, what would fit, and why a smaller total is no argument."""
+"""Why a ledger says no: by how much, what would fit, and why a smaller total does not change this verdict."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def _no_argument(state: LedgerState) -> str:
     """Why a smaller total of other accountants changes nothing."""
     terms = state.open_terms()
     return (
-        "another accountant's total of all runs is no argument, even within the cap: this run may have been chosen after looking at an "
-        f"earlier one's output, and such totals do not bound what is chosen that way (arXiv:2602.06756). The {terms.filter} filter does "
-        f"({terms.the_filter.source}), and it was fixed when the ledger was opened. Runs that really are fixed in advance can be declared "
-        "together: dpcli budget init --mode declared"
+        "a smaller total from another accountant does not change this verdict, even within the cap: this run may have been chosen after "
+        "looking at an earlier one's output, and such totals do not bound what is chosen that way (arXiv:2602.06756). "
+        f"The {terms.filter} filter does ({terms.the_filter.source}), and it was fixed when the ledger was opened. "
+        "Runs that really are fixed in advance can be declared together: dpcli budget init --mode declared"
     )
 
 

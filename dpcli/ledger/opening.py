@@ -54,7 +54,7 @@ def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     try:
         found = opened_filter(given["name"], terms.epsilon, terms.delta, own)
     except TypeError:
-        raise InputError(f"--{next(iter(own))}: expected no such flag with --filter {given['name']}, found {own}") from None
+        raise InputError(f"--{next(iter(own))} cannot be combined with --filter {given['name']}") from None
     return replace(terms, filter=found.name, parameters=dict(found.parameters()))
 
 
@@ -65,7 +65,7 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
         raise InputError("--blocks: expected --mode adaptive with it, found declared")
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
-            raise InputError(f"{flag}: expected no such flag with --mode declared, found {given[name]}")
+            raise InputError(f"{flag} cannot be combined with --mode declared")
     return declared_terms(terms, [_plan(text) for text in given["plans"]])
 
 

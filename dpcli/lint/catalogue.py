@@ -107,6 +107,11 @@ def words(code: str) -> RuleInfo | Elsewhere:
     return found
 
 
+def waivable(code: str) -> bool:
+    """Whether a gate may waive what a rule says of a file; of a ledger it may nothing."""
+    return code in RULES and rule(code).waivable
+
+
 def in_short(code: str) -> str:
     """What, why, fix and source, a paragraph each, without the example files. Raises InputError for an unknown code."""
     info = words(code)

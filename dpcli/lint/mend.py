@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from dpcli.errors import InputError
-from dpcli.lint.certain import is_slip
+from dpcli.lint.certain import certain
 from dpcli.lint.run import findings
+from dpcli.pipeline.document import is_pipeline
+from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import faults, parse, toml_document
 from dpcli.pipeline.resolve import resolve
 from dpcli.toml.edit import edited
@@ -20,9 +23,12 @@ from dpcli.toml.shown import shown
 from dpcli.toml.syntax import NotToml, tables_of
 from dpcli.values import dataclass
 
-MOST = 100  # repairs of one file
+MOST = 1_000  # repairs of one file
+EXACT = 2**53  # below which a float is every whole number
 MEANT = re.compile(r"did you mean '([^']+)'\Z")
 WRITE = re.compile(r"write (\S+)(?: without quotes)?\Z")
+T = TypeVar("T")
+FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +40,36 @@ class Mend:
     words: str
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What is to be done at a key: give it another value, another name, or both."""
+
+    mend: Mend
+    path: Path
+    value: int | float | str | None = None
+    name: str | None = None
+
+
 def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     """The bytes of a pipeline file with every repair that is certain, and these.
 
-    A key or a word that is misspelt by one letter, a number in quotes or with a point, and epochs that are no whole number of steps, which
-    become the steps that they cost. A repair is kept only where its problem is gone and, of a file that could be read, the price is as it
-    was. A file with lists of values or [defaults] is left as it is.
+    A key or a word that is misspelt by one letter, and near to one alone that may stand there, a number in quotes or with a point, and
+    epochs that are no whole number of steps, which become the steps that they cost. A repair is kept only where its problem is gone and,
+    of a file that could be read, the price is as it was. A file that does not state the format, or has lists of values or [defaults], is
+    left as it is.
 
     Raises InvalidFile where the bytes are not TOML, InputError where their line ends are mixed.
     """
+    stated = toml_document(data, path)[1]
+    if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:
+        return data, ()
     text, ends = _text(data, path)
-    if toml_document(data, path)[1] != tables_of(text):  # an entry stands at another place than its table
+    if stated != tables_of(text):  # an entry stands at another place than its table
         return data, ()
     done: list[Mend] = []
     while len(done) < MOST and (step := _step(text, path)) is not None:
-        text, mend = step
-        done.append(mend)
+        text, mends = step
+        done += mends
     return text.replace("\n", ends).encode(), tuple(done)
 
 
@@ -62,33 +82,53 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
     raise InputError(f"{path}: expected line ends of one kind, to keep them; found several")
 
 
-def _step(text: str, path: str) -> tuple[str, Mend] | None:
-    """The text after the first repair that holds."""
+def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
+    """The text after all repairs at once, or after the first one that holds where they do not hold together."""
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _rounded(text, path)
-    for fault in before:
-        for mend, after in _repairs(text, tables, fault):
-            if (fault.rule, fault.key) not in {(one.rule, one.key) for one in faults(after.encode(), path)[2]}:
-                return after, mend
+    lines = locate(text, [fault.key for fault in before])
+    repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
+
+    def holds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
+        left = {(one.rule, one.key) for one in faults(after.encode(), path)[2]}
+        return left.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
+
+    return _first_that_holds(text, repairs, holds)
+
+
+def _first_that_holds(
+    text: str, repairs: Sequence[tuple[T, Repair]], holds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
+) -> tuple[str, list[Mend]] | None:
+    for chosen in (repairs, *([one] for one in repairs)) if repairs else ():
+        try:
+            after = _applied(text, [repair for _, repair in chosen])
+            if holds(after, chosen):
+                return after, [repair.mend for _, repair in chosen]
+        except InputError:  # not where it can be edited
+            continue
     return None
 
 
-def _repairs(text: str, tables: Any, fault: Fault) -> Iterator[tuple[Mend, str]]:
-    """What the reader's advice comes to in the text, where that can be nothing else."""
+def _applied(text: str, repairs: Iterable[Repair]) -> str:
+    values = {one.path: one.value for one in repairs if one.value is not None}
+    names = {one.path: one.name for one in repairs if one.name is not None}
+    text = edited(text, values) if values else text
+    return renamed(text, names) if names else text
+
+
+def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
+    """What the reader's advice comes to, where that can be nothing else."""
     meant, write = MEANT.match(fault.hint), WRITE.match(fault.hint)
-    line = locate(text, [fault.key])[fault.key][0]
-    try:
-        if fault.rule == "DP002" and meant and is_slip(key := str(fault.key[-1]), meant[1]):
-            yield Mend(fault.rule, line, f"{key} -> {meant[1]}"), renamed(text, fault.key, meant[1])
-            return
-        was = _at(tables, fault.key)
-        if meant and isinstance(was, str) and is_slip(was, meant[1]):
-            yield _value(fault.rule, line, fault.key, was, meant[1]), edited(text, {fault.key: meant[1]})
-        if write and (now := _scalar(write[1])) is not None:
-            yield _value(fault.rule, line, fault.key, was, now), edited(text, {fault.key: now})
-    except InputError:  # not where it can be edited
-        return
+    key, was = str(fault.key[-1]) if fault.key else "", _at(tables, fault.key)
+    if fault.rule == "DP002" and meant and certain(key, fault.among) == meant[1]:
+        return Repair(Mend(fault.rule, line, f"{key} -> {meant[1]}"), fault.key, name=meant[1])
+    if meant and isinstance(was, str) and certain(was, fault.among) == meant[1]:
+        return Repair(_value(fault.rule, line, fault.key, was, meant[1]), fault.key, meant[1])
+    now = _scalar(write[1]) if write else None
+    if now is None or (isinstance(was, float) and abs(was) >= EXACT):
+        return None
+    return Repair(_value(fault.rule, line, fault.key, was, now), fault.key, now)
 
 
 def _value(rule: str, line: int, path: Path, was: Any, now: Any) -> Mend:
@@ -105,34 +145,35 @@ def _at(tables: Any, path: Path) -> Any:
 
 
 def _scalar(text: str) -> int | float | bool | None:
-    """A number, true or false, as TOML has them."""
+    """A finite number, true or false, as TOML has them."""
     try:
         value = tables_of(f"x = {text}")["x"]
     except NotToml:
         return None
-    return value if isinstance(value, int | float) else None
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _rounded(text: str, path: str) -> tuple[str, Mend] | None:
-    """Epochs as the steps that are charged for them, for the first entry whose epochs are no whole number of steps (DP117)."""
+def _rounded(text: str, path: str) -> tuple[str, list[Mend]] | None:
+    """Epochs as the steps that are charged for them, for the entries whose epochs are no whole number of steps (DP117)."""
     try:
         pipeline = parse(text.encode(), path)
-        price = [(line.mechanism, line.count) for line in resolve(pipeline)]
+        price = _price(pipeline)
     except InputError:  # "calibrate", or what has no price
         return None
-    for info, finding in findings(pipeline):
-        if info.code != "DP117":
-            continue
-        entry = pipeline.mechanisms[int(finding.path[1])]
-        size, line = pipeline.privacy.dataset_size, locate(text, [finding.path])[finding.path][0]
-        rate = None if entry.sampling is None else entry.sampling.exact_rate(size)
-        name, count = ("epochs", ceil(entry.epochs or 0.0)) if rate is None else ("steps", entry.runs(size).steps_at(rate))
-        try:
-            after = edited(text, {finding.path: count})
-            after = after if name == "epochs" else renamed(after, finding.path, name)
-            same = [(line.mechanism, line.count) for line in resolve(parse(after.encode(), path))] == price
-        except InputError:
-            continue
-        if same:
-            return after, Mend(info.code, line, f"epochs = {entry.epochs:g} -> {name} = {count}")
-    return None
+    found = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
+    lines = locate(text, found)
+    repairs = [(None, _in_steps(pipeline, place, lines[place][0])) for place in found]
+    return _first_that_holds(text, repairs, lambda after, _: _price(parse(after.encode(), path)) == price)
+
+
+def _price(pipeline: Pipeline) -> list[tuple[Any, int]]:
+    return [(line.mechanism, line.count) for line in resolve(pipeline)]
+
+
+def _in_steps(pipeline: Pipeline, place: Path, line: int) -> Repair:
+    entry = pipeline.mechanisms[int(place[1])]
+    size = pipeline.privacy.dataset_size
+    rate = None if entry.sampling is None else entry.sampling.exact_rate(size)
+    name, count = ("epochs", ceil(entry.epochs or 0.0)) if rate is None else ("steps", entry.runs(size).steps_at(rate))
+    mend = Mend("DP117", line, f"epochs = {entry.epochs:g} -> {name} = {count}")
+    return Repair(mend, place, count, None if name == "epochs" else name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from dpcli.errors import InputError
-from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, words
+from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, waivable, words
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.values import dataclass
 
@@ -14,7 +15,7 @@ from dpcli.values import dataclass
 class RuleScope:
     """Beginnings of codes: what is selected (everything, where nothing is) and not ignored is told. The longer beginning decides.
 
-    What the reader says of a file is always told: nothing else holds of a file that cannot be read.
+    What the reader says of a file is always told: nothing else holds of a file that cannot be read. So is an error that no gate may waive.
     """
 
     select: tuple[str, ...] = ()
@@ -27,11 +28,16 @@ class RuleScope:
         chosen = _longest(code, self.select) if self.select else 0
         return chosen is not None and chosen > (-1 if (ignored := _longest(code, self.ignore)) is None else ignored)
 
-    def told(self, found: Iterable[Diagnostic]) -> tuple[list[Diagnostic], int]:
-        """The findings that are told, and how many are not."""
-        every = list(found)
-        told = [one for one in every if self.tells(one.rule)]
-        return told, len(every) - len(told)
+    def told(self, found: Iterable[Diagnostic]) -> tuple[list[Diagnostic], dict[str, int]]:
+        """The findings that are told, and of which rules how many are not."""
+        told: list[Diagnostic] = []
+        left: Counter[str] = Counter()
+        for one in found:
+            if self.tells(one.rule) or (one.severity == "error" and not waivable(one.rule)):
+                told.append(one)
+            else:
+                left[one.rule] += 1
+        return told, dict(sorted(left.items()))
 
 
 def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:

@@ -113,8 +113,20 @@ TOP: Members = {
 
 
 def is_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Whether a document states what is protected, or what is released: one that states half of it is a pipeline with a fault."""
-    return not OF_PIPELINES.isdisjoint(tables)
+    """Whether a document is a pipeline, whatever its faults.
+
+    One that states a format has a table of a pipeline besides; other programs have tables of these names too, so that without a format
+    what is in them has to be a pipeline's: [privacy] and [[mechanism]] both, a key of [privacy], or a known type of mechanism.
+    """
+    own = OF_PIPELINES & tables.keys()
+    if "format" in tables or not own:
+        return bool(own)
+    privacy, entries = tables.get("privacy"), tables.get("mechanism")
+    stated = isinstance(privacy, dict) and not members_of(Privacy).keys().isdisjoint(privacy)
+    listed = entries if isinstance(entries, list) else [entries]
+    types = [entry.get("type") for entry in listed if isinstance(entry, dict)]
+    typed = any(isinstance(one, str) and one in MECHANISMS.registry for one in types)
+    return stated or typed or ("privacy" in own and len(own) > 1)
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 from dpcli.errors import InputError
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
-from dpcli.toml.render import InvalidFile
 
 OTHERS = frozenset({".git"})  # folders in which no file is anybody's own
 
@@ -17,8 +16,8 @@ OTHERS = frozenset({".git"})  # folders in which no file is anybody's own
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
     """The paths, each folder replaced by the wanted *.toml files anywhere below it, in order; no file twice.
 
-    Links are followed, hidden folders are looked into, and a file that is not TOML is wanted: nobody can say that it is none. A folder
-    without any stays a path, which nobody can read as a file. Raises InputError for a folder that cannot be listed.
+    Links are followed, hidden folders are looked into, and a file that is not TOML, or cannot be read, is wanted: nobody can say that it
+    is none. A folder without any stays a path, which nobody can read as a file. Raises InputError for a folder that cannot be listed.
     """
     found: dict[str, str] = {}
     for path in paths:
@@ -37,7 +36,7 @@ def _wanted(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterato
     for name in _below(folder):
         try:
             _, tables = toml_document(read_bytes(name), name)
-        except InvalidFile:
+        except InputError:
             yield name
             continue
         if wanted(tables):

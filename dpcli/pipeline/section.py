@@ -61,8 +61,10 @@ class DefaultsTable:
 
         known = {**members_of(Entry), **MECHANISMS.any()}.keys() - {"name"}
         for key in value:
-            hint = did_you_mean(key, sorted(known - {key}))
-            place.findings.add("DP002", (*place.path, key), "a key that a [[mechanism]] of this file takes", quoted(key), hint)
+            others = sorted(known - {key})
+            hint = did_you_mean(key, others)
+            expected = "a key that a [[mechanism]] of this file takes"
+            place.findings.add("DP002", (*place.path, key), expected, quoted(key), hint, others)
 
     def schema(self, rule: object) -> dict[str, Any]:
         return {"type": "object"}

@@ -31,7 +31,7 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
     Raises InputError: an unknown kind, or a pipeline that has nothing of the kind to vary. CannotCertify: no finite epsilon.
     """
     if question.mechanism is not None and kind not in VARYING:
-        raise InputError(f"--mechanism: expected no such flag for {kind}, which varies none of them, found {question.mechanism!r}")
+        raise InputError(f"--mechanism cannot be combined with {kind}, which varies no mechanism")
     make: Callable[[Question], Chart] = load(PLOTS[checked_kind(kind)])
     return noted(make(question), diagnostics)
 

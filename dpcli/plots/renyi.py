@@ -22,7 +22,7 @@ TALL = 12.0  # what is above this many times the best epsilon is cut off
 def chart(question: Question) -> Chart:
     """D_a of the whole composition, the conversion of each order alone, and the best of them. Raises InputError, CannotCertify."""
     if question.accountants:
-        raise InputError(f"--accountant: expected no such flag for rdp, which shows one of them, found {question.accountants[0]!r}")
+        raise InputError("--accountant cannot be combined with rdp, which shows that accountant alone")
     found = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
     (row,) = found.rows
     assert found.delta is not None

@@ -47,7 +47,10 @@ def headline(account: Account, decimals: int = 4) -> str:
         setting = f"groups of {account.group_size:,}, " + setting
     verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
     if account.winner is None:
-        return f"no finite guarantee can be certified ({setting})"
+        from dpcli.analysis.no_delta import needed_delta
+
+        why = needed_delta(account.pipeline, account.delta)
+        return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     name = account.winner.accountant.name
     if account.quantity == "delta":
         assert account.epsilon is not None

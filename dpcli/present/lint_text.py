@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dpcli.document.document import visible
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.render import render_all
 
 
-def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], untold: int = 0) -> str:
+def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
     """The findings and the summary line."""
-    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, untold) + "\n"
+    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, left) + "\n"
 
 
-def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], untold: int = 0) -> str:
+def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
     """How many errors and warnings in how many files; and how many findings there are of rules that were not to be told."""
     errors = sum(d.severity == "error" for d in diagnostics)
     counts = ((errors, "error"), (len(diagnostics) - errors, "warning"), (len(paths), "file"))
     said = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
-    return said + (f"; {untold} left out by --select or --ignore" if untold else "")
+    return said + (f"; {left_out(left)}" if left else "")
+
+
+def left_out(left: Mapping[str, int]) -> str:
+    """`3 left out by --select or --ignore (2 DP105, 1 DP304)`."""
+    rules = ", ".join(f"{count} {code}" for code, count in left.items())
+    return f"{sum(left.values())} left out by --select or --ignore ({rules})"
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dpcli.errors import InputError
 
 LOCK = ".lock"
 
 
-def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False) -> None:
+def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None) -> None:
     """A file with this content, durable, in one piece; where `fresh`, no file stands in for it that is there already.
 
-    Raises OSError, FileExistsError among others, where it cannot be written; the file is then as it was.
+    last: a look at the old file, just before it goes, which may raise. Raises OSError, FileExistsError among others, where it cannot be
+    written; the file is then as it was.
     """
     draft = f"{path}.new"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC), mode), "wb") as file:
@@ -24,6 +25,11 @@ def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False) 
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    try:
+        last()
+    except Exception:
+        os.unlink(draft)
+        raise
     os.replace(draft, path)
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:

@@ -20,13 +20,14 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One problem: the rule it breaks, the key it is about, and the message in its parts."""
+    """One problem: the rule it breaks, the key it is about, and the message in its parts. among: the words that may stand there."""
 
     rule: str
     key: Path
     expected: str
     found: str
     hint: str = ""
+    among: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -47,8 +48,8 @@ class Findings:
     def __len__(self) -> int:
         return len(self.items)
 
-    def add(self, rule: str, key: Path, expected: str, found: str, hint: str = "") -> None:
+    def add(self, rule: str, key: Path, expected: str, found: str, hint: str = "", among: Iterable[str] = ()) -> None:
         if len(self.items) >= MAX_FINDINGS:
             self.more = True
             raise TooMany
-        self.items.append(Fault(rule, key, expected, found, hint))
+        self.items.append(Fault(rule, key, expected, found, hint, tuple(among)))

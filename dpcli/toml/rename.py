@@ -1,4 +1,4 @@
-"""A TOML document with another name for one key, and everything else (comments, order, spacing) as it was."""
+"""A TOML document with other names for some keys, and everything else (comments, order, spacing) as it was."""
 
 from __future__ import annotations
 
@@ -17,49 +17,52 @@ from dpcli.toml.syntax import NotToml, tables_of
 PART = re.compile(KEY_PART)
 
 
-def renamed(text: str, path: Path, name: str) -> str:
-    """The document with the last part of this path called `name`, in every header of its tables where it is at the top.
+def renamed(text: str, names: Mapping[Path, str]) -> str:
+    """The document with the last part of each path called as it says, in every header of its tables where it is at the top.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
-        name: a bare key.
+        names: bare keys, by path.
 
     Raises:
-        InputError: the key is not there, or is spelled where this does not look; or the name is there already. What is returned was read
-            again: it says what the document said, but for this name.
+        InputError: a key is not there, or is spelled where this does not look; or a name is there already. What is returned was read
+            again: it says what the document said, but for these names.
     """
-    wanted = _renamed(tables_of(text), path, name)
-    if wanted is None:
-        raise _absent(path)
-    line, column = locate(text, [path])[path]
-    start = [0, *accumulate(len(row) + 1 for row in text.split("\n"))][line - 1] + column - 1
-    found = PART.match(text, start)
-    spots = [(start, found.end())] if found else []
-    if len(path) == 1:
-        header = re.compile(rf"^[ \t]*\[\[?[ \t]*({re.escape(str(path[0]))})(?=[ \t]*[.\]])", re.MULTILINE)
-        spots = sorted({*spots, *(one.span(1) for one in header.finditer(text))})
-    for first, last in reversed(spots):
-        text = text[:first] + name + text[last:]
+    wanted: Any = tables_of(text)
+    for path in sorted(names, key=len, reverse=True):  # inner ones first: their tables have other names then
+        if not _rename(wanted, path, names[path]):
+            raise _absent(path)
+    starts = [0, *accumulate(len(row) + 1 for row in text.split("\n"))]
+    spots: dict[tuple[int, int], str] = {}
+    for path, (line, column) in locate(text, names).items():
+        found = PART.match(text, starts[line - 1] + column - 1)
+        if found:
+            spots[found.span()] = names[path]
+        if len(path) == 1:
+            header = re.compile(rf"^[ \t]*\[\[?[ \t]*({re.escape(str(path[0]))})(?=[ \t]*[.\]])", re.MULTILINE)
+            spots.update((one.span(1), names[path]) for one in header.finditer(text))
+    for first, last in sorted(spots, reverse=True):
+        text = text[:first] + spots[first, last] + text[last:]
     try:
         same = tables_of(text) == wanted
     except NotToml:
         same = False
     if not same:
-        raise _absent(path)
+        raise _absent(next(iter(names)))
     return text
 
 
-def _renamed(tables: Any, path: Path, name: str) -> Mapping[str, Any] | None:
-    """The tables with the other name, None where there is no such key or the name is taken."""
+def _rename(tables: Any, path: Path, name: str) -> bool:
+    """Give a key another name; False where there is no such key or the name is taken."""
     table = tables
     for part in path[:-1]:
         if not (part in table if type(table) is dict else type(table) is list and type(part) is int and part < len(table)):
-            return None
+            return False
         table = table[part]
     if type(table) is not dict or path[-1] not in table or name in table:
-        return None
+        return False
     table[name] = table.pop(path[-1])
-    return dict(tables)
+    return True
 
 
 def _absent(path: Path) -> InputError:

@@ -96,9 +96,9 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no steps": ((*SGD, "--steps", "0"), "--steps: expected"),
     "endless epochs": (("--noise-multiplier", "1", "--epochs", "inf", "--delta", "1e-6"), "--epochs: expected"),
     "a batch of what": (("--noise-multiplier", "1", "--batch-size", "9", "--delta", "1e-6"), "--dataset-size"),
-    "with a file": ((MNIST, "--steps", "3"), f"--steps: goes without FILE only; change steps in {MNIST}"),
+    "with a file": ((MNIST, "--steps", "3"), f"--steps cannot be combined with a FILE; change steps in {MNIST}"),
     "a rate with a file": ((MNIST, "--sampling-rate", "1"), "change sampling.rate in"),
-    "writing a file": ((MNIST, "--write", "x"), "--write: goes without FILE only"),
+    "writing a file": ((MNIST, "--write", "x"), "--write cannot be combined with a FILE"),
     "writing over a file": ((*SGD, "--write", str(ROOT / "README.md")), "--write: expected a path that does not exist"),
 }
 

@@ -58,7 +58,7 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
         (("accountants", "-", "-a", "rpd"), GAUSSIAN, "did you mean 'rdp'"),
         (("accountants", "-", "--delta", "2"), GAUSSIAN, "expected a delta in [0, 1), found 2.0"),
         (("accountants", "-", "--group-size", "0"), GAUSSIAN, "expected a group size"),
-        (("rdp", "-", "-a", "rdp"), GAUSSIAN, "--accountant: expected no such flag for rdp"),
+        (("rdp", "-", "-a", "rdp"), GAUSSIAN, "--accountant cannot be combined with rdp"),
     ],
 )
 def test_bad_use_is_one_clear_message(arguments: tuple[str, ...], stdin: bytes, message: str) -> None:

@@ -98,7 +98,7 @@ def cut(size: int) -> Damage:
 
 
 EMPTY = "an empty file is no ledger: restore it from a backup, or remove it and run dpcli budget init"
-NO_DATABASE = "not a ledger: the file is no SQLite database"
+NO_DATABASE = "not a ledger: the file is not a SQLite database"
 CASES: dict[str, tuple[Damage, str]] = {
     "missing": (Path.unlink, "no ledger here; dpcli budget init opens one"),
     "zero bytes": (cut(0), EMPTY),

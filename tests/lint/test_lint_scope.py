@@ -10,7 +10,8 @@ import pytest
 
 from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, rule
 from dpcli.lint.scope import scope_of
-from tests.command import dpcli
+from dpcli.registry import FORMATS
+from tests.command import Result, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
 
@@ -29,7 +30,39 @@ def test_every_rule_can_be_selected_and_ignored_but_the_readers(code: str) -> No
     assert scope_of([code], ["DP"]).tells(code) and scope_of(["DP"], []).tells(code)
 
 
-@pytest.mark.parametrize("code", [code for code in RULES if code not in READER_RULES])
+def always_told(code: str) -> bool:
+    """Whether the rule's bad file is an error that no gate may waive."""
+    found = json.loads(linted(rule(code).bad, "-f", "json").out)["diagnostics"]
+    return not rule(code).waivable and any((one["rule"], one["severity"]) == (code, "error") for one in found)
+
+
+def linted(text: str, *flags: str) -> Result:
+    return dpcli("lint", "-", *flags, stdin=text.encode())
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_an_error_that_no_gate_may_waive_cannot_be_left_out(code: str) -> None:
+    whole = linted(rule(code).bad)
+    expected = always_told(code)
+    other = "DP304" if code != "DP304" else "DP301"
+    for flags in (("--ignore", "DP"), ("--select", other), ("--ignore", "DP1,DP2,DP3", "--select", other)):
+        found = linted(rule(code).bad, *flags)
+        assert (f" {code}: " in found.out) or not expected
+        assert found.code == whole.code or not expected
+
+
+@pytest.mark.parametrize("format_", sorted(FORMATS.keys() - {"total"}))
+def test_every_format_says_what_was_left_out(format_: str) -> None:
+    text = GATE.replace("delta = 1e-8", "delta = 1e-5").replace("epsilon = 3.0", "epsilon = 50.0")
+    for flags in (("--ignore", "DP1"), ("--select", "DP304")):
+        found = linted(text, *flags, "-f", format_)
+        assert found.code == 0, found.err
+        assert "DP105" in found.out
+        assert "1 left out by --select or --ignore" in found.out or json.loads(found.out)["left_out_rules"] == {"DP105": 1}
+    assert "left out" not in linted(text.replace("1e-5", "1e-8"), "--ignore", "DP1", "-f", format_).out.replace("left_out", "")
+
+
+@pytest.mark.parametrize("code", [code for code in RULES if code not in READER_RULES and not always_told(code)])
 def test_a_file_that_breaks_a_rule_is_in_order_without_it_and_says_so(code: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text(rule(code).bad)
     whole, without = (dpcli("lint", "bad.toml", *more, "-f", "json", folder=tmp_path) for more in ((), ("--ignore", code)))

@@ -446,6 +446,10 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("gate: the other files of a dataset unseen", "gate/totals.py", "for one in others if looks", "for one in others[:0] if looks"),
     ("gate: a file of queries is no pipeline", "pipeline/document.py", '"privacy", "mechanism", "query"}', '"mechanism"}'),
     ("lint: l1 is a slip for l2", "lint/certain.py", "one[:1].isdigit() or other[:1].isdigit()", "False"),
+    ("lint: a word near to two is mended", "lint/certain.py", "if len(found) == 1 else None", "if found else None"),
+    ("lint: a change meanwhile is lost", "cli/rewriting.py", "if read_bytes(real) != before:", "if False:"),
+    ("lint: what no gate may waive is ignored", "lint/scope.py", 'one.severity == "error" and not', "False and not"),
+    ("lint: a file of another program is changed", "lint/mend.py", 'stated.get("format") not in FORMATS', "False"),
     ("lint: what cannot be read is left out", "lint/scope.py", "if code in READER_RULES or not code", "if not code"),
     (
         "lint: a folder's broken file is skipped",

@@ -65,7 +65,7 @@ def rounds(plant: Plant | None) -> tuple[tuple[str, ...], ...]:
         return FEDERATED
     if plant[1].startswith("train/"):
         return (SAMPLING, *TRAIN) if plant[1].startswith("train/sampling") else TRAIN
-    if plant[1].startswith(("lint/", "pipeline/folders.py")):
+    if plant[1].startswith(("lint/", "pipeline/folders.py", "cli/rewriting.py")):
         return (("tests/lint",), *USES)
     return (*USES, *LAWS, *MATHS) if plant[1].startswith(WHOLE) else (*MATHS, *USES, *LAWS)
 

@@ -159,7 +159,7 @@ def test_several_mechanisms_need_a_name() -> None:
         chart("epsilon-steps", TWO)
     with pytest.raises(InputError, match=r"--mechanism: expected a mechanism with noise to vary \(m, other\), found 'x'"):
         chart("epsilon-sigma", TWO, mechanism="x")
-    with pytest.raises(InputError, match="expected no such flag for accountants"):
+    with pytest.raises(InputError, match="--mechanism cannot be combined with accountants"):
         chart("accountants", TWO, mechanism="m")
     assert "mechanism other" in chart("epsilon-steps", TWO, mechanism="other").subtitle
 

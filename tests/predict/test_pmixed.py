@@ -154,7 +154,7 @@ def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
 def test_other_ways_of_drawing_are_refused_with_the_reason(place: Path, flags: tuple[str, ...]) -> None:
     found = asked(place, "predict", str(written(place)), "--prompt", "w1", *flags)
     assert found.code == 2
-    assert f"{flags[0]}: expected no such flag: a token is drawn from the whole average" in found.err
+    assert f"{flags[0]} cannot be used here: a token is drawn from the whole average" in found.err
 
 
 @pytest.mark.parametrize("key", ["top_k", "top_p", "greedy", "num_beams"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import composed, gate_options
+from dpcli.cli.options import RealRange, composed, gate_options
 from dpcli.cli.printing import complain, message_of, show
 from dpcli.errors import DpcliError, InputError, InternalError
 
@@ -28,11 +28,11 @@ def comment_options() -> Callable[..., Any]:
         click.option(
             "--timeout",
             "patience",
-            type=click.FloatRange(min=0.0, min_open=True, max=600.0),
+            type=RealRange(min=0.0, min_open=True, max=600.0),
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long the server may be silent.",
+            help="How long one answer of the server may take.",
         ),
         click.option("--dry-run", is_flag=True, help="Print the comment (Markdown); ask no server."),
     )

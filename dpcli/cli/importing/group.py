@@ -21,6 +21,6 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 def command() -> None:
     """Make a pipeline file of what another library keeps of a private run.
 
-    What the library does not say is not made up: it is asked for by a flag, or left as a comment where it belongs. What a file cannot
-    say is refused by its name.
+    What the library does not say is not made up: it is asked for by a flag, or left as a comment where it belongs. What the format
+    cannot express is refused, and named in the error.
     """

@@ -21,7 +21,7 @@ def _whole(context: click.Context, parameter: click.Parameter, value: object) ->
 def _refuse(flag: str) -> NoReturn:
     from dpcli.pipeline.misplaced import WHOLE
 
-    raise InputError(f"{flag}: expected no such flag: {WHOLE}")
+    raise InputError(f"{flag} cannot be used here: {WHOLE}")
 
 
 def _standard_input() -> str:

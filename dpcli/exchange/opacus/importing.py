@@ -13,7 +13,7 @@ from dpcli.exchange.stated import Asserted, file_of
 from dpcli.toml.shown import escaped
 
 ASSUMED = (
-    "Opacus counts every step as Poisson sampling and keeps no word of how batches were drawn: poisson_sampling=True of make_private is "
+    "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
     "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
 )
 COMMENTS = {

@@ -121,7 +121,7 @@ def _stated_size(header: bytes) -> int:
 
 # https://www.sqlite.org/fileformat2.html: page size at 16, pages at 28, user_version at 60, application_id at 68.
 CHECKS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-    (lambda header: not header.startswith(MAGIC), "not a ledger: the file is no SQLite database"),
+    (lambda header: not header.startswith(MAGIC), "not a ledger: the file is not a SQLite database"),
     (lambda header: len(header) < 100, CUT_OFF),
     (lambda header: _number(header, 68, 4) != APPLICATION, "an SQLite database, but not a ledger of dpcli"),
     (lambda header: _number(header, 60, 4) > VERSION, "written by a later version of dpcli: upgrade to read it"),

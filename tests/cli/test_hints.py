@@ -1,0 +1,106 @@
+"""Errors that say what to write instead: flags of another place or name, files in place of commands, other names of accountants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from dpcli.analysis.rows import OTHER_NAMES
+from dpcli.cli.main import cli
+from dpcli.registry import ACCOUNTANTS, load
+from tests.command import ROOT, dpcli
+
+MNIST = "examples/mnist.toml"
+
+
+def commands(one: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if isinstance(one, click.Group):
+        for name in one.list_commands(click.Context(one)):
+            found = one.get_command(click.Context(one), name)
+            assert found is not None
+            yield from commands(found, (*words, name))
+    else:
+        yield words, one
+
+
+OUTER = [
+    (flag, "" if one.is_flag or one.count else " VALUE") for one in cli.params if isinstance(one, click.Option) for flag in one.opts
+]
+
+
+@pytest.mark.parametrize(("words", "command"), list(commands(cli)), ids=lambda one: " ".join(one) if isinstance(one, tuple) else "")
+def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command: click.Command) -> None:
+    own = {name for one in command.params for name in one.opts}
+    for flag, value in OUTER:
+        if flag in own or flag in ("-h", "--help"):
+            continue
+        found = dpcli(*words, flag)
+        assert found.code == 2
+        if f"o such option '{flag}'" in found.err:
+            assert (
+                f"Error: no such option '{flag}'; it goes before the command: dpcli {flag}{value} {' '.join(words)}\n" in found.err
+            )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("account", "--sigma", "1"), "no such option '--sigma'; did you mean --noise-multiplier"),
+        (("account", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme in the file's sampling table"),
+        (("calibrate-sigma", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme"),
+        (("calibrate-sigma", "--epsilon", "2"), "no such option '--epsilon'; did you mean --target-epsilon"),
+        (("account", "--stepz", "2"), "Did you mean"),
+        ((MNIST,), f"no such command '{MNIST}'; for what a file costs: dpcli account {MNIST}\n"),
+        (("a b.toml",), "for what a file costs: dpcli account 'a b.toml'\n"),
+        (("acount",), "no such command 'acount'; did you mean 'account'?"),
+        (("account", MNIST, "--epsilon", "1", "--delta", "1e-6"), "dpcli: give --epsilon or --delta, not both\n"),
+    ],
+)
+def test_what_was_meant_is_said(arguments: tuple[str, ...], words: str) -> None:
+    found = dpcli(*arguments)
+    assert found.code == 2 and words in found.err, found.err
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_another_name_of_an_accountant_leads_to_its_own(name: str) -> None:
+    assert name not in ACCOUNTANTS and OTHER_NAMES[name] in ACCOUNTANTS
+    for spelled in (name, name.upper(), name.replace("-", "_")):
+        found = dpcli("account", MNIST, "-a", spelled)
+        assert found.code == 2 and found.err.endswith(f"found '{spelled}'; it is called {OTHER_NAMES[name]} here\n")
+
+
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+def test_an_approximation_is_said_to_be_one_where_a_bound_is_asked_for(name: str) -> None:
+    flags = ("calibrate-sigma", "--target-epsilon", "2", "--delta", "1e-5", "--steps", "10", "-a", name)
+    found = dpcli(*flags)
+    assert ("is an approximation and cannot answer" in found.err) == (not load(ACCOUNTANTS[name]).sound)
+    if not load(ACCOUNTANTS[name]).sound:
+        assert found.code == 3
+        assert dpcli(*flags, "-a", "exact").code == 0
+
+
+@pytest.mark.parametrize("target", ["0.0001", "0.04"])
+def test_a_target_below_one_step_is_said_with_its_cost(target: str) -> None:
+    found = dpcli("calibrate", MNIST, "--solve", "steps", "--target-epsilon", target)
+    assert found.code == 3
+    cost = found.err.removeprefix(f"dpcli: no number of steps brings epsilon to {target}: one step already costs ")
+    assert float(cost) > float(target)
+
+
+def test_no_delta_is_said_by_the_account_as_by_calibration(tmp_path: Path) -> None:
+    words = "delta = 0: no epsilon is finite there for train, however much noise there is: state a delta > 0, such as 1e-6"
+    found = dpcli("account", MNIST, "--delta", "0")
+    assert found.code == 3 and words in found.err
+    (tmp_path / "x.toml").write_text((ROOT / MNIST).read_text())
+    assert words in dpcli("calibrate-sigma", str(tmp_path / "x.toml"), "--delta", "0", "--target-epsilon", "2").err
+
+
+@pytest.mark.parametrize(
+    "word", ["tilt", "share", "spacing", "headline", "theorem", "schedule", "moments-accountant", "prv", "renyi"]
+)
+def test_words_of_the_tables_are_explained(word: str) -> None:
+    found = dpcli("explain", word)
+    assert found.code == 0 and len(found.out) > 60

@@ -1,0 +1,226 @@
+"""Servers that answer amiss: every part of an answer of another kind, echoes of the token, pages that overlap, answers that never end."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import socket
+import string
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import click
+import pytest
+
+from dpcli.cli.main import cli
+from dpcli.comments.client import MOST, ApiClient, SecretToken
+from dpcli.comments.forge import Forge
+from dpcli.comments.sticky import keep
+from dpcli.comments.surroundings import github_pull, gitlab_merge
+from dpcli.errors import InputError
+from tests.comments.forges import ANOTHER, ME, Played
+from tests.exam.subjects import SEED
+
+MARK = "<!-- dpcli:gate -->"
+WRONG: list[Any] = [None, True, 5, -1, 1.5, 1e400, "x", "", [], {}, [1], {"a": 1}, [[]], [None]]
+
+
+def forge_of(played: Played, patience: float = 30.0) -> Forge:
+    forge: Forge = github_pull(None, None, None, patience) if played.kind == "github" else gitlab_merge(None, None, None, patience)
+    return forge
+
+
+def nodes(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where each part of an answer stands, the whole first."""
+    yield here
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from nodes(part, (*here, key))
+
+
+def changed(value: Any, at: tuple[Any, ...], now: Any) -> Any:
+    found = [copy.deepcopy(value)]
+    part: Any = found
+    *way, last = (0, *at)
+    for key in way:
+        part = part[key]
+    part[last] = now
+    return found[0]
+
+
+def author_of(played: Played) -> tuple[tuple[str, str], Any]:
+    if played.kind == "github":
+        return ("POST", "graphql"), {"data": {"viewer": {"login": ME}}}
+    return ("GET", "job" if played.job else "user"), {"id": 5, "user": {"id": 41}} if played.job else {"id": 41}
+
+
+def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one error in words, or nothing that matters; a comment of somebody else stays as it is."""
+    monkeypatch.setattr("dpcli.comments.forge.PAGES", 2)
+    theirs = f"{MARK}\n\ntheirs"
+    for _ in range(2):
+        played.add(ANOTHER, theirs)
+    forge, page, who = forge_of(played), ("GET", "comments" if played.kind == "github" else "notes"), author_of(played)
+    for question, answer in ((page, copy.deepcopy(played.comments)), who):
+        for at in nodes(answer):
+            for now in WRONG:
+                played.say = {question: (200, json.dumps(changed(answer, at, now)).encode(), {})}
+                with suppress(InputError):
+                    keep(forge, MARK, "new", told=False)
+                assert [body for body in played.bodies() if body == theirs] == [theirs, theirs], (at, now)
+                assert played.written() == [], (at, now)
+
+
+def test_the_author_is_told_by_an_answer_of_the_right_shape_alone(played: Played) -> None:
+    question, answer = author_of(played)
+    own = ("data", "viewer", "login") if played.kind == "github" else ("user", "id") if played.job else ("id",)
+    kind = str if played.kind == "github" else int
+    for depth in range(len(own) + 1):
+        for now in WRONG:
+            played.say = {question: (200, json.dumps(changed(answer, own[:depth], now)).encode(), {})}
+            if depth == len(own) and type(now) is kind and now != "":
+                continue
+            with pytest.raises(InputError) as error:
+                forge_of(played).author()
+            assert str(error.value).startswith(f"{question[0]} http://127.0.0.1:"), now
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_comment_on_two_pages_is_one(played: Played, count: int) -> None:
+    """A comment before it that goes while pages are read moves it to the page before; its own is never deleted for that."""
+    draw = random.Random(f"{SEED} {count}")
+    mine = [played.add(ME, f"{MARK}\n\n{number}") for number in range(count)]
+    whole = list(played.comments)
+    pages = [draw.sample(whole, draw.randint(1, count)) for _ in range(6)] + [whole]
+    played._page = lambda query: pages[page - 1] if (page := int(query["page"][0])) <= len(pages) else []  # type: ignore[method-assign]
+    assert keep(forge_of(played), MARK, "new", told=True) == "updated"
+    assert played.bodies() == ["new"], SEED
+    assert played.comments[0] in mine
+
+
+def drawn_token(draw: random.Random) -> str:
+    return "".join(draw.choices(string.ascii_letters + string.digits + "-_.~+/=\"'\\%&", k=draw.choice([8, 24, 40, 64, 200])))
+
+
+def echoes(token: str, draw: random.Random) -> Iterator[tuple[int, bytes, dict[str, str]]]:
+    """The token wherever an answer may have it, after as much else as moves it over the places where words are cut."""
+    for before in (0, *draw.sample(range(260), 4)):
+        text = "a" * before + token
+        for status in (200, 400, 403, 500):
+            yield status, text.encode(), {}
+            yield status, text.encode("utf-16"), {}
+            for words in (text, [text], {"a": {text: text}}):
+                yield status, json.dumps({"message": words}).encode(), {}
+                yield status, json.dumps({"error": words}).encode(), {}
+        yield 302, text.encode(), {"Location": f"http://127.0.0.1:9/{text}"}
+        yield 200, b"[]", {"Content-Length": text}
+
+
+def refusal(client: ApiClient) -> str:
+    try:
+        client.call("GET", "/x")
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_no_part_of_the_token_is_repeated(number: int, played: Played) -> None:
+    draw = random.Random(f"{SEED} {number}")
+    token = drawn_token(draw)
+    client = ApiClient(played.api, SecretToken("TOKEN", "X-Token", token), 30.0, "a hint")
+    parts = [token[at : at + 8] for at in range(len(token) - 7)]
+    for answer in echoes(token, draw):
+        played.say = {("GET", "/x"): answer}
+        said = refusal(client)
+        assert not any(part in said for part in parts), (SEED, token, answer, said)
+        assert said.isprintable()
+
+
+def spoken(*pieces: bytes, again: bytes, wait: float = 0.02) -> Callable[[socket.socket], None]:
+    """A server that says this, and the last of it for ever."""
+
+    def speak(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        for piece in pieces:
+            connection.sendall(piece)
+        for _ in range(3_000):
+            connection.sendall(again)
+            time.sleep(wait)
+
+    return speak
+
+
+ENDLESS = {
+    "status": spoken(b"HTTP/1.1 200 ", again=b"O"),
+    "header": spoken(b"HTTP/1.1 200 OK\r\nX: ", again=b"a"),
+    "continue": spoken(again=b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "body": spoken(b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", again=b" "),
+    "chunks": spoken(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", again=b"1\r\n \r\n"),
+    "chunk length": spoken(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", again=b"0"),
+    "refusal": spoken(b"HTTP/1.1 500 No\r\nContent-Length: 999999\r\n\r\n", again=b" "),
+    "nothing": spoken(again=b""),
+}
+
+
+@contextmanager
+def serving(speak: Callable[[socket.socket], None]) -> Iterator[str]:
+    def run(server: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = server.accept()
+            with connection:
+                speak(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=run, args=(server,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_no_answer_is_waited_for_longer_than_the_timeout(kind: str) -> None:
+    with serving(ENDLESS[kind]) as api:
+        began = time.monotonic()
+        with pytest.raises(InputError) as error:
+            ApiClient(api, SecretToken("TOKEN", "X-Token", "secret-token"), 0.3, "").call("GET", "/x")
+        assert time.monotonic() - began < 10.0
+    assert str(error.value) in (f"GET {api}/x: no answer within 0.3 s", f"GET {api}/x: 500")
+
+
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'"",', b'{"id":1},', b'"\\"[,",'])
+def test_an_answer_of_many_values_is_refused_before_it_is_read(played: Played, piece: bytes) -> None:
+    played.say = {("GET", "/x"): (200, b"[" + piece * MOST + b"1]", {})}
+    client = ApiClient(played.api, SecretToken("TOKEN", "X-Token", "secret-token"), 60.0, "")
+    with pytest.raises(InputError, match="expected an answer of at most 100,000 values, found more"):
+        client.call("GET", "/x")
+
+
+def test_commas_and_brackets_in_comments_are_no_values(played: Played) -> None:
+    body = '[{,"\\' * 100_000
+    played.add(ANOTHER, body)
+    assert [one.body for one in forge_of(played).comments()] == [body]
+
+
+def commands(one: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, one
+    if isinstance(one, click.Group):
+        for name in one.list_commands(click.Context(one)):
+            found = one.get_command(click.Context(one), name)
+            assert found is not None
+            yield from commands(found, (*words, name))
+
+
+def test_no_range_has_not_a_number_in_it() -> None:
+    ranges = [
+        (words, parameter)
+        for words, one in commands(cli)
+        for parameter in one.params
+        if isinstance(parameter.type, click.FloatRange)
+    ]
+    assert len(ranges) >= 3
+    for words, parameter in ranges:
+        for text in ("nan", "-nan", "NaN"):
+            with pytest.raises(click.BadParameter):
+                parameter.type.convert(text, parameter, click.Context(cli, info_name=" ".join(words)))
