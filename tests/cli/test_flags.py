@@ -17,6 +17,7 @@ from tests.exam.subjects import SEED
 
 FILES = sorted([*(ROOT / "examples").glob("*.toml"), *(ROOT / "dpcli" / "templates").glob("*.toml")])
 SGD = ("--noise-multiplier", "1.1", "--sampling-rate", "0.004", "--steps", "2000", "--delta", "1e-6")
+PLAIN = ("--noise-multiplier", "1.1", "--delta", "1e-6")
 MNIST = str(ROOT / "examples" / "mnist.toml")
 
 
@@ -31,9 +32,8 @@ def drawn(rng: random.Random) -> list[str]:
     sampling = rng.choice(
         [[], ["--sampling-rate", f"{rng.uniform(0.001, 0.5):.3g}"], ["--batch-size", "50", "--dataset-size", "1000"]]
     )
-    counts: list[list[str]] = [[], ["--steps", str(rng.randrange(1, 500))]]
-    if sampling:
-        counts.append(["--epochs", rng.choice(["1", "2.5"])])
+    counts: list[list[str]] = [["--steps", str(rng.randrange(1, 500))]]
+    counts.append(["--epochs", rng.choice(["1", "2.5"])] if sampling else [])
     adjacency = (
         rng.choice([[], ["--adjacency", rng.choice(["add-remove", "replace-one"])]]) if kind != "pure" or not sampling else []
     )
@@ -91,11 +91,12 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "two counts": (("--noise-multiplier", "1", "--steps", "1", "--epochs", "1", "--delta", "1e-6"), "found both"),
     "no delta": (("--noise-multiplier", "1"), "expected --delta"),
     "negative noise": (("--noise-multiplier", "-1", "--delta", "1e-6"), "--noise-multiplier: expected a number > 0, found -1.0"),
-    "rate above 1": ((*SGD, "--sampling-rate", "2"), "--sampling-rate: expected a number in [0, 1], found 2.0"),
-    "not a number": ((*SGD, "--sampling-rate", "nan"), "--sampling-rate: expected"),
-    "no steps": ((*SGD, "--steps", "0"), "--steps: expected"),
+    "rate above 1": ((*PLAIN, "--steps", "1", "--sampling-rate", "2"), "--sampling-rate: expected a number in [0, 1], found 2.0"),
+    "not a number": ((*PLAIN, "--steps", "1", "--sampling-rate", "nan"), "--sampling-rate: expected a number"),
+    "no steps": ((*PLAIN, "--steps", "0"), "--steps: expected a whole number"),
+    "no word of steps": ((*PLAIN, "--sampling-rate", "0.1"), "expected --steps or --epochs with --sampling-rate or --batch-size"),
     "endless epochs": (("--noise-multiplier", "1", "--epochs", "inf", "--delta", "1e-6"), "--epochs: expected"),
-    "a batch of what": (("--noise-multiplier", "1", "--batch-size", "9", "--delta", "1e-6"), "--dataset-size"),
+    "a batch of what": ((*PLAIN, "--batch-size", "9", "--steps", "1"), "--dataset-size"),
     "with a file": ((MNIST, "--steps", "3"), f"--steps cannot be combined with a FILE; change steps in {MNIST}"),
     "a rate with a file": ((MNIST, "--sampling-rate", "1"), "change sampling.rate in"),
     "writing a file": ((MNIST, "--write", "x"), "--write cannot be combined with a FILE"),

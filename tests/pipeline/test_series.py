@@ -45,6 +45,7 @@ steps = [1000, 500, 200]
 [[mechanism]]
 name = "last"
 noise_multiplier = 2.0
+steps = 1
 sampling = { scheme = "poisson", rate = 0.01 }
 """
 )
@@ -53,7 +54,7 @@ ENTRIES = (
     ("stage[1]", 1.1, "steps = 1000\n", 0.004),
     ("stage[2]", 1.2, "steps = 500\n", 0.004),
     ("stage[3]", 1.3, "steps = 200\n", 0.004),
-    ("last", 2.0, "", 0.01),
+    ("last", 2.0, "steps = 1\n", 0.01),
 )
 LONG = HEAD + "".join(ENTRY.format(*values) for values in ENTRIES)
 
