@@ -29,7 +29,8 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
         edit.path[0] == "mechanism" and len(edit.path) == 2 and edit.new is None for one in changes for edit in one.change.edits
     )
     for one in changes:
-        stated = [edit for edit in one.change.edits if _is_claim(edit, entries) or _comes_in(edit, entries, gone)]
+        cheap = one.epsilon is not None and one.increase <= ROUNDING
+        stated = [edit for edit in one.change.edits if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap)]
         if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
             continue
         sign = "+" if one.increase > 0.0 else ""
@@ -52,15 +53,17 @@ def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in (edit.old, edit.new))
 
 
-def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: bool) -> bool:
+def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: bool, cheap: bool) -> bool:
     """Whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
 
-    gone: whether the change takes entries away, whose place it may take.
+    gone: whether the change takes entries away, whose place it may take. cheap: whether it costs next to nothing.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
     entry = entries[edit.path[1]]
-    return entry.spec.evidence == 0 or entry.partition is not None or (gone and entry.sampling is not None)
+    sampled = entry.sampling is not None
+    told = entry.spec.evidence < PRICED or sampled or getattr(entry.spec, "sensitivity", None) is not None
+    return entry.spec.evidence == 0 or entry.partition is not None or (gone and sampled) or (cheap and told)
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:

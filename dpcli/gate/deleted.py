@@ -7,13 +7,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from dpcli.errors import InputError
 from dpcli.gate.judgement import Judged
+from dpcli.gate.unjudged import inside, linked
 from dpcli.gate.verdicts import Condition
-from dpcli.git.history import ALIKE, differing, gone_files, parts_of, share_of
+from dpcli.git.history import ALIKE, gone_files, parts_of, says_pipeline, share_of, touched
 from dpcli.git.work_tree import commit_of, link_of, listed, review_of, top_of
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
-from dpcli.toml.render import InvalidFile
 
 OtherParts = tuple[str, frozenset[Hashable]]  # path and parts
 
@@ -24,36 +22,48 @@ def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Jud
     paths: of the files that are judged; where there are none, the repository around the working directory is under review.
     renamed: what they were called at the base. Raises InputError as `dpcli.git.history.past` does.
     """
-    judged = frozenset(map(os.path.realpath, paths))
+    judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)
-    for (top, folder), tree in _trees(ref, paths).items():
+    yield from _gone_inside(ref, paths)
+    for (top, folder), tree in trees(ref, paths).items():
+        if tree is None:
+            continue
         pipelines = [
             (name, data)
-            for inside, data in gone_files(tree, folder, (".toml",))
-            if (name := os.path.relpath(os.path.join(folder, inside), top)) not in known and _is_pipeline(data)
+            for within, data in gone_files(tree, folder, (".toml",))
+            if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and says_pipeline(data)
         ]
         others = list(_others(folder, tree, judged)) if pipelines else []
         for name, data in pipelines:
             place = os.path.join(top, name)
-            yield from _verdict(name, data, ref, top, others, _still(place) or _linked(place, judged))
+            yield from _verdict(name, data, ref, top, others, _still(place) or (place in given and _linked(place, judged)))
 
 
-def _trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str]:
-    """The commits to look through, by the repository under review and the folder that each is checked out in: also those inside."""
-    reviews = dict.fromkeys(map(review_of, paths)) or {(top_of(os.getcwd()), None): None}
-    found = {(top, top): commit_of(top, ref) for top, _ in reviews}
-    for top, inner in reviews:
-        linked = None if inner is None else link_of(found[top, top], top, inner)
-        if inner is not None and linked is not None:
-            found[top, inner] = linked
+def trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
+    """The commits to look through, by the repository under review and the folder that each is checked out in: also those inside.
+
+    None for a repository inside that was not there. paths: of the files that are judged; where there are none, the repository around the
+    working directory is under review. Raises InputError where git knows no such commit, or one that a repository inside is linked to is
+    not there.
+    """
+    tops = list(dict.fromkeys(top for top, _ in map(review_of, paths))) or [top_of(os.getcwd())]
+    found: dict[tuple[str, str], str | None] = {(top, top): commit_of(top, ref) for top in tops}
+    for top in tops:
+        for inner in inside(top):
+            found[top, inner] = link_of(commit_of(top, ref), top, inner)
     return found
 
 
-def _is_pipeline(data: bytes) -> bool:
-    try:
-        return is_pipeline(toml_document(data, "")[1])
-    except InvalidFile:
-        return False
+def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
+    """A warning for each repository inside that was linked at the base, and is not any more."""
+    for top in dict.fromkeys(top for top, _ in trees(ref, paths)):
+        now = {os.path.relpath(place, top) for place in linked(top)}
+        for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", commit_of(top, ref)):
+            about, _, name = line.partition(b"\t")
+            if about.startswith(b"160000") and os.fsdecode(name) not in now:
+                place = os.path.relpath(os.path.join(top, os.fsdecode(name)))
+                text = f"{escaped_path(place)}, a repository inside this one at {ref}, is gone: nothing counts what its pipelines released"
+                yield Judged(place, None, (Condition("deleted", "warn", text, ()),))
 
 
 def _linked(place: str, judged: frozenset[str]) -> bool:
@@ -65,17 +75,15 @@ def _linked(place: str, judged: frozenset[str]) -> bool:
 def _still(place: str) -> bool:
     """Whether a file of its own, which is a pipeline, is there: the gate judges it, or says that nobody gave it."""
     try:
-        return os.path.isfile(place) and not os.path.islink(place) and _is_pipeline(read_bytes(place))
+        return os.path.isfile(place) and os.path.realpath(place) == place and says_pipeline(read_bytes(place))
     except InputError:
         return False
 
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
-    """Path and parts of each file of the work tree, committed or not, that differs from `tree`, and is not judged here."""
+    """Path and parts of each file of the work tree that the change made what it is, committed or not, and that is not judged here."""
     now = set(map(os.fsdecode, listed(top, "ls-files", "-co", "--exclude-standard", "-z")))
-    before = set(map(os.fsdecode, listed(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree)))
-    before -= set(map(os.fsdecode, differing(top, tree)))
-    for name in sorted(now - before):
+    for name in sorted(now & touched(top, tree)):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged:
             try:

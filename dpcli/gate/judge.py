@@ -70,11 +70,11 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     paths = [path for path in found if path not in bare]
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
+    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     if terms.base_ref is not None:
         from dpcli.gate.missed import drawn_in
 
         paths += drawn_in(terms.base_ref, found, [name for one in policy.together for name in one.datasets])
-    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     with asked_once():
         bases = _bases(paths, terms)
         files = tuple(_judged(path, terms, bases) for path in paths)
@@ -96,7 +96,7 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     found = totals(caps, files, terms.horizon or terms.policy.horizon, terms.base_ref)
-    return (*found, *uncapped(files, {name for one in caps for name in one.datasets}))
+    return (*found, *uncapped(files, {name for one in caps for name in one.datasets}, terms.horizon or terms.policy.horizon))
 
 
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:

@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from dpcli.errors import InputError
+from dpcli.errors import DpcliError, InputError
+from dpcli.gate.deleted import trees
 from dpcli.gate.judgement import Judged
 from dpcli.gate.unjudged import absent, dataset_of, tops_of, unjudged
 from dpcli.gate.verdicts import Condition
-from dpcli.git.history import blobs, differing
+from dpcli.git.history import blobs, differing, touched
 from dpcli.git.places import holds
-from dpcli.git.work_tree import commit_of, git, listed
-from dpcli.pipeline.read import toml_document
+from dpcli.git.work_tree import commit_of, listed
+from dpcli.pipeline.read import parse, toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.looks import looks
 from dpcli.toml.render import InvalidFile
@@ -32,8 +33,8 @@ def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Ju
     """
     here = _around(paths)
     yield from _moved_inside(ref, here)
-    touched = {os.path.realpath(os.path.join(top, name)) for top in tops_of(here) for name in _touched(top, ref)} - known
-    found = [one.path for one in unjudged(here) if os.path.realpath(one.path) in touched] if touched else []
+    places = {os.path.realpath(os.path.join(folder, name)) for folder, _, name in _touched(ref, paths)} - known
+    found = [one.path for one in unjudged(here) if os.path.realpath(one.path) in places] if places else []
     if found:
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         names = f"{', '.join(map(escaped_path, found[:NAMED]))}{more}"
@@ -60,14 +61,13 @@ def drawn_in(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterato
     What is added up under a cap is compared with what it was, whichever files are given. Raises InputError where git cannot say.
     """
     wanted, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
-    for top in tops_of(_around(paths)) if wanted else ():
-        tree = commit_of(top, ref)
-        places = {name: os.path.join(top, name) for name in sorted(_touched(top, ref)) if name.endswith(".toml")}
-        open_ = {name: place for name, place in places.items() if os.path.isfile(place) and os.path.realpath(place) not in judged}
-        before = blobs(top, [f"{tree}:{name}" for name in open_]) if open_ else ()
-        for place, was in zip(open_.values(), before, strict=True):
-            if {_dataset(was), _dataset(_now(place))} & wanted:
-                yield os.path.relpath(place)
+    for folder, tree, name in sorted(_touched(ref, paths), key=str) if wanted else ():
+        place = os.path.join(folder, name)
+        if not name.endswith(".toml") or "\n" in name or not os.path.isfile(place) or os.path.realpath(place) in judged:
+            continue
+        was = blobs(folder, [f"{tree}:{name}"])[0] if tree is not None else None
+        if {_dataset(was), _dataset(_now(place))} & wanted and _is_read(was):
+            yield os.path.relpath(place)
 
 
 def _around(paths: Sequence[str]) -> list[str]:
@@ -90,10 +90,19 @@ def _dataset(data: bytes | None) -> str | None:
     return None
 
 
-def _touched(top: str, ref: str) -> Iterator[str]:
-    """Paths of the files that are new or changed, committed or not; none that the revision alone has changed since the branch began."""
-    tree = commit_of(top, ref)
-    began = git(top, "merge-base", tree, "HEAD").stdout.decode().strip() or tree
-    names = frozenset.intersection(*(frozenset(differing(top, one)) for one in {tree, began}))
-    yield from map(os.fsdecode, names)
-    yield from map(os.fsdecode, listed(top, "ls-files", "-z", "--others", "--exclude-standard"))
+def _is_read(was: bytes | None) -> bool:
+    """Whether a file can be compared with what it was: one that was broken, and is mended now, cannot."""
+    try:
+        return was is None or bool(parse(was, ""))
+    except DpcliError:
+        return False
+
+
+def _touched(ref: str, paths: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
+    """Folder of a repository, its commit at the revision, and the path of each file that is new or changed by the work tree's doing."""
+    for (_, folder), tree in trees(ref, paths).items():
+        if tree is None:  # a repository inside that was not there
+            names = frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z", "-co", "--exclude-standard")))
+        else:
+            names = touched(folder, tree)
+        yield from ((folder, tree, name) for name in names)

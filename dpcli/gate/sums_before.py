@@ -13,7 +13,7 @@ from dpcli.gate.bases import Base
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.unjudged import dataset_of, tops_of
-from dpcli.git.history import blobs
+from dpcli.git.history import blobs, up_to_date
 from dpcli.git.work_tree import commit_of, listed
 from dpcli.pipeline.document import is_pipeline
 from dpcli.pipeline.gate_keys import Horizon
@@ -26,13 +26,15 @@ from dpcli.toml.render import InvalidFile
 def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
     """The sum at the revision and at the delta of now; None where it cannot be said, or there was nothing to add up.
 
-    Files of repositories inside are left to what is there now: where one of them is in a sum, its earlier self is not known here.
+    So it is where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the work
+    tree left it.
 
     Args:
         paths: of all that is in the sum now. horizon: of flags or policy, which come before a file's own.
     """
     tops = tops_of(paths)
-    if len(tops) != 1 or now.delta is None:
+    plain = all(path.endswith(".toml") and not os.path.islink(path) for path in paths)
+    if len(tops) != 1 or now.delta is None or not plain or not up_to_date(tops[0], commit_of(tops[0], ref)):
         return None
     try:
         found = [

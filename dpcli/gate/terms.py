@@ -60,13 +60,14 @@ def changed_terms(terms: Mapping[str, Any], statement: Mapping[str, Any], own: P
     yield from (
         Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True, _place(key, own)) for key in now if key in differing
     )
-    replaced = own.budget is None or capped.budget is None or own.budget.epsilon != capped.budget.epsilon
+    caps = {key: (getattr(own.budget, key, None), getattr(capped.budget, key, None)) for key in ("epsilon", "rho")}
+    replaced = {f"budget.{key}" for key, (stated, held) in caps.items() if stated != held}
     for name, member in _keys().items():
         old, new = terms.get(name), _plain(_stated(own, name))
         key = name.partition(".")[2]
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
-        binds = name != "budget.delta" and not (name == "budget.epsilon" and replaced) and not (name == WINDOW and _moved(old, new))
+        binds = name != "budget.delta" and name not in replaced and not (name == WINDOW and _moved(old, new))
         yield Changed(f"{name} {word(old)} -> {word(new)}", binds and _weaker(member, old, new), tuple(name.split(".")))
 
 

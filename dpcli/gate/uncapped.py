@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.together import together
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.gate.horizon import runs_of
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.totals import NAME, listed
 from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.datasets import by_dataset
+from dpcli.pipeline.gate_keys import Horizon
 from dpcli.rounding import up
+from dpcli.toml.looks import looks
 
 REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
 
@@ -28,34 +32,40 @@ def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...
     return found
 
 
-def uncapped(files: Sequence[Judged], capped: Collection[str]) -> Iterator[JudgedTogether]:
-    """A warning for each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up."""
-    accounts = {file.path: file.account for file in files if file.account is not None and file.own is not None}
-    pipelines = {file.path: file.own for file in files if file.path in accounts and file.own is not None}
-    open_ = {path: one for path, one in pipelines.items() if one.privacy.dataset not in capped}
+def uncapped(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedTogether]:
+    """A warning for each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up.
+
+    Each file counts once, or as often as its horizon plans. horizon: of flags or policy, which come before a file's own.
+    """
+    alike: dict[str, list[Judged]] = {}
+    for file in files:
+        if file.account is not None and file.own is not None and file.own.privacy.dataset not in (None, *capped):
+            alike.setdefault(looks(file.own.privacy.dataset or ""), []).append(file)
+    for members in alike.values():
+        if len(members) > 1:
+            yield from _above(members, horizon)
+
+
+def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedTogether]:
+    paths = [file.path for file in files]
+    owns = [file.own for file in files if file.own is not None]
+    names = tuple(dict.fromkeys(own.privacy.dataset or "" for own in owns))
+    words = f"dataset {', '.join(names)}: {len(paths)} files ({listed(paths)})"
     try:
-        datasets = by_dataset(open_.values())
-    except InputError as error:
-        first = next(iter(open_))
-        yield _told((), (), f"{error}: no sum", first)
+        by_dataset(owns)
+        found = together([(replace(own, budget=None), runs_of(own, horizon)) for own in owns], rows=False)
+    except (InputError, CannotCertify, NotRepresentable) as error:
+        yield _told(names, paths, f"{words}: no sum: {error}", paths[0])
         return
-    for name, members in datasets.items():
-        paths = [path for path, one in open_.items() if one.privacy.dataset == name]
-        if len(members) < 2:
-            continue
-        verdicts = [account.budget for path in paths if (account := accounts[path]) is not None and account.budget is not None]
-        most = max((verdict.epsilon.cap for verdict in verdicts if verdict.epsilon is not None), default=None)
-        words = f"dataset {name}: {len(paths)} files ({listed(paths)})"
-        try:
-            found = together([(replace(one, budget=None), 1) for one in members], rows=False)
-        except (InputError, CannotCertify, NotRepresentable) as error:
-            yield _told((name,), paths, f"{words}: no sum: {error}", paths[0])
-            continue
-        if most is not None and found.upper > most:
-            text = (
-                f"{words}: epsilon {up(found.upper)} at delta = {found.delta!r}, above the cap of each of them (at most {most!r})"
-            )
-            yield _told((name,), paths, f"{text}; {REMEDY}", paths[0])
+    budgets = [file.account.budget for file in files if file.account is not None and file.account.budget is not None]
+    epsilon = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=math.inf)
+    rho = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=math.inf)
+    said = [f"epsilon {up(found.upper)} at delta = {found.delta!r}, above the cap of each of them (at most {epsilon!r})"] * (
+        found.upper > epsilon
+    )
+    said += [f"rho {up(found.rho.value)}, above the cap of each of them (at most {rho!r})"] * (found.rho.value > rho)
+    if said:
+        yield _told(names, paths, f"{words}: {' and '.join(said)}; {REMEDY}", paths[0])
 
 
 def _told(datasets: tuple[str, ...], members: Sequence[str], text: str, at: str) -> JudgedTogether:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.git.command import work_tree
 from dpcli.git.work_tree import listed, review_of
 from dpcli.pipeline.document import is_pipeline
 from dpcli.pipeline.read import toml_document
@@ -49,13 +50,27 @@ def dataset_of(tables: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
+def linked(top: str) -> Iterator[str]:
+    """The folders of the repositories inside, checked out or not."""
+    for line in listed(top, "ls-files", "-z", "--stage"):
+        about, _, name = line.partition(b"\t")
+        if about.startswith(b"160000"):
+            yield os.path.join(top, os.fsdecode(name))
+
+
+def inside(top: str) -> Iterator[str]:
+    """Of these, those that are checked out."""
+    yield from (os.path.realpath(place) for place in linked(top) if os.path.lexists(os.path.join(place, ".git")))
+
+
 def absent(paths: Sequence[str]) -> Iterator[str]:
-    """Repositories inside of those under review that are linked to a commit and not checked out: nobody sees what is in them."""
+    """What git knows and the work tree does not have: repositories inside that are not checked out, and pipelines outside of a sparse
+    checkout. Nobody sees what is in them."""
     for top in tops_of(paths):
-        for line in listed(top, "ls-files", "-z", "--stage"):
-            about, _, name = line.partition(b"\t")
-            place = os.path.join(top, os.fsdecode(name))
-            if about.startswith(b"160000") and not os.path.lexists(os.path.join(place, ".git")):
+        yield from (os.path.relpath(place) for place in linked(top) if not os.path.lexists(os.path.join(place, ".git")))
+        for line in listed(top, "ls-files", "-z", "-t"):
+            place = os.path.join(top, os.fsdecode(line[2:]))
+            if line.startswith(b"S ") and line.endswith(b".toml") and not os.path.lexists(place):
                 yield os.path.relpath(place)
 
 
@@ -63,10 +78,9 @@ def tops_of(paths: Sequence[str]) -> list[str]:
     """The roots of the repositories under review, and of those inside them that the files are in."""
     found: dict[str, None] = {}
     for path in paths:
-        try:
-            top, inner = review_of(path)
-        except InputError:
+        if work_tree(os.path.dirname(os.path.abspath(path))) is None and work_tree(os.path.realpath(os.getcwd())) is None:
             continue
+        top, inner = review_of(path)
         found.update(dict.fromkeys(place for place in (top, inner) if place is not None))
     return list(found)
 

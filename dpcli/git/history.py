@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.git.work_tree import commit_of, git, link_of, listed, review_of
+from dpcli.pipeline.document import is_pipeline
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.render import InvalidFile
@@ -23,6 +24,11 @@ class Past:
 
     data: bytes
     renamed: str = ""
+    share: float = 1.0  # of what it said that is in the file that it became
+
+
+Gone = tuple[str, bytes, frozenset[Hashable]]  # path, bytes and parts of a file that is none any more
+Lost = dict[tuple[str, str, tuple[str, ...]], list[Gone]]  # by commit, repository and endings
 
 
 def pasts(ref: str, paths: Sequence[str]) -> dict[str, Past | None]:
@@ -40,19 +46,34 @@ def pasts(ref: str, paths: Sequence[str]) -> dict[str, Past | None]:
     for path, (top, _) in reviews.items():
         tops.setdefault(top, []).append(path)
     versions = {top: _versions(commit_of(top, ref), inside, top) for top, inside in tops.items()}
-    return {path: _past(ref, path, top, inner, versions[top][path]) for path, (top, inner) in reviews.items()}
+    lost: Lost = {}
+    found = {path: _past(ref, path, top, inner, versions[top][path], lost) for path, (top, inner) in reviews.items()}
+    return _each_once(found, {path: top for path, (top, _) in reviews.items()})
 
 
-def _past(ref: str, path: str, top: str, inner: str | None, versions: Versions) -> Past | None:
+def _each_once(found: dict[str, Past | None], tops: Mapping[str, str]) -> dict[str, Past | None]:
+    """A file that is gone became one other: the most like it. The others that are like it are new."""
+    heirs: dict[tuple[str, str], str] = {}
+    for path, past in found.items():
+        if past is not None and past.renamed:
+            other = heirs.setdefault((tops[path], past.renamed), path)
+            rival = found[other]
+            if rival is not None and past.share > rival.share:
+                heirs[tops[path], past.renamed] = path
+    kept = set(heirs.values())
+    return {path: past if past is None or not past.renamed or path in kept else None for path, past in found.items()}
+
+
+def _past(ref: str, path: str, top: str, inner: str | None, versions: Versions, lost: Lost) -> Past | None:
     tree = commit_of(top, ref)
     found = _committed(versions, top)
     linked = None if found is not None or inner is None else link_of(tree, top, inner)
     if found is not None or inner is None or linked is None:
-        return found or _renamed(tree, path, top)
+        return found or _renamed(tree, path, top, lost)
     # The change may have another commit of the repository inside: what counts is the one that the base links to.
-    within = _committed(_versions(linked, [path], inner)[path], inner) or _renamed(linked, path, inner)
+    within = _committed(_versions(linked, [path], inner)[path], inner) or _renamed(linked, path, inner, lost)
     renamed = within and within.renamed and os.path.relpath(os.path.join(inner, within.renamed), top)
-    return within and Past(within.data, renamed or "")
+    return within and Past(within.data, renamed or "", within.share)
 
 
 def _versions(tree: str, paths: Sequence[str], top: str) -> dict[str, Versions]:
@@ -115,49 +136,79 @@ def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
         at = end + 2 + size
 
 
-def _renamed(tree: str, path: str, top: str) -> Past | None:
+def _renamed(tree: str, path: str, top: str, lost: Lost) -> Past | None:
     try:
         own = parts_of(read_bytes(path))
     except InputError:  # what is wrong with the file itself is its verdict
         return None
-    gone = gone_files(tree, top, tuple({".toml", os.path.splitext(path)[1]} - {""}))
-    alike = [(share_of(parts_of(data), own), name, data) for name, data in gone]
-    share, name, data = max(alike, default=(0.0, "", b""))
-    return Past(data, name) if share >= ALIKE else None
+    key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1]} - {""})))
+    if key not in lost:
+        lost[key] = [(name, data, parts_of(data)) for name, data in gone_files(*key)]
+    share, name, data = max(((share_of(parts, own), name, data) for name, data, parts in lost[key]), default=(0.0, "", b""))
+    return Past(data, name, share) if share >= ALIKE else None
 
 
 def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """(path, bytes) of each file of the commit that is no file of its own any more, or that keeps less than half of what it said.
 
-    What a link led to counts as what it said. Raises InputError where the clone lacks one.
+    So does a pipeline that is none any more, whatever is left of it. What a link led to counts as what it said. What the commit has and
+    the work tree never had, as somebody added it after they parted, is not gone. Raises InputError where the clone lacks one.
     """
     lost = [(name, blob, there) for name, blob, there in _perhaps_gone(tree, top, endings)]
     for (name, blob, there), data in zip(lost, blobs(top, [blob for _, blob, _ in lost]) if lost else (), strict=True):
         if data is None:
             _whole(top, blob)
-        elif not there or share_of(parts_of(data), _parts_now(os.path.join(top, name))) < ALIKE:
+        elif not there or not _is_kept(data, os.path.join(top, name)):
             yield name, data
 
 
 def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
     """Path, object, and whether it is there as the file or link that it was: of what differs or is not."""
-    changed = frozenset(differing(top, tree))
+    changed, common = frozenset(differing(top, tree)), _common(top, tree)
     for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
         about, _, name = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
         place, link = os.path.join(top, os.fsdecode(name)), mode == b"120000"
-        if not place.endswith(endings) or not (link or mode.startswith(b"100")):
+        if not place.endswith(endings) or not (link or mode.startswith(b"100")) or (common is not None and name not in common):
             continue
         there = os.path.isfile(place) and (link or os.path.realpath(place) == place)
         if not there or name in changed:
             yield os.fsdecode(name), f"{tree}:{os.fsdecode(name)}" if link else os.fsdecode(blob), there
 
 
-def _parts_now(place: str) -> frozenset[Hashable]:
+def _is_kept(data: bytes, place: str) -> bool:
     try:
-        return parts_of(read_bytes(place))
+        now = read_bytes(place)
     except InputError:
-        return frozenset()
+        return False
+    return share_of(parts_of(data), parts_of(now)) >= ALIKE and (says_pipeline(now) or not says_pipeline(data))
+
+
+def says_pipeline(data: bytes) -> bool:
+    """Whether a file is a pipeline, with a fault or without."""
+    try:
+        return is_pipeline(toml_document(data, "")[1])
+    except InvalidFile:
+        return False
+
+
+def _common(top: str, tree: str) -> frozenset[bytes] | None:
+    """The files at the commits from which the work tree and `tree` went on; None where they are not known, or `tree` is one."""
+    began = _began(top, tree)
+    if not began or tree in began:
+        return None
+    return frozenset(name for one in began for name in listed(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", one))
+
+
+def _began(top: str, tree: str) -> list[str]:
+    return git(top, "merge-base", "--all", tree, "HEAD").stdout.decode().split()
+
+
+def touched(top: str, tree: str) -> frozenset[str]:
+    """Paths of the files that are new or other than at the commit, by the work tree's doing: none that `tree` alone has changed since."""
+    began = _began(top, tree) or [tree]
+    own = frozenset(name for one in began for name in differing(top, one)) & frozenset(differing(top, tree))
+    return frozenset(map(os.fsdecode, (*own, *listed(top, "ls-files", "-z", "--others", "--exclude-standard"))))
 
 
 def differing(top: str, tree: str) -> list[bytes]:
@@ -189,3 +240,8 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
 
 def share_of(old: frozenset[Hashable], new: frozenset[Hashable]) -> float:
     return len(old & new) / len(old) if old else 0.0
+
+
+def up_to_date(top: str, tree: str) -> bool:
+    """Whether the work tree goes on from the commit."""
+    return tree in _began(top, tree)

@@ -59,6 +59,12 @@ def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) 
     for name, total in sums.items():
         budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
         most = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)
+        rho = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=None)
+        if rho is not None and total.rho.value > rho:
+            yield (
+                f'dataset "{name}": rho {up(total.rho.value, decimals)} is above the budget of each of its files (at most {rho!r}), '
+                "and no cap holds for the sum; [[together]] in a policy of dpcli gate sets one"
+            )
         if most is not None and total.quantity == "epsilon" and total.upper > most:
             yield (
                 f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files (at most {most!r}), '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dpcli.analysis.rho import OVER
 from dpcli.document.document import Document, Sheet, Table, Value, visible
 from dpcli.predict.pmixed.answer import Answered
 from dpcli.predict.pmixed.costs import ChangeCost, Costs
@@ -107,9 +108,12 @@ def _priced(found: Costs) -> Document:
         f"epsilon <= {up(best.epsilon)} at delta = {found.delta!r} for {plan.tokens:,} tokens of {plan.spec.shards} shards, rate "
         f"{plan.spec.model_rate:g}, radius {plan.spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
     )
-    budget = plan.account.budget.epsilon if plan.account is not None and plan.account.budget is not None else None
+    verdict = plan.account.budget if plan.account is not None else None
+    budget, rho = (None, None) if verdict is None else (verdict.epsilon, verdict.rho)
     over = budget is not None and budget.delta == found.delta and best.epsilon > budget.cap
     why = f"over the budget of epsilon {budget.cap:g}" if budget is not None and over else ""
+    if rho is not None and rho.verdict in OVER:
+        over, why = True, f"over the budget: {rho.words()}"
     data = {**_data(found), "exit_code": int(over)}
     table = _table(found, cells, f"epsilon at delta = {found.delta!r} (rounded up)", refused)
     return Document(

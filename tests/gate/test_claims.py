@@ -178,6 +178,10 @@ NEW: list[tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = [
     ([entry("old")], [entry("new", **POISSON)], "new"),
     ([FIRST, entry("old")], [FIRST, entry("new", **POISSON)], "new"),
     ([entry("old")], [entry("new")], ""),
+    ([FIRST], [FIRST, {"name": "new", "type": "pure-dp", "epsilon": 1e-9}], "new"),
+    ([FIRST], [FIRST, {"name": "new", "type": "laplace", "scale": 1.0, "sensitivity": 1e-9}], "new"),
+    ([entry("first")], [entry("first"), entry("new", sampling={"scheme": "poisson", "rate": 1e-9}, steps=1)], "new"),
+    ([FIRST], [FIRST, {"name": "new", "type": "pure-dp", "epsilon": 0.5}], ""),
 ]
 
 

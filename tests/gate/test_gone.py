@@ -11,7 +11,7 @@ import pytest
 from tests.command import dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
-from tests.gate.test_names import gate
+from tests.gate.test_names import gate, submodule
 
 DEARER = GATE.replace("steps = 5_000", "steps = 8_000")  # within the cap
 STUBS: dict[str, bytes] = {
@@ -88,3 +88,91 @@ def test_a_pipeline_that_is_written_anew_is_still_one(repository: Path) -> None:
     )
     result = dpcli("gate", "train.toml", "--base-ref", "HEAD", "-f", "text", folder=repository)
     assert "deleted" not in result.out + result.err and "moved" not in result.out + result.err
+
+
+WORDS = ("purpose", "data", "product", "code", "access", "security", "retention", "utility", "bias")
+LONG = GATE + "\n[disclosure]\n" + "".join(f'{key} = "stated"\n' for key in WORDS)
+
+
+def test_a_stub_that_keeps_most_of_the_words_is_none(repository: Path) -> None:
+    (repository / "p").mkdir()
+    (repository / "p" / "b.toml").write_text(LONG)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "b")
+    head, _, rest = LONG.partition("[privacy]")
+    (repository / "p" / "b.toml").write_text(head + rest[rest.index("[disclosure]") :])
+    (repository / "p" / "b.conf").write_text(LONG.replace("steps = 5_000", "steps = 8_000"))
+    for given in ((".",), ("train.toml",), ()):
+        result = gate(repository, *given, "--base-ref", "HEAD")
+        assert result.code in (1, 2) and "p/b" in result.out + result.err, (given, result.out)
+
+
+def test_one_file_that_is_gone_became_one_other(repository: Path) -> None:
+    (repository / "train.toml").unlink()
+    for name in ("one", "two", "three"):
+        (repository / f"{name}.toml").write_text(GATE)
+    result = gate(repository, ".", "--base-ref", "HEAD", "--max-increase", "0.1")
+    assert result.out.count("new file: no earlier version") == 2, result.out
+
+
+def test_what_the_base_alone_has_is_not_gone_and_not_renamed(repository: Path) -> None:
+    git(repository, "branch", "change")
+    (repository / "later.toml").write_text(GATE.replace("ads-ranking", "later"))
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "later")
+    git(repository, "checkout", "-q", "change")
+    (repository / "new.toml").write_text(GATE.replace("ads-ranking", "later"))
+    (repository / "train.toml").write_text(GATE + "# a comment\n")
+    result = gate(repository, ".", "--base-ref", "main", "--max-increase", "0.1")
+    assert result.code == 0 and "later.toml" not in result.out and "new file: no earlier version" in result.out
+
+
+@pytest.fixture
+def around(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with another one inside, which holds a pipeline."""
+    inner = tmp_path_factory.mktemp("inner")
+    (inner / "s.toml").write_text(GATE.replace("ads-ranking", "inside"))
+    git(inner, "init", "-q", "-b", "trunk")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "inner")
+    submodule(repository, inner, "sub")
+    git(repository, "commit", "-qam", "submodule")
+    return repository
+
+
+def bumped(root: Path) -> None:
+    """The repository inside is linked to a commit with a dearer pipeline."""
+    (root / "sub" / "s.toml").write_text(DEARER.replace("ads-ranking", "inside"))
+    git(root / "sub", "commit", "-qam", "dearer")
+
+
+def replaced(root: Path) -> None:
+    git(root / "sub", "rm", "-q", "s.toml")
+    (root / "sub" / "s.conf").write_text(DEARER.replace("ads-ranking", "inside"))
+    git(root / "sub", "add", ".")
+    git(root / "sub", "commit", "-qm", "moved")
+
+
+def removed(root: Path) -> None:
+    git(root, "rm", "-qf", "sub")
+
+
+@pytest.mark.parametrize("given", [(), (".",), ("train.toml",), ("sub/s.toml",)])
+def test_a_repository_inside_that_does_not_change_is_no_matter(around: Path, given: tuple[str, ...]) -> None:
+    (around / "x.txt").write_text("it")
+    git(around, "add", ".")
+    git(around, "commit", "-qm", "innocent")
+    for ref in ("HEAD~1", "main"):
+        result = gate(around, *given, "--base-ref", ref)
+        assert result.code == 0 and "sub" not in result.out.replace("sub/s.toml: pass", ""), result.out + result.err
+
+
+@pytest.mark.parametrize("change", [bumped, replaced, removed])
+@pytest.mark.parametrize("given", [(), (".",), ("train.toml",)])
+def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callable[[Path], None], given: tuple[str, ...]) -> None:
+    change(around)
+    if change is not removed:
+        git(around, "commit", "-qam", "another commit")
+    base = "HEAD" if change is removed else "HEAD~1"
+    result = gate(around, *given, "--base-ref", base)
+    assert "sub" in result.out + result.err, result.out + result.err

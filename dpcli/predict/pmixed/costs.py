@@ -78,6 +78,10 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
         return priced
     parameter: Solvable = "steps" if solve == "steps" else "radius"
     budget = plan.pipeline.budget
+    if target is None and budget is not None and budget.rho is not None:
+        raise InputError(
+            f"{plan.path}: budget.rho: expected --target-epsilon with it, as --solve meets an epsilon alone, found none"
+        )
     aim = target if target is not None else budget.epsilon if budget is not None else None
     if aim is None:
         raise InputError(f"{plan.path}: expected --target-epsilon or budget.epsilon in the file, found neither")
