@@ -15,7 +15,6 @@ from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
 from dpcli.gate.caps import cap_conditions, capped, delta_condition
 from dpcli.gate.claims import claims
-from dpcli.gate.deleted import gone
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
 from dpcli.gate.flags import GateTerms
 from dpcli.gate.horizon import horizon_condition
@@ -115,6 +114,8 @@ def _nothing(terms: GateTerms) -> Judged:
 
 def _gone(paths: Sequence[str], terms: GateTerms, bases: Bases | None) -> Iterator[Judged]:
     if terms.base_ref is not None and bases is not None:
+        from dpcli.gate.deleted import gone
+
         yield from gone(terms.base_ref, paths, (base.renamed for base in bases.values() if base is not None))
 
 
