@@ -110,7 +110,10 @@ class ReservedRun:
             ledger.commit(self.key)
 
     def void(self, why: str) -> None:
-        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason."""
+        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason.
+
+        In a ledger of two persons it is proposed, and stays charged until another person approves.
+        """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
             ledger.void(self.key, reason)
@@ -128,10 +131,12 @@ class ReservedRun:
         if error is not None:
             error.add_note(f'dpcli: the run "{self.key}" stays charged; where no noise was drawn, void it with the reason')
             return
-        status = self.run.status
+        with self.budget._open() as ledger:
+            state = ledger.state()
+            status, proposed = state.run(self.key).status, f"run {self.key}" in state.proposals
         if status == "started":
             self.commit()
-        elif status == "reserved":
+        elif status == "reserved" and not proposed:
             raise InputError(
                 f'run "{self.key}": expected start() before the first noise, or void(), found the end of the block; it stays charged'
             )

@@ -27,6 +27,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import amount_of
 from dpcli.ledger.chain import Head, StoredRow, canonical, opened
 from dpcli.ledger.earlier import EarlierRuns, alone
+from dpcli.ledger.proposals import proposal_of, subject_of
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
@@ -44,8 +45,10 @@ def due(state: LedgerState, noted: int) -> bool:
 def stated(state: LedgerState) -> dict[str, Any]:
     """Everything about a state that the entries before its head decide."""
     blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
+    two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _two_person(state) else {}
     return {
         **blocks,
+        **two,
         "checkpoint": FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
@@ -121,6 +124,9 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state.caps, state.spent, state.reserved = (_sum(name, content, state) for name in SUMS)
     if terms.blocks is not None:
         state.retired = frozenset(map(str, content["retired"]))
+    if _two_person(state):
+        proposed = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
+        state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
@@ -131,6 +137,10 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if not max(terms.epsilon, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state
+
+
+def _two_person(state: LedgerState) -> bool:
+    return state.terms is not None and state.terms.two_person is True
 
 
 def _named(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:

@@ -16,6 +16,8 @@ from typing import Any
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.expiry import STAMP
+from dpcli.ledger.proposals import MOST_DAYS
+from dpcli.toml.looks import letters
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
 DEPTH = 50  # an entry has fewer levels
@@ -62,16 +64,24 @@ CHARGE = {
     "why": "text?",
     "window": "window?",
 }
+APPROVED = {"proposal": "count?", "approval": "said?"}  # the number of what was proposed, and why it is approved
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
     "spend": CHARGE,
     "reserve": {**CHARGE, "expires": "stamp?"},
     "start": {"key": "name", "why": "text?"},
     "commit": {"key": "name", "why": "text?"},
-    "void": {"key": "name", "why": "said"},
-    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said"},
+    "void": {"key": "name", "why": "said", **APPROVED},
+    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", **APPROVED},
     "retire": {"window": "window", "why": "said"},
     "upgrade": {"schema": "hash", "version": "count"},
+    "propose": {"asks": "asks", "expires": "stamp"},
+    "refuse": {"proposal": "count", "why": "said"},
+}
+# What may be proposed: the entry that an approval would make, but for what the approver adds.
+ASKS = {
+    "amend": {"kind": "name", "epsilon": "positive", "caps": "amounts", "why": "said"},
+    "void": {"kind": "name", "key": "name", "why": "said"},
 }
 TERMS = {
     "unit": "name",
@@ -89,6 +99,7 @@ TERMS = {
     "team": "name?",
     "version": "count?",
     "blocks": "blocks?",
+    "two_person": "yes?",
 }
 BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
@@ -117,6 +128,8 @@ WORDS = {
     "by": "a known kind of blocks",
     "blocks": "what the blocks of a dataset are",
     "window": f"1 to {MOST} names of blocks, each once and in order",
+    "yes": "true, or nothing at all",
+    "asks": "what may be proposed",
 }
 MODES = ("adaptive", "declared")
 MOST_RUNS = 10**6
@@ -134,6 +147,9 @@ def rules() -> dict[str, Any]:
         "spaces": [list(pair) for pair in SPACES],
         "common": COMMON,
         "entries": ENTRIES,
+        "asks": ASKS,
+        "open": MOST_DAYS,
+        "alike": letters(),
         "terms": TERMS,
         "declared": DECLARED,
         "certified": CERTIFIED,
@@ -293,6 +309,11 @@ def _is_window(value: Any) -> bool:
     return value == sorted(set(value))
 
 
+def _is_asks(value: Any) -> bool:
+    kind = value.get("kind") if type(value) is dict else None
+    return type(kind) is str and kind in ASKS and _wrong_table(ASKS[kind], value) is None
+
+
 def _matches(name: str, value: Any) -> bool:
     return type(value) is str and re.fullmatch(PATTERNS[name][1:-1], value) is not None
 
@@ -328,5 +349,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "by": lambda value: type(value) is str and value in known_kinds(),
     "blocks": lambda value: type(value) is dict and _wrong_table(BLOCKS, value) is None,
     "window": _is_window,
+    "yes": lambda value: value is True,
+    "asks": _is_asks,
     "terms": lambda value: type(value) is dict and _wrong_table(TERMS, value) is None,
 }

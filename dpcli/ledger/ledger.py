@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.ledger.approval import Approve, Proposable, Refuse
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
 from dpcli.ledger.earlier import pages
@@ -177,19 +178,31 @@ class Ledger:
         """Note that a reserved run has ended; it stays charged. why: where it is somebody else's."""
         return self._append(Move("commit", key, self.who, seen(why)), key)
 
-    def void(self, key: str, why: str, despite_clock: bool = False) -> Receipt:
+    def void(self, key: str, why: str, despite_clock: bool = False, expires: str | None = None) -> Receipt:
         """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired.
 
-        despite_clock: although a later entry is dated after its end, as some clock was wrong.
+        despite_clock: although a later entry is dated after its end, as some clock was wrong. expires: as in `amend`.
         """
-        return self._append(Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time), key)
+        move = Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time)
+        return self._append(Proposable(move, expires), key)
 
-    def amend(self, epsilon: float, why: str, approver: str, acknowledged: bool = False) -> Receipt:
-        """Change the cap on epsilon; chained like every entry.
+    def amend(
+        self, epsilon: float, why: str, approver: str = "", acknowledged: bool = False, expires: str | None = None
+    ) -> Receipt:
+        """Change the cap on epsilon; chained like every entry. In a ledger of two persons it is proposed, and changes when approved.
 
         acknowledged: needed downwards, as a lower cap stops further runs and guarantees nothing about those that were made.
+        expires: until when another person may approve it (a time, 7d, 36h); a week where None.
         """
-        return self._append(Amend(epsilon, seen(why), seen(approver), acknowledged), "")
+        return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), acknowledged), expires), "")
+
+    def approve(self, seq: int, why: str) -> Receipt:
+        """Make what entry `seq` proposes effective. Raises LedgerError where it is not open, or is this person's own."""
+        return self._append(Approve(seq, self.who, seen(why), self.store.keeps_time), "")
+
+    def refuse(self, seq: int, why: str) -> Receipt:
+        """Close the proposal of entry `seq`; its proposer withdraws it so."""
+        return self._append(Refuse(seq, seen(why)), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks for good, with the reason. Raises InputError where the dataset has none."""
@@ -259,7 +272,7 @@ class Ledger:
         if entry is not None:  # durable: only now is it remembered
             state.apply(entry)
             self._noted = state.head.seq if due(state, self._noted) else self._noted
-        return Receipt(entry, state.runs.get(key), state)
+        return Receipt(entry, state.runs.get(key or ("" if entry is None else entry.key)), state)
 
     def _next(self, request: LedgerRequest) -> LedgerEntry | None:
         now, state = self.now(), self._state

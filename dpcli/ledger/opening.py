@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
     common = ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")
-    terms = checked(replace(LedgerTerms(**{name: given[name] for name in common}), blocks=_blocks(given)))
+    terms = checked(
+        replace(
+            LedgerTerms(**{name: given[name] for name in common}), blocks=_blocks(given), two_person=given.get("two_person") or None
+        )
+    )
     return init(url, dataset, _MODES[given["mode"]](terms, given), new=bool(given.get("new")))
 
 

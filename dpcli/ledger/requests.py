@@ -160,10 +160,18 @@ class Amend:
                 f"guaranteed the largest cap there was, epsilon {state.largest!r}, as what they showed may be why they stop; "
                 "--acknowledge lowers the cap all the same"
             )
-        if not _in_words(self.why) or not _in_words(self.approver):
-            raise InputError("expected --reason and --approver in words, found nothing")
         caps = terms.caps(self.epsilon)
-        return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, "approver": self.approver}
+        return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, **self._approved(terms.two_person)}
+
+    def _approved(self, two_person: bool | None) -> dict[str, str]:
+        """Who allowed it; in a ledger of two persons whoever approves it says so himself."""
+        if two_person and self.approver:
+            raise InputError(
+                "--approver: expected none in a ledger of two persons, found one: another person approves with dpcli budget approve"
+            )
+        if not _in_words(self.why) or not (two_person or _in_words(self.approver)):
+            raise InputError(f"expected --reason{'' if two_person else ' and --approver'} in words, found nothing")
+        return {} if two_person else {"approver": self.approver}
 
 
 @dataclass(frozen=True, slots=True)

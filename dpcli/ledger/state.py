@@ -15,11 +15,13 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.expiry import is_stamp, later
+from dpcli.ledger.proposals import Proposals, after, numbered, refuse_unapproved
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
+TWO_PERSONS = ("amend", "void")  # what a ledger of two persons takes on the word of both
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -111,6 +113,7 @@ class LedgerState:
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
+    proposals: Proposals = field(default_factory=dict)  # those that are open, in a ledger of two persons
 
     def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -118,7 +121,9 @@ class LedgerState:
         if change is None:
             raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
         try:
+            self._refuse_alone(entry)
             change(self, entry)
+            self.proposals = after(self.proposals, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerError(
                 f"{self._place(entry)}: expected the content of {entry.kind}, found something else ({error!r})"
@@ -233,6 +238,23 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: {wrong or 'expected blocks to retire'}: the ledger was changed by hand")
         return tuple(stated or ())
 
+    def _refuse_alone(self, entry: LedgerEntry) -> None:
+        """What takes two persons is what a second one approved; without that term nothing is proposed."""
+        two = self.terms is not None and self.terms.two_person is True
+        try:
+            if two and entry.kind in TWO_PERSONS:
+                refuse_unapproved(self.proposals, entry)
+            elif entry.kind == "refuse" and numbered(self.proposals, entry.content["proposal"]) is None:
+                raise LedgerError("refuses nothing that is proposed")
+            elif not two and (entry.kind == "propose" or "proposal" in entry.content):
+                raise LedgerError("is of a ledger of two persons")
+        except LedgerError as error:
+            raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
+
+    def _said(self, entry: LedgerEntry) -> None:
+        """What is proposed or refused changes nothing else."""
+        self.open_terms()
+
     def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
@@ -269,4 +291,6 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
+    "propose": LedgerState._said,
+    "refuse": LedgerState._said,
 }

@@ -9,10 +9,12 @@ from dpcli.document.document import Document
 from dpcli.errors import Denied
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.proposals import Proposal, numbered
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
+from dpcli.present.ledger_proposals import proposed
 
 DONE = {
     "spend": "charged",
@@ -48,7 +50,16 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
             why="denied: the run does not fit in what is left",
             details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
         )
-    state = found.state
+    state, proposal = found.state, _proposal(found)
+    if proposal is not None:
+        data = {
+            "schema": "dpcli/budget/v2",
+            "granted": False,
+            "repeated": False,
+            "entry": entry_data(found.entry),
+            **balance(state),
+        }
+        return Document(proposed(proposal, state), {**data, "exit_code": 0}, "warn", total=total(state))
     data = {
         "schema": "dpcli/budget/v2",
         "granted": True,
@@ -63,6 +74,13 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     )
 
 
+def _proposal(receipt: Receipt) -> Proposal | None:
+    """What was only proposed, None where what was asked for was done."""
+    if receipt.entry is None or receipt.entry.kind != "propose":
+        return None
+    return numbered(receipt.state.proposals, receipt.entry.row.seq)
+
+
 def _granted(receipt: Receipt) -> str:
     state, run = receipt.state, receipt.run
     of = "declared runs" if state.open_terms().mode == "declared" else "cap"
@@ -72,6 +90,8 @@ def _granted(receipt: Receipt) -> str:
     if run is None:
         if state.open_terms().family is not None and (receipt.entry is None or receipt.entry.kind == "retire"):
             return _retired(receipt)
+        if receipt.entry is not None and receipt.entry.kind == "refuse":
+            return f"entry {receipt.entry.content['proposal']} is closed, by entry {receipt.entry.row.seq}: nobody can approve it; {left}"
         if receipt.entry is not None and receipt.entry.kind == "upgrade":
             return f"upgraded: version {state.version} guards the entries from here on; {left}"
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"

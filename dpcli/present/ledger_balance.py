@@ -17,6 +17,7 @@ from dpcli.ledger.remaining import Remaining, room, share_of
 from dpcli.ledger.state import LedgerState, Run, named
 from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import balance, runs, terms, total
+from dpcli.present.ledger_proposals import waiting
 from dpcli.rounding import down as rounded_down
 from dpcli.rounding import up as rounded
 
@@ -29,7 +30,7 @@ SHOWN = 20  # runs in the table; the log has them all
 
 def shown(ledger: Ledger, pictured: bool = False) -> Document:
     """The balance of a dataset and its runs; `pictured` with the way down to it."""
-    state = ledger.state()
+    state, now = ledger.state(), ledger.now()
     found = room(state)
     every = Walked(state.charges, lambda: iter(runs(state)))  # of a long ledger only where a format holds them all
     table = _run_table(state, recent(ledger.store, ledger.dataset, state.head, SHOWN))
@@ -38,12 +39,12 @@ def shown(ledger: Ledger, pictured: bool = False) -> Document:
         data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": every, "exit_code": 0},
         verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
         tables=(table,) if state.charges else (),
-        notes=_outlook(state, found),
+        notes=_outlook(state, found, now),
         total=total(state),
         records=every,
         title=f"budget of {ledger.dataset}",
         pictures=_pictures(ledger) if pictured else (),
-        details=_details(state, found, table),
+        details=_details(state, found, table, now),
     )
 
 
@@ -101,12 +102,13 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 
 
 def how(state: LedgerState) -> str:
-    """What adds the runs up."""
+    """What adds the runs up, and who may change it."""
     stated = state.open_terms()
+    two = "; two persons for amend and void" if stated.two_person else ""
     if stated.mode == "declared":
-        return f"declared set, composed by {(stated.certified or {})['accountant']}"
+        return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
     own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{own}{cut(state)}"
+    return f"adaptive, filter: {stated.filter}{own}{cut(state)}{two}"
 
 
 def cut(state: LedgerState) -> str:
@@ -122,7 +124,7 @@ def left_percent(remaining: Remaining) -> str:
     return f"{rounded_down(100.0 * remaining.left, 1)} %"
 
 
-def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
+def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
     """What still fits."""
     lines = []
     if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
@@ -145,7 +147,7 @@ def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
         lines.append(
             f"{100.0 * remaining.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided"
         )
-    return tuple(lines)
+    return (*lines, *waiting(state, now))
 
 
 def _conversion(state: LedgerState) -> float:
@@ -156,7 +158,7 @@ def _conversion(state: LedgerState) -> float:
     return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
 
 
-def _details(state: LedgerState, remaining: Remaining, table: Table) -> tuple[str, ...]:
+def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
@@ -170,7 +172,7 @@ def _details(state: LedgerState, remaining: Remaining, table: Table) -> tuple[st
             for row in rows
         ),
     ]
-    return (*lines, "", *_outlook(state, remaining))
+    return (*lines, "", *_outlook(state, remaining, now))
 
 
 def _bar(remaining: Remaining, of: str) -> str:

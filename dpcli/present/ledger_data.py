@@ -10,6 +10,7 @@ from dpcli.ledger.blocks.spread import ZERO, block_shares
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.remaining import room, share_of
 from dpcli.ledger.state import LedgerState
+from dpcli.present.ledger_proposals import proposals_data
 
 
 def terms(state: LedgerState) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def balance(state: LedgerState) -> dict[str, Any]:
         "more_like_last": found.like_last,
         "largest_pure_epsilon": found.pure,
         **block_data(whole),
+        **proposals_data(whole),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
     }
 

@@ -5,7 +5,7 @@ Log and export are read once to check the chain, and again while they are writte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpcli.document.document import Document, Table
@@ -119,8 +119,20 @@ def _text(entry: LedgerEntry, name: str) -> str:
 
 
 def _why(entry: LedgerEntry) -> str:
-    approver = f" (approved by {entry.content['approver']})" if "approver" in entry.content else ""
-    return _text(entry, "why") + approver
+    """The reason; in a ledger of two persons also what was proposed, and where."""
+    content, why = entry.content, _text(entry, "why")
+    if entry.kind == "propose":
+        return f"{_asks(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
+    if entry.kind == "refuse":
+        return f"{why} (closes entry {content['proposal']})"
+    if "proposal" in content:
+        said = f"approved by {content.get('who')}: {content.get('approval', '')}"
+        return f"{why} ({said}; proposed in entry {content['proposal']})"
+    return why + (f" (approved by {content['approver']})" if "approver" in content else "")
+
+
+def _asks(asks: Mapping[str, Any]) -> str:
+    return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'give back "{asks["key"]}"'
 
 
 def _amounts(entry: LedgerEntry) -> str:

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,7 +160,23 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "upgrade": {"schema": "a" * 64, "version": 2},
     }
     kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend"))
+    if ledger.state().open_terms().two_person:
+        return right_of_two(ledger, chance, kind, kinds)
     return {"kind": kind, **kinds[kind], "dpcli": "0"}
+
+
+def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The same in a ledger of two persons: proposed, approved or refused."""
+    found = [each for each in ledger.state().proposals.values() if chance.random() < 0.5]
+    if found and chance.random() < 0.3:
+        return {"kind": "refuse", "proposal": found[0].seq, "why": "no", "dpcli": "0"}
+    if found:
+        approver = {"approver": chance.choice(("sam", "ada"))} if found[0].asks["kind"] == "amend" else {}
+        return {**found[0].asks, **approver, "proposal": found[0].seq, "approval": "fine", "dpcli": "0"}
+    if kind not in ("void", "amend"):
+        return {"kind": kind, **kinds[kind], "dpcli": "0"}
+    asks = {"kind": kind, **{name: value for name, value in kinds[kind].items() if name != "approver"}}
+    return {"kind": "propose", "asks": asks, "expires": later(clock(), days=3), "dpcli": "0"}
 
 
 def chained(ledger: Ledger, content: dict[str, Any], who: str, dataset: str = DATASET) -> dict[str, Any]:
@@ -190,18 +207,20 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("two", [None, True], ids=["one", "two"])
 @pytest.mark.parametrize("seed", range(1))
-def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int) -> None:
+def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int, two: bool | None) -> None:
     """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""
     import psycopg
 
-    init(database.url, DATASET, terms()).store.close()
+    init(database.url, DATASET, replace(terms(), two_person=two)).store.close()
     sam, ada = database.cluster.login("sam", "dpcli_spender"), database.cluster.login("ada", "dpcli_admin")
+    eve = database.cluster.login("eve", "dpcli_admin")
     reader = open_ledger(database.url, DATASET)
     written = 0
-    for who in (sam, ada):
+    for turn, who in enumerate((sam, ada) if two is None else (sam, ada, eve, ada, eve)):
         with database.cluster.connect(database.name, who) as connection:
-            for _, content in candidates(reader, who, 200, 2 * seed + (who == sam)):
+            for _, content in candidates(reader, who, 200 if two is None else 80, 7 * seed + turn):
                 try:
                     text = canonical(content)
                     connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (DATASET, content.get("seq"), text, digest(text)))
@@ -215,6 +234,10 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
                     reader.state()
     everybody_reads(database.url, DATASET, 0)
     assert written > 30
+    if two:
+        assert {"propose", "refuse"} <= {entry.kind for entry in reader.entries()}
+        assert any("proposal" in entry.content and entry.kind != "refuse" for entry in reader.entries())
+        return
     reader.amend(10.0, "room for one more", "the board")
     assert not reader.reserve(run(0.001), "the next").repeated
 
@@ -268,6 +291,7 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
     chance = random.Random(kind)
     seeds = [TABLES, terms().content() | {"schema": "a" * 64}, {"epsilon": "0.01"}, [{"pipeline": TABLES, "runs": 2}]]
     seeds += [{"epsilon": 1.0, "accountant": "exact"}, {"order": 6.1}]
+    seeds += [{"kind": "amend", "epsilon": 2.0, "caps": {"epsilon": "2"}, "why": "wider"}, {"kind": "void", "key": "a", "why": "b"}]
     seeds += ["week", DAYS, {**DAYS, "by": "region", "names": ["eu", "us"]}, ["2026-01-01", "2026-01-02"], ["b", "a"], ["a", "a"]]
     tried = [*STRINGS, *NUMBERS, *OTHERS, DEEP, *seeds, *(mutated({"x": seed}, chance).get("x") for seed in seeds * 60)]
     tried += [repr(chance.random() * 10.0 ** -chance.randrange(320)) for _ in range(100)]
@@ -283,7 +307,10 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
 def test_every_kind_and_type_is_in_the_table() -> None:
     used = {kind.rstrip("?") for names in ENTRIES.values() for kind in names.values()}
     assert used <= set(TYPES) == set(WORDS)
-    assert set(ENTRIES) == {"open", *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade")}
+    assert set(ENTRIES) == {
+        "open",
+        *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "propose", "refuse"),
+    }
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 
 
@@ -305,6 +332,7 @@ OPENINGS: tuple[dict[str, Any], ...] = (
         "caps": {"rdp": "0.5"},
     },
     {"terms": terms().content(), "caps": {"epsilon": "1", "delta": "0"}},
+    {"terms": {**terms().content(), "two_person": True}, "caps": {"epsilon": "1", "delta": "0"}},
     {"terms": {**terms().content(), "filter": "rdp", "parameters": {"order": 6.1}, "delta": 1e-6}, "caps": {"rdp": "0.5"}},
     {"terms": {**terms().content(), "filter": "gdp", "delta": 1e-6, "dataset_size": 1000}, "caps": {"mu_squared": "0.5"}},
     {

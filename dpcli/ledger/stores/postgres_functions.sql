@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -129,6 +129,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WHERE k.said @> jsonb_build_object('checkpoint', 1, 'dataset', of_dataset) AND jsonb_typeof(k.said -> 'seq') = 'number'
 $$;
 
+-- Whether a second person has to approve what changes the cap or gives something back.
+CREATE OR REPLACE FUNCTION dpcli.takes_two(of_dataset text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1
+    AND e.body::jsonb #> '{terms,two_person}' = 'true'::jsonb)
+$$;
+
+-- What an entry is about, as far as proposals go, as in dpcli.ledger.proposals; NULL where no proposal is about that.
+CREATE OR REPLACE FUNCTION dpcli.subject(content jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT CASE
+    WHEN asks ->> 'kind' = 'amend' THEN 'cap'
+    WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
+  END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
+$$;
+
+-- A name as people see it, as in dpcli.toml.looks: without accents, case, spaces at its ends, and with one letter for those that look alike.
+CREATE OR REPLACE FUNCTION dpcli.looks(name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  alike jsonb := dpcli.rules() -> 'alike';
+  before text := (SELECT string_agg(chr((m ->> 0)::integer), '' ORDER BY i) FROM jsonb_array_elements(alike) WITH ORDINALITY AS pair (m, i));
+  after text := (SELECT string_agg(chr((m ->> 1)::integer), '' ORDER BY i) FROM jsonb_array_elements(alike) WITH ORDINALITY AS pair (m, i));
+  found text := '';
+BEGIN
+  SELECT coalesce(string_agg(CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r
+      WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer) THEN ' ' ELSE c END, '' ORDER BY i), '') INTO found
+  FROM regexp_split_to_table(lower(normalize(name, NFKD)), '') WITH ORDINALITY AS piece (c, i)
+  WHERE c <> '' AND ascii(c) NOT BETWEEN 768 AND 879 AND NOT EXISTS (SELECT FROM jsonb_array_elements(dpcli.rules() -> 'unseen') r
+    WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer);
+  found := btrim(regexp_replace(found, ' +', ' ', 'g'));
+  FOR i IN 1..3 LOOP
+    found := translate(found, before, after);
+  END LOOP;
+  RETURN replace(replace(found, 'rn', 'm'), 'vv', 'w');
+END $$;
+
 -- A cost on each block of a window; as it is where there is none. As in dpcli.ledger.blocks.spread.
 CREATE OR REPLACE FUNCTION dpcli.spread(cost jsonb, blocks jsonb) RETURNS TABLE (name text, base text, amount numeric)
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -143,6 +180,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   noted jsonb := dpcli.noted(of_dataset);
   first jsonb := (SELECT e.body::jsonb FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
+  two boolean := coalesce(first #> '{terms,two_person}' = 'true'::jsonb, false);
   base bigint;
 BEGIN
   IF noted IS NULL THEN
@@ -153,13 +191,14 @@ BEGIN
       'spent', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m),
       'reserved', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m))
       || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb
-        ELSE jsonb_build_object('spent', '{}'::jsonb, 'reserved', '{}'::jsonb, 'retired', '[]'::jsonb) END;
+        ELSE jsonb_build_object('spent', '{}'::jsonb, 'reserved', '{}'::jsonb, 'retired', '[]'::jsonb) END
+      || CASE WHEN two THEN jsonb_build_object('proposals', '{}'::jsonb) ELSE '{}'::jsonb END;
   END IF;
   base := (noted ->> 'seq')::bigint;
   RETURN (
     WITH since AS MATERIALIZED (
-      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade') THEN e.body::jsonb END AS content,
-        e.body::jsonb ->> 'when' AS stamp, e.body::jsonb -> 'window' AS blocks
+      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'propose', 'refuse') THEN e.body::jsonb END AS content,
+        dpcli.subject(e.body::jsonb) AS subject, e.body::jsonb ->> 'when' AS stamp, e.body::jsonb -> 'window' AS blocks
       FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq > base
     ), ended AS MATERIALIZED (
       SELECT s.kind, s.key, r.cost, r.body::jsonb -> 'window' AS blocks FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
@@ -179,6 +218,11 @@ BEGIN
       SELECT o.key, CASE WHEN EXISTS (SELECT FROM since s WHERE s.kind = 'start' AND s.key = o.key)
         THEN jsonb_set(o.value, '{2}', '"started"'::jsonb) ELSE o.value END AS value
       FROM open_run o WHERE NOT EXISTS (SELECT FROM ended e WHERE e.key = o.key)
+    ), proposed AS (
+      SELECT m.key::bigint AS seq, m.value AS hash, dpcli.subject(p.body::jsonb) AS subject
+      FROM jsonb_each(coalesce(noted -> 'proposals', '{}'::jsonb)) m
+        JOIN dpcli.entry p ON p.dataset = of_dataset AND p.seq = m.key::bigint
+      UNION ALL SELECT s.seq, to_jsonb(s.hash), s.subject FROM since s WHERE s.kind = 'propose'
     ), amended AS (SELECT s.seq, s.content FROM since s WHERE s.kind = 'amend')
     SELECT noted || jsonb_build_object(
       'seq', (SELECT d.seq FROM dpcli.dataset d WHERE d.name = of_dataset),
@@ -199,6 +243,9 @@ BEGIN
       (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
         SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
         UNION SELECT b.block FROM since s, jsonb_array_elements_text(s.blocks) b (block) WHERE s.kind = 'retire') r)) END
+    || CASE WHEN NOT two THEN '{}'::jsonb ELSE jsonb_build_object('proposals',
+      (SELECT coalesce(jsonb_object_agg(p.seq::text, p.hash), '{}'::jsonb) FROM proposed p WHERE NOT EXISTS (
+        SELECT FROM since s WHERE s.seq > p.seq AND (s.subject = p.subject OR s.kind = 'refuse' AND s.content -> 'proposal' = to_jsonb(p.seq))))) END
   );
 END $$;
 
@@ -376,6 +423,8 @@ BEGIN
     RETURN (SELECT bool_and(jsonb_typeof(m) = 'object' AND dpcli.wrong_table(rules -> 'declared', m) IS NULL) FROM jsonb_array_elements(value) m);
   ELSIF of_type = 'window' THEN
     RETURN dpcli.is_window(value);
+  ELSIF of_type = 'yes' THEN
+    RETURN value = 'true'::jsonb;
   END IF;
   IF jsonb_typeof(value) <> 'object' THEN
     RETURN false;
@@ -396,6 +445,11 @@ BEGIN
       RETURN coalesce((SELECT bool_and(jsonb_typeof(m) = 'object') FROM jsonb_array_elements(value -> 'mechanism') m), false);
     WHEN 'certified' THEN RETURN dpcli.wrong_table(rules -> 'certified', value) IS NULL;
     WHEN 'terms' THEN RETURN dpcli.wrong_table(rules -> 'terms', value) IS NULL;
+    WHEN 'asks' THEN
+      IF jsonb_typeof(value -> 'kind') IS DISTINCT FROM 'string' OR NOT rules -> 'asks' ? (value ->> 'kind') THEN
+        RETURN false;
+      END IF;
+      RETURN dpcli.wrong_table(rules #> ARRAY['asks', value ->> 'kind'], value) IS NULL;
     ELSE RETURN false;
   END CASE;
 END $$;
@@ -541,6 +595,57 @@ BEGIN
     'expected the caps that the ledger has');
 END $$;
 
+-- What is proposed may be done as things stand, by whoever proposes it, and for some days.
+CREATE OR REPLACE FUNCTION dpcli.check_propose(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  latest text := to_char((clock_timestamp() + make_interval(days => (dpcli.rules() ->> 'open')::integer)) AT TIME ZONE 'UTC',
+    'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+BEGIN
+  PERFORM dpcli.require(((content ->> 'expires') COLLATE "C") > dpcli.now() AND ((content ->> 'expires') COLLATE "C") <= latest,
+    format('expected a proposal for at most %s days', dpcli.rules() ->> 'open'));
+  IF content #>> '{asks,kind}' = 'void' THEN
+    PERFORM dpcli.check_move(of_dataset, content -> 'asks');
+  ELSE
+    PERFORM dpcli.permit(content #>> '{asks,kind}');
+    PERFORM dpcli.check_amend(of_dataset, content -> 'asks');
+  END IF;
+END $$;
+
+-- In a ledger of two persons, what changes the cap or gives something back is what somebody proposed and another approves, in time.
+CREATE OR REPLACE FUNCTION dpcli.check_two(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  proposed jsonb;
+BEGIN
+  IF NOT dpcli.takes_two(of_dataset) THEN
+    PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
+      'expected a ledger of two persons');
+    RETURN;
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'refuse') THEN
+    RETURN;
+  END IF;
+  PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
+  proposed := (SELECT e.body::jsonb FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.seq = (content ->> 'proposal')::bigint AND e.kind = 'propose');
+  PERFORM dpcli.require(proposed IS NOT NULL AND dpcli.standing(of_dataset) -> 'proposals' ? (content ->> 'proposal'),
+    'expected the number of a proposal that is open');
+  IF content ->> 'kind' = 'refuse' THEN
+    IF proposed ->> 'who' IS DISTINCT FROM session_user::text THEN
+      PERFORM dpcli.permit('approve');
+    END IF;
+    RETURN;
+  END IF;
+  PERFORM dpcli.permit('approve');
+  PERFORM dpcli.require(content ? 'approval', 'expected why it is approved');
+  PERFORM dpcli.require(dpcli.looks(proposed ->> 'who') <> dpcli.looks(session_user::text),
+    format('expected the approval of another person than %s, who proposed it', proposed ->> 'who'));
+  PERFORM dpcli.require(((proposed ->> 'expires') COLLATE "C") > dpcli.now(), 'expected a proposal within its time');
+  PERFORM dpcli.require(proposed -> 'asks' = (SELECT jsonb_object_agg(m.key, content -> m.key) FROM jsonb_object_keys(proposed -> 'asks') m (key)),
+    'expected what was proposed');
+  PERFORM dpcli.require(content ->> 'kind' <> 'amend' OR content ->> 'approver' = session_user, 'expected the approver who is logged in');
+END $$;
+
 -- The time of an entry is the server's: never to come, not long ago, and not before the entry before it. (An entry that is dated in the
 -- time to come was written before this was checked.)
 CREATE OR REPLACE FUNCTION dpcli.check_time(of_dataset text, new_seq bigint, stamp text) RETURNS void
@@ -605,10 +710,13 @@ BEGIN
   PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
   PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
+  PERFORM dpcli.check_two(of_dataset, content);
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
     WHEN content ->> 'kind' = 'amend' THEN PERFORM dpcli.check_amend(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
+    WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
+    WHEN content ->> 'kind' = 'refuse' THEN NULL;
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
     ELSE PERFORM dpcli.check_move(of_dataset, content);

@@ -9,7 +9,7 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-VERSION = 5
+VERSION = 6
 NOTED = 3  # since when totals are noted
 OLDEST = 130000
 # Each role may also do what the one before it may.
