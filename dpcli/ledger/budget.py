@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.expiry import expiry
 from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of
+from dpcli.ledger.ledger import first_time
 from dpcli.ledger.stores.places import everywhere, open_ledger
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ class DatasetBudget:
                 draws noise again is another run.
             why: for the log.
             delta: that the run is described at, where the filter needs one; the file's where None.
-            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged.
+            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for
+                again with another one it keeps the first, and a UserWarning says so.
 
         Raises:
             Denied: it does not fit in what is left. Nothing was written.
@@ -61,7 +64,9 @@ class DatasetBudget:
         asked = _asked(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         with self._open() as ledger:
-            ledger.reserve(*asked, expiry(last, ledger.now()), ledger.stated_window(asked[0]))
+            found = ledger.reserve(*asked, expiry(last, ledger.now()), ledger.stated_window(asked[0]))
+            for line in found.told[1:]:  # that it is the same reservation was asked for; that it ends at another time was not
+                warnings.warn(f"dpcli: {line}", stacklevel=2)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
     def spend(self, pipeline: Pipeline | str | os.PathLike[str], key: str, why: str = "", delta: float | None = None) -> None:
@@ -71,11 +76,7 @@ class DatasetBudget:
         """
         asked = _asked(pipeline, key, delta, why)
         with self._open() as ledger:
-            if ledger.spend(*asked, ledger.stated_window(asked[0])).repeated:
-                raise LedgerError(
-                    f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
-                    "and a run that draws noise again needs a key of its own"
-                )
+            first_time(ledger.spend(*asked, ledger.stated_window(asked[0])), key)
 
     def _open(self) -> Ledger:
         return open_ledger(self.url, self.dataset)
@@ -104,10 +105,14 @@ class ReservedRun:
             receipt = ledger.start(self.key)
         assert not receipt.repeated  # a second start is refused by the ledger
 
-    def commit(self) -> None:
-        """The run has ended; it stays charged. Raises LedgerError where it was voided."""
+    def commit(self, why: str = "") -> None:
+        """The run has ended; it stays charged. why: where it was never started.
+
+        Raises LedgerError where it was voided, InputError where it was never started and there is no reason.
+        """
+        reason = text_of("why", why)
         with self.budget._open() as ledger:
-            ledger.commit(self.key)
+            ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
         """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason.

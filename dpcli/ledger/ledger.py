@@ -6,7 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
@@ -45,16 +45,28 @@ class Receipt:
     """What a request came to.
 
     entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
+    told: what whoever asked has to know besides, a line each.
     """
 
     entry: LedgerEntry | None
     run: Run | None
     state: LedgerState
+    told: tuple[str, ...] = ()
 
     @property
     def repeated(self) -> bool:
         """Whether nothing had to be written."""
         return self.entry is None
+
+
+def first_time(receipt: Receipt, key: str) -> Receipt:
+    """The receipt of a run that was charged now. Raises LedgerError where it was before: its noise may have been drawn."""
+    if receipt.repeated:
+        raise LedgerError(
+            f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
+            "and a run that draws noise again needs a key of its own"
+        )
+    return receipt
 
 
 class Ledger:
@@ -175,7 +187,7 @@ class Ledger:
         return self._append(Move("start", key, self.who, seen(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
-        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's."""
+        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's, or was never started."""
         return self._append(Move("commit", key, self.who, seen(why)), key)
 
     def void(self, key: str, why: str, despite_clock: bool = False, expires: str | None = None) -> Receipt:
@@ -251,7 +263,8 @@ class Ledger:
         blocks = self.window(window)
         request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
         try:
-            return self._append(request, key)
+            found = self._append(request, key)
+            return replace(found, told=request.told(found.run)) if found.repeated and found.run else found
         except Denied:
             from dpcli.ledger.denial import denial
 

@@ -59,6 +59,16 @@ class Charge:
         stated = {name: value for name, value in optional.items() if value}
         return {**self.body(), "cost": dict(self.cost.amounts), "detail": self.cost.detail, **stated}
 
+    def told(self, run: Run) -> tuple[str, ...]:
+        """What whoever asked has to know where his run was charged before, and nothing is written."""
+        said = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
+        lines = (f"{said}: this is no new run, and one that draws noise again needs a key of its own",)
+        end = run.content.get("expires")
+        if self.kind == "reserve" and self.expires != end:
+            asked, first = self.expires or "none", end or "none: it can be voided until it is started"
+            lines += (f'"{self.key}" keeps the --expires of its reservation, {first}; found {asked}, which changes nothing',)
+        return lines
+
     def _refuse_other(self, state: LedgerState) -> None:
         run = state.runs[self.key]
         if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):
@@ -107,6 +117,11 @@ class Move:
             )
         if run.status == NEXT[self.kind]:
             return None
+        if self.kind == "commit" and run.status == "reserved" and not _in_words(self.why):
+            raise InputError(
+                f'--reason: expected why, as "{self.key}" was never started, found nothing: dpcli budget start comes before the first '
+                "noise, and is granted once; without it two who hold one reservation may both have drawn noise"
+            )
         if self.kind == "void":
             # A clock that was set back brings nothing back.
             self._refuse_void(run.status, run.expired(now), not self.despite_clock and run.expired(max(now, state.latest)))

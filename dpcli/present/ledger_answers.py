@@ -65,12 +65,19 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         "granted": True,
         "repeated": found.repeated,
         "entry": entry_data(found.entry),
+        "told": list(found.told),
         **balance(state),
     }
     warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
     lines = (warning,) if warning else ()
     return Document(
-        _granted(found), {**data, "exit_code": 0}, "warn" if warning else "pass", total=total(state), notes=lines, details=lines
+        _granted(found),
+        {**data, "exit_code": 0},
+        "warn" if warning or found.told else "pass",
+        total=total(state),
+        notes=lines,
+        details=lines,
+        alerts=found.told,
     )
 
 
@@ -96,6 +103,9 @@ def _granted(receipt: Receipt) -> str:
             return f"upgraded: version {state.version} guards the entries from here on; {left}"
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
     what = f'"{run.key}": {costs(run.cost)}'
+    if receipt.told:
+        when = run.content.get("when")
+        return f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written; {costs(run.cost)} is {run.status}; {left}'
     if receipt.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
         return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"

@@ -169,7 +169,7 @@ def test_a_proposal_outlives_what_is_said_of_others(kind: str, two: Place) -> No
 @pytest.mark.parametrize("kind", TWO_PERSONS)
 def test_a_proposal_expires(kind: str, two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
-        soon = later(ada.now(), seconds=1)
+        soon = later(ada.now(), seconds=3)
         seq = asked(ada, kind, expires=soon)
         assert until(lambda: eve.now() >= soon)
         with pytest.raises(LedgerError, match="found one that expired on"):
@@ -181,7 +181,7 @@ def test_a_proposal_expires(kind: str, two: Place) -> None:
 
 def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
-        soon = later(ada.now(), seconds=1)
+        soon = later(ada.now(), seconds=3)
         charge(ada, "brief", "0.1", "reserve", expires=soon)
         seq = number(ada.void("brief", "it never started"))
         assert until(lambda: eve.now() >= soon)
@@ -310,6 +310,18 @@ def test_the_server_takes_no_lie(proposed: Database) -> None:
         by_hand(proposed, "eve", canonical(signed(eve, SIGNED, "eve")))
         by_hand(proposed, "eve", canonical(signed(eve, {**VOID, **YES, "proposal": 4}, "eve")))
         assert done(eve, "amend") and done(eve, "void")
+
+
+def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None:
+    import psycopg
+
+    with by(proposed, "ada") as ada, by(proposed, "eve") as eve:
+        soon = later(clock(), seconds=3)
+        seq = asked(ada, "void", expires=soon)
+        assert until(lambda: eve.now() >= soon)
+        late = {**VOID, "why": "no data came", "proposal": seq, "approval": "fine"}
+        with pytest.raises(psycopg.Error, match="expected a proposal within its time"):
+            by_hand(proposed, "eve", canonical(signed(eve, late, "eve")))
 
 
 def test_a_spender_proposes_and_withdraws_what_is_his(proposed: Database) -> None:

@@ -32,6 +32,13 @@ others_option = click.option(
 )
 
 
+ending_option = click.option(
+    "--reason",
+    "why",
+    default="",
+    metavar="TEXT",
+    help="Why: needed where somebody else made the reservation, or nobody started it.",
+)
 proposing_option = click.option(
     "--expires",
     metavar="TIME",

@@ -576,6 +576,10 @@ BEGIN
     END IF;
     PERFORM dpcli.require(dpcli.is_a('said', content -> 'why'), format('expected why, as the reservation is of %s', made ->> 'who'));
   END IF;
+  -- A start is granted once: without it two who hold one reservation may both draw noise.
+  IF content ->> 'kind' = 'commit' AND NOT 'start' = ANY (so_far) THEN
+    PERFORM dpcli.require(dpcli.is_a('said', content -> 'why'), 'expected why, as the reservation was never started');
+  END IF;
   IF content ->> 'kind' <> 'commit' THEN
     PERFORM dpcli.require(NOT 'start' = ANY (so_far), 'expected a reservation before its start');
   END IF;
