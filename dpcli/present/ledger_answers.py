@@ -26,6 +26,8 @@ DONE = {
     "retire": "retired",
 }
 
+UNKNOWN = "no --data or --fingerprint: the same data under another name would get a second budget"
+
 
 def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     """What came of a request: granted, granted before, or denied (exit code 1, nothing written)."""
@@ -105,7 +107,8 @@ def _granted(receipt: Receipt) -> str:
     what = f'"{run.key}": {costs(run.cost)}'
     if receipt.told:
         when = run.content.get("when")
-        return f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written; {costs(run.cost)} is {run.status}; {left}'
+        said = f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written'
+        return f"{said}; {costs(run.cost)} is {run.status}; {left}"
     if receipt.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
         return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
@@ -132,6 +135,6 @@ def opening(ledger: Ledger) -> Document:
         f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
         f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good"
     )
-    return Document(
-        headline, {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "exit_code": 0}, "pass", total=total(state)
-    )
+    lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
+    data = {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
+    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines)

@@ -206,6 +206,20 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),
+    ("the order of files matters", L + "fingerprint.py", "found = sorted({", "found = list({"),
+    (
+        "a file twice is other data",
+        L + "fingerprint.py",
+        "sorted({_digest(path) for path in paths})",
+        "sorted(map(_digest, paths))",
+    ),
+    ("the first piece alone", L + "fingerprint.py", "while piece := file.read(PIECE):", "for piece in [file.read(PIECE)]:"),
+    (
+        "declared runs of another dataset",
+        L + "opening.py",
+        'if pipeline.privacy.dataset not in (None, given["dataset"]):',
+        "if False:",
+    ),
     ("a commit without a start", L + "requests.py", 'if self.kind == "commit" and run.status == "reserved"', "if False"),
     (
         "the server: a commit without a start",
