@@ -28,6 +28,7 @@ from dpcli.ledger.blocks.spread import amount_of
 from dpcli.ledger.chain import Head, StoredRow, canonical, opened
 from dpcli.ledger.earlier import EarlierRuns, alone
 from dpcli.ledger.proposals import proposal_of, subject_of
+from dpcli.ledger.quotas import quota_of
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
@@ -49,6 +50,7 @@ def stated(state: LedgerState) -> dict[str, Any]:
     return {
         **blocks,
         **two,
+        **_quotas(state),
         "checkpoint": FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
@@ -95,9 +97,10 @@ def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
     found = stated(state)
     try:
         sums = all(_sum(name, said, state) == _sum(name, found, state) for name in SUMS)
+        sums = sums and _people(said.get("people", {}), state) == _people(found.get("people", {}), state)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
-    return sums and all(said.get(name) == value for name, value in found.items() if name not in SUMS)
+    return sums and all(said.get(name) == value for name, value in found.items() if name not in (*SUMS, "people"))
 
 
 def restored(store: Store, dataset: str) -> LedgerState | None:
@@ -127,6 +130,11 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if _two_person(state):
         proposed = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
         state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
+    state.people = None
+    if "quotas" in content:
+        set_ = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
+        state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
+        state.people = _people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
@@ -137,6 +145,20 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if not max(terms.epsilon, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state
+
+
+def _quotas(state: LedgerState) -> dict[str, Any]:
+    """The quotas, and what each person has charged; nothing where no quota was ever set."""
+    if not state.quotas or state.people is None:
+        return {}
+    people = {who: _written(total) for who, total in state.people.items()}
+    return {"quotas": {str(each.seq): each.hash for each in state.quotas.values()}, "people": people}
+
+
+def _people(said: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
+    if any(amount_of(name) not in state.caps for total in said.values() for name in total):
+        raise ValueError("expected amounts that have a cap")
+    return {who: _read(total, dict.fromkeys(total, Decimal(0))) for who, total in said.items()}
 
 
 def _two_person(state: LedgerState) -> bool:

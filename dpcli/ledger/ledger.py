@@ -18,7 +18,8 @@ from dpcli.ledger.earlier import pages
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, Upgrade, checked_key
+from dpcli.ledger.quotas import ALERT_AT, UnknownPeople
+from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, SetQuota, Upgrade, checked_key
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
@@ -102,9 +103,27 @@ class Ledger:
         while rows is None or len(rows) == MANY:
             rows = self.store.after(self.dataset, self._state.head.seq, MANY)
             for row in rows:
-                self._state.apply(opened(row, self.dataset, self._state.head))
+                self._take(row)
         self._state.open_terms()
         return self._state
+
+    def _take(self, row: StoredRow) -> None:
+        """Take in the next row; at the first quota after totals that say nothing of persons all entries are read."""
+        try:
+            self._state.apply(opened(row, self.dataset, self._state.head))
+        except UnknownPeople:
+            self._state = self._folded(row.seq)
+
+    def _folded(self, end: int) -> LedgerState:
+        """What all entries up to `end` come to, without any totals that were noted."""
+        state = LedgerState(self.dataset)
+        while state.head.seq < end:
+            rows = self.store.after(self.dataset, state.head.seq, min(MANY, end - state.head.seq))
+            for row in rows:
+                state.apply(opened(row, self.dataset, state.head))
+            if not rows:
+                raise LedgerError(f'{self.store.place}: dataset "{self.dataset}", entry {state.head.seq + 1}: missing')
+        return state
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Every entry, as `replay` checks it."""
@@ -216,6 +235,25 @@ class Ledger:
         """Close the proposal of entry `seq`; its proposer withdraws it so."""
         return self._append(Refuse(seq, seen(why)), "")
 
+    def quota(
+        self,
+        of: str,
+        name: str,
+        share: str,
+        members: Sequence[str] = (),
+        alert_at: str = ALERT_AT,
+        why: str = "",
+        expires: str | None = None,
+    ) -> Receipt:
+        """Limit what a person (`of`), or the members of a team together, may charge to a share of the cap; 1 lifts it.
+
+        expires: as in `amend`.
+        """
+        if self.state().people is None:
+            self._state = self._folded(self._state.head.seq)
+        everybody = tuple(sorted({*members})) if of == "team" else (name,)
+        return self._append(Proposable(SetQuota(of, name, everybody, share, alert_at, seen(why)), expires), "")
+
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks for good, with the reason. Raises InputError where the dataset has none."""
         return self._append(Retire(self.window(window), seen(why)), "")
@@ -268,7 +306,7 @@ class Ledger:
         except Denied:
             from dpcli.ledger.denial import denial
 
-            raise Denied(denial(self.state(), pipeline, cost, at, blocks)) from None
+            raise Denied(denial(self.state(), pipeline, cost, at, blocks, self.who)) from None
 
     def _append(self, request: LedgerRequest, key: str) -> Receipt:
         state = self.state()  # most of the reading before anybody has to wait
@@ -276,7 +314,8 @@ class Ledger:
         try:
             with self.store.writing(self.dataset) as tail:
                 for row in tail.after(state.head.seq):
-                    state.apply(opened(row, self.dataset, state.head))
+                    self._take(row)
+                    state = self._state
                 entry = self._next(request)
                 if entry is not None:
                     self._write(tail, entry)
@@ -284,7 +323,7 @@ class Ledger:
             raise KeyboardInterrupt(UNSURE if entry is not None else "nothing was written") from None
         if entry is not None:  # durable: only now is it remembered
             state.apply(entry)
-            self._noted = state.head.seq if due(state, self._noted) else self._noted
+            self._noted = state.head.seq if due(state, self._noted) or entry.kind == "quota" else self._noted
         return Receipt(entry, state.runs.get(key or ("" if entry is None else entry.key)), state)
 
     def _next(self, request: LedgerRequest) -> LedgerEntry | None:
@@ -297,7 +336,7 @@ class Ledger:
         tail.append(entry.row)
         if list(tail.after(self._state.head.seq)) != [entry.row]:
             raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
-        if self.store.takes_notes and due(after, self._noted):
+        if self.store.takes_notes and (due(after, self._noted) or entry.kind == "quota"):
             tail.note(checkpoint_of(after))
 
     def _signed(self, content: Mapping[str, Any], now: str | None = None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
@@ -12,6 +13,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.declared import composed
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.fingerprint import fingerprint_of
+from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms, checked
@@ -136,3 +138,31 @@ def _runs(pipeline: Pipeline, runs: int) -> int:
     if not 1 <= runs <= MOST:
         raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST}, found {runs!r}")
     return runs
+
+
+def stated_quota(
+    person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str
+) -> tuple[str, str, str, tuple[str, ...], str]:
+    """Of whom, which name, its share, its members, and from where on to warn. Raises InputError for flags that contradict each other."""
+    if (person is None) == (team is None):
+        raise InputError(f"--person, --team: expected one of the two, found {'none' if person is None else 'both'}")
+    if (team is not None) != bool(members):
+        raise InputError(
+            f"--member: expected {'who is in the team' if team else '--team with it'}, found {'none' if team else 'no --team'}"
+        )
+    holder, name = ("person", str(person)) if team is None else ("team", team)
+    for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
+        if not TYPES["name"](each):
+            raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
+    return holder, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at)
+
+
+def _portion(flag: str, text: str) -> str:
+    """A decimal as entries spell it: 0.250 and .25 are 0.25."""
+    try:
+        found = format(Decimal(text).normalize(), "f") if len(text) <= 20 else ""
+    except InvalidOperation:
+        found = ""
+    if not TYPES["portion"](found):
+        raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
+    return found

@@ -1,8 +1,8 @@
 """What one person asked for and another has to approve, in a ledger of two persons: nothing of it counts until then.
 
-A proposal is about one subject: the cap, or one run. It is open until it is approved or refused, or something else is said of its subject
-(the cap was amended, the run was started, somebody proposed anew). It is approved under its number, so that nobody approves what he did
-not read. Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
+A proposal is about one subject: the cap, one quota, or one run. It is open until it is approved or refused, or something else is said of
+its subject: the cap was amended, the run was started, somebody proposed anew. It is approved under its number, so that nobody approves
+what he did not read. Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def subject_of(content: Mapping[str, Any]) -> str:
     kind = content["kind"]
     if kind == "propose":
         return subject_of(content["asks"])
-    return {"amend": "cap", **dict.fromkeys(("start", "commit", "void"), f"run {content.get('key')}")}.get(str(kind), "")
+    moved = dict.fromkeys(("start", "commit", "void"), f"run {content.get('key')}")
+    return {"amend": "cap", "quota": f"quota of {content.get('of')} {content.get('name')}", **moved}.get(str(kind), "")
 
 
 def proposal_of(entry: LedgerEntry) -> Proposal:

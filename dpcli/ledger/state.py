@@ -15,13 +15,14 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.expiry import is_stamp, later
-from dpcli.ledger.proposals import Proposals, after, numbered, refuse_unapproved
+from dpcli.ledger.proposals import Proposals, after, numbered, refuse_unapproved, subject_of
+from dpcli.ledger.quotas import Quota, Quotas, UnknownPeople, concerning, quota_of
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
-TWO_PERSONS = ("amend", "void")  # what a ledger of two persons takes on the word of both
+TWO_PERSONS = ("amend", "void", "quota")  # what a ledger of two persons takes on the word of both
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -114,6 +115,8 @@ class LedgerState:
     version: int = 1  # of those definitions
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
     proposals: Proposals = field(default_factory=dict)  # those that are open, in a ledger of two persons
+    quotas: Quotas = field(default_factory=dict)
+    people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)  # None: not known, and no quota needs them
 
     def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -166,6 +169,18 @@ class LedgerState:
         """The first block that was retired, None where none was."""
         return next((block for block in window if block in self.retired), None)
 
+    def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
+        """The first quota that a further cost of somebody exceeds, None where none is."""
+        for quota in concerning(self.quotas, who):
+            used = self.quota_used(quota, window)
+            if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
+                return quota
+        return None
+
+    def quota_used(self, quota: Quota, window: Sequence[str] = ()) -> dict[str, Decimal]:
+        """What is charged to a quota; of blocks, on the fullest of a window, or of all."""
+        return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
+
     def run(self, key: str) -> Run:
         """The run of that key. Raises LedgerError where there is none."""
         found = self.runs.get(key)
@@ -176,6 +191,7 @@ class LedgerState:
     def rehearsal(self) -> LedgerState:
         """A copy to try an entry on."""
         trial = copy(self)
+        trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
         return trial
 
@@ -197,7 +213,10 @@ class LedgerState:
         window = self._window(entry)
         if self.closed(window) is not None or not self.over(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
+        if self.over_quota(payer(entry.content), window, cost) is not None:
+            raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
         total = spread(cost, window)
+        self._paid(entry.content, total, 1)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
         if window:
@@ -218,6 +237,18 @@ class LedgerState:
         self.reserved = amounts.add(self.reserved, run.total, -1)
         if entry.kind == "void":
             self.spent = amounts.add(self.spent, run.total, -1)
+            self._paid(run.content, run.total, -1)
+
+    def _paid(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
+        if self.people is not None:
+            who = payer(content)
+            self.people[who] = amounts.add(self.people.get(who, {}), total, sign)
+
+    def _quota(self, entry: LedgerEntry) -> None:
+        self.open_terms()
+        if self.people is None:
+            raise UnknownPeople(f"{self._place(entry)}: a quota, and what was noted before it says nothing of persons")
+        self.quotas = {**self.quotas, subject_of(entry.content): quota_of(entry)}
 
     def _amend(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -263,6 +294,11 @@ class LedgerState:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
 
+def payer(content: Mapping[str, Any]) -> str:
+    """Who is charged for a run."""
+    return str(content.get("who", ""))
+
+
 def named(pipeline: Mapping[str, Any]) -> str:
     """The names of a pipeline's mechanisms, cut where they are longer than anybody reads: whoever spends may write anything there."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
@@ -291,6 +327,7 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
+    "quota": LedgerState._quota,
     "propose": LedgerState._said,
     "refuse": LedgerState._said,
 }

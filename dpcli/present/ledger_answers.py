@@ -9,12 +9,13 @@ from dpcli.document.document import Document
 from dpcli.errors import Denied
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
-from dpcli.ledger.proposals import Proposal, numbered
+from dpcli.ledger.proposals import Proposal, numbered, subject_of
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 from dpcli.present.ledger_proposals import proposed
+from dpcli.present.ledger_quotas import said, warnings
 
 DONE = {
     "spend": "charged",
@@ -41,9 +42,9 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
             **balance(ledger.state()),
             "exit_code": no.exit_code,
         }
-        said, *why = str(no).split("\n  ")
+        first, *why = str(no).split("\n  ")
         return Document(
-            said,
+            first,
             data,
             "fail",
             notes=tuple(why),
@@ -79,8 +80,14 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         total=total(state),
         notes=lines,
         details=lines,
-        alerts=found.told,
+        alerts=(*found.told, *_quota_warnings(ledger, found)),
     )
+
+
+def _quota_warnings(ledger: Ledger, receipt: Receipt) -> tuple[str, ...]:
+    """After a charge, the quotas of whoever made it that are nearly used up."""
+    charged = receipt.entry is not None and receipt.entry.kind in ("spend", "reserve")
+    return warnings(receipt.state, ledger.who) if charged else ()
 
 
 def _proposal(receipt: Receipt) -> Proposal | None:
@@ -99,6 +106,8 @@ def _granted(receipt: Receipt) -> str:
     if run is None:
         if state.open_terms().family is not None and (receipt.entry is None or receipt.entry.kind == "retire"):
             return _retired(receipt)
+        if receipt.entry is not None and receipt.entry.kind == "quota":
+            return f"set, entry {receipt.entry.row.seq}: {said(state, state.quotas[subject_of(receipt.entry.content)])}"
         if receipt.entry is not None and receipt.entry.kind == "refuse":
             return f"entry {receipt.entry.content['proposal']} is closed, by entry {receipt.entry.row.seq}: nobody can approve it; {left}"
         if receipt.entry is not None and receipt.entry.kind == "upgrade":
@@ -107,8 +116,8 @@ def _granted(receipt: Receipt) -> str:
     what = f'"{run.key}": {costs(run.cost)}'
     if receipt.told:
         when = run.content.get("when")
-        said = f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written'
-        return f"{said}; {costs(run.cost)} is {run.status}; {left}"
+        before = f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written'
+        return f"{before}; {costs(run.cost)} is {run.status}; {left}"
     if receipt.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
         return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"

@@ -18,6 +18,7 @@ from dpcli.ledger.state import LedgerState, Run, named
 from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import balance, runs, terms, total
 from dpcli.present.ledger_proposals import waiting
+from dpcli.present.ledger_quotas import lines as quota_lines
 from dpcli.rounding import down as rounded_down
 from dpcli.rounding import up as rounded
 
@@ -104,7 +105,7 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 def how(state: LedgerState) -> str:
     """What adds the runs up, and who may change it."""
     stated = state.open_terms()
-    two = "; two persons for amend and void" if stated.two_person else ""
+    two = "; two persons for amend, void and quota" if stated.two_person else ""
     if stated.mode == "declared":
         return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
     own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
@@ -147,7 +148,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
         lines.append(
             f"{100.0 * remaining.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided"
         )
-    return (*lines, *waiting(state, now))
+    return (*lines, *quota_lines(state), *waiting(state, now))
 
 
 def _conversion(state: LedgerState) -> float:

@@ -11,6 +11,7 @@ from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.remaining import room, share_of
 from dpcli.ledger.state import LedgerState
 from dpcli.present.ledger_proposals import proposals_data
+from dpcli.present.ledger_quotas import quotas_data
 
 
 def terms(state: LedgerState) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def balance(state: LedgerState) -> dict[str, Any]:
         "largest_pure_epsilon": found.pure,
         **block_data(whole),
         **proposals_data(whole),
+        **quotas_data(whole),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
     }
 

@@ -132,7 +132,14 @@ def _why(entry: LedgerEntry) -> str:
 
 
 def _asks(asks: Mapping[str, Any]) -> str:
+    if asks["kind"] == "quota":
+        return _quota(asks)
     return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'give back "{asks["key"]}"'
+
+
+def _quota(asks: Mapping[str, Any]) -> str:
+    members = f" ({', '.join(asks['members'])})" if asks["of"] == "team" else ""
+    return f"{asks['share']} of the cap for {asks['of']} {asks['name']}{members}"
 
 
 def _amounts(entry: LedgerEntry) -> str:
@@ -140,4 +147,6 @@ def _amounts(entry: LedgerEntry) -> str:
     if "caps" in entry.content:
         epsilon = entry.content.get("epsilon", entry.content.get("terms", {}).get("epsilon"))
         return f"cap: epsilon {epsilon!r}"
+    if entry.kind == "quota":
+        return _quota(entry.content)
     return costs(amounts.read(entry.content["cost"])) if "cost" in entry.content else ""

@@ -13,6 +13,8 @@ def asked(proposal: Proposal, state: LedgerState) -> str:
     asks = proposal.asks
     if asks["kind"] == "amend":
         return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
+    if asks["kind"] == "quota":
+        return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
     return f'to give back "{asks["key"]}"'
 
 

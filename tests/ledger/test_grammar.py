@@ -158,8 +158,9 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "void": {"key": chance.choice(reserved), "why": "it never started"},
         "amend": {"epsilon": 2.0, "caps": {"epsilon": "2", "delta": "0"}, "why": "wider", "approver": "the board"},
         "upgrade": {"schema": "a" * 64, "version": 2},
+        "quota": {"of": "team", "name": "ads", "members": ["ada", "sam"], "share": "0.9", "alert_at": "0.8", "why": "a fair share"},
     }
-    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend"))
+    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend", "quota"))
     if ledger.state().open_terms().two_person:
         return right_of_two(ledger, chance, kind, kinds)
     return {"kind": kind, **kinds[kind], "dpcli": "0"}
@@ -173,7 +174,7 @@ def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[s
     if found:
         approver = {"approver": chance.choice(("sam", "ada"))} if found[0].asks["kind"] == "amend" else {}
         return {**found[0].asks, **approver, "proposal": found[0].seq, "approval": "fine", "dpcli": "0"}
-    if kind not in ("void", "amend"):
+    if kind not in ("void", "amend", "quota"):
         return {"kind": kind, **kinds[kind], "dpcli": "0"}
     asks = {"kind": kind, **{name: value for name, value in kinds[kind].items() if name != "approver"}}
     return {"kind": "propose", "asks": asks, "expires": later(clock(), days=3), "dpcli": "0"}
@@ -292,6 +293,16 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
     seeds = [TABLES, terms().content() | {"schema": "a" * 64}, {"epsilon": "0.01"}, [{"pipeline": TABLES, "runs": 2}]]
     seeds += [{"epsilon": 1.0, "accountant": "exact"}, {"order": 6.1}]
     seeds += [{"kind": "amend", "epsilon": 2.0, "caps": {"epsilon": "2"}, "why": "wider"}, {"kind": "void", "key": "a", "why": "b"}]
+    shared = {
+        "kind": "quota",
+        "of": "team",
+        "name": "ads",
+        "members": ["ana", "ben"],
+        "share": "0.25",
+        "alert_at": "0.8",
+        "why": "x",
+    }
+    seeds += [shared, "person", "team", "0", "1", "0.25", "0.123456", "0.1234567", "1.5", "00.5", "1E-1"]
     seeds += ["week", DAYS, {**DAYS, "by": "region", "names": ["eu", "us"]}, ["2026-01-01", "2026-01-02"], ["b", "a"], ["a", "a"]]
     tried = [*STRINGS, *NUMBERS, *OTHERS, DEEP, *seeds, *(mutated({"x": seed}, chance).get("x") for seed in seeds * 60)]
     tried += [repr(chance.random() * 10.0 ** -chance.randrange(320)) for _ in range(100)]
@@ -309,7 +320,7 @@ def test_every_kind_and_type_is_in_the_table() -> None:
     assert used <= set(TYPES) == set(WORDS)
     assert set(ENTRIES) == {
         "open",
-        *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "propose", "refuse"),
+        *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "propose", "refuse", "quota"),
     }
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 

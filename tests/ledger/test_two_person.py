@@ -65,12 +65,16 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
     """A proposal of each kind."""
     if kind == "amend":
         return number(ledger.amend(2.0, "a second analysis", **more))
+    if kind == "quota":
+        return number(ledger.quota("person", "bob", "0.5", why="a fair share", **more))
     return number(ledger.void("night", "no data came", **more))
 
 
 def done(ledger: Ledger, kind: str) -> bool:
     """Whether what `asked` proposes is so."""
     state = ledger.state()
+    if kind == "quota":
+        return "quota of person bob" in state.quotas
     return state.epsilon == 2.0 if kind == "amend" else state.run("night").status == "void"
 
 
@@ -140,6 +144,8 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
     "the run was voided": ("void", voided),
     "another reason": ("void", lambda ada, eve: asked(ada, "void")),
     "the cap was amended": ("amend", amended),
+    "another quota was proposed": ("quota", lambda ada, eve: ada.quota("person", "bob", "0.6", why="or so")),
+    "the quota was set": ("quota", lambda ada, eve: eve.approve(asked(ada, "quota"), "it is fine")),
     "another cap was proposed": ("amend", lambda ada, eve: ada.amend(5.0, "or so")),
 }
 
@@ -197,6 +203,7 @@ def test_a_reason_on_both_sides(words: str, two: Place) -> None:
         for ask in (
             lambda: ada.amend(2.0, words),
             lambda: ada.void("night", words),
+            lambda: ada.quota("person", "bob", "0.5", why=words),
             lambda: eve.approve(seq, words),
             lambda: eve.refuse(seq, words),
         ):
@@ -400,7 +407,7 @@ def test_both_see_names_alike(database: Database) -> None:
 
 ACTS = st.lists(
     st.tuples(
-        st.sampled_from(["reserve", "start", "commit", "void", "amend", "approve", "refuse", "spend", "approve"]),
+        st.sampled_from(["reserve", "start", "commit", "void", "amend", "quota", "approve", "refuse", "spend", "approve"]),
         st.sampled_from(PEOPLE),
         st.integers(0, 3),
     ),
@@ -419,6 +426,8 @@ def act(ledger: Ledger, what: str, at: int) -> str:
                 receipt = getattr(ledger, what)(seqs[at % len(seqs)] - at // 3, "a reason")
             case "amend":
                 receipt = ledger.amend(1.0 + at, "a reason", acknowledged=True)
+            case "quota":
+                receipt = ledger.quota("person", PEOPLE[at % 2], "0.15", why="a reason")
             case _:
                 receipt = getattr(ledger, what)(key, "a reason")
     except DpcliError as error:
@@ -473,7 +482,7 @@ def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
     url = str(tmp_path / "ledger.db")
     flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
-    assert opened.code == 0 and "two persons for amend and void" in opened.out
+    assert opened.code == 0 and "two persons for amend, void and quota" in opened.out
     made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
     assert made.code == 0 and json.loads(made.out)["granted"] is False
     own = dpcli("budget", "approve", url, "2", "--reason", "fine")

@@ -195,8 +195,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "the window of a run under way forgotten",
         L + "forgetful.py",
-        'content={"window": list(run.window)} if run.window else {}',
-        "content={}",
+        'window = {"window": list(run.window)} if run.window else {}',
+        "window = {}",
     ),
     (
         "the server: a retired block is charged",
@@ -206,6 +206,44 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),
+    (
+        "a quota ignored",
+        L + "requests.py",
+        "if state.over_quota(self.who, self.window,",
+        "if False and state.over_quota(self.who, self.window,",
+    ),
+    (
+        "a chain over a quota accepted",
+        L + "state.py",
+        "if self.over_quota(payer(entry.content), window, cost) is not None:",
+        "if False:",
+    ),
+    ("a quota of the first member alone", L + "quotas.py", "for name in self.members:", "for name in self.members[:1]:"),
+    ("a void gives nothing back to a quota", L + "state.py", "self._paid(run.content, run.total, -1)", "pass"),
+    ("a void forgets who was charged", L + "forgetful.py", 'content={"who": payer(run.content), **window}', "content={**window}"),
+    (
+        "what was charged before a quota is free",
+        L + "state.py",
+        "        if self.people is None:\n",
+        "        self.people = self.people or {}\n        if False:\n",
+    ),
+    ("one block decides a quota", L + "quotas.py", "window or opened_blocks(total)", "(window or opened_blocks(total))[:1]"),
+    ("quotas forgotten", L + "checkpoint.py", "if not state.quotas or state.people is None:", "if True:"),
+    ("a quota of somebody who looks alike", L + "requests.py", "if other is not None and name not in known:", "if False:"),
+    ("nobody is warned of a quota", "present/ledger_quotas.py", ">= float(quota.alert_at)", "> 1.0"),
+    ("the server: a quota ignored", L + "stores/postgres_functions.sql", "<= q.share * (so_far", "<= 1000 * q.share * (so_far"),
+    (
+        "the server: what was charged before a quota is free",
+        L + "stores/postgres_functions.sql",
+        "WHERE noted -> 'people' IS NULL AND EXISTS (SELECT FROM quoted)",
+        "WHERE false",
+    ),
+    (
+        "the server: a void gives nothing back to a quota",
+        L + "stores/postgres_functions.sql",
+        "UNION ALL SELECT e.payer, m.name, - m.amount FROM",
+        "UNION ALL SELECT e.payer, m.name, 0 FROM",
+    ),
     ("the order of files matters", L + "fingerprint.py", "found = sorted({", "found = list({"),
     (
         "a file twice is other data",
@@ -266,7 +304,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "the server: approved without a proposal",
         L + "stores/postgres_functions.sql",
-        "ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'refuse') THEN",
+        "ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'refuse') THEN",
         "ELSIF NOT content ? 'proposal' THEN",
     ),
     (

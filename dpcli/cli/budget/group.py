@@ -15,6 +15,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "commit": ("dpcli.cli.budget.commit:command", "Note that a reserved run has ended."),
     "void": ("dpcli.cli.budget.void:command", "Give back a reservation before any noise was drawn."),
     "amend": ("dpcli.cli.budget.amend:command", "Change the cap, with a reason and an approver."),
+    "quota": ("dpcli.cli.budget.quota:command", "Limit what a person or a team may charge."),
     "approve": ("dpcli.cli.budget.approve:command", "Approve what another person proposed."),
     "refuse": ("dpcli.cli.budget.refuse:command", "Refuse what was proposed, or withdraw it."),
     "windows": ("dpcli.cli.budget.windows:command", "Which blocks still take a run."),

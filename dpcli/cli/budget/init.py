@@ -30,7 +30,7 @@ from dpcli.registry import BLOCKS, FILTERS
 @click.option("--max-blocks", type=int, help="Blocks: in how many of them one unit's records may lie; 1 for a user-day.")
 @click.option("--block", "names", multiple=True, metavar="NAME", help="A block, where they are by region; repeatable.")
 @click.option("--block-count", "count", type=int, help="Number of blocks, where they are by a hash of the unit.")
-@click.option("--two-person", is_flag=True, help="Another person has to approve each amend and void; fixed for good.")
+@click.option("--two-person", is_flag=True, help="Another person has to approve each amend, void and quota; fixed for good.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
 @output_options("text", "total", "records")
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
@@ -46,8 +46,8 @@ def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], *
     --data reads the files of the data and notes their SHA-256, the fingerprint: the same contents under a second name would have a second
     budget, and are refused. Without --data or --fingerprint nobody would notice.
 
-    With --two-person whoever asks for another cap, or for a reservation back, only proposes it: another person approves. PostgreSQL holds
-    people to it by their logins. In a file the names of accounts are compared, which prove nothing to whoever may write the file.
+    With --two-person whoever asks for another cap, a quota, or a reservation back only proposes it: another person approves. PostgreSQL
+    holds people to it by their logins. In a file the names of accounts are compared, which prove nothing to whoever may write the file.
 
     In declared mode the runs are fixed now, with --declare, and composed by the tightest sound accountant.
     """

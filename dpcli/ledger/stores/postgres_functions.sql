@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -141,6 +141,7 @@ CREATE OR REPLACE FUNCTION dpcli.subject(content jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT CASE
     WHEN asks ->> 'kind' = 'amend' THEN 'cap'
+    WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
     WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
 $$;
@@ -173,6 +174,15 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   FROM jsonb_each_text(cost) m LEFT JOIN jsonb_array_elements_text(blocks) b (block) ON true
 $$;
 
+-- What each person has charged, and nobody voided, in the first entries: for the first quota, before which nothing is noted of persons.
+CREATE OR REPLACE FUNCTION dpcli.paid_up_to(of_dataset text, last_seq bigint) RETURNS TABLE (payer text, name text, amount numeric)
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT coalesce(r.body::jsonb ->> 'who', ''), m.name, CASE WHEN v.seq IS NULL THEN m.amount ELSE 0 END
+  FROM dpcli.entry r LEFT JOIN dpcli.entry v ON v.dataset = of_dataset AND v.key = r.key AND v.kind = 'void' AND v.seq <= last_seq,
+    dpcli.spread(r.cost, r.body::jsonb -> 'window') m
+  WHERE r.dataset = of_dataset AND r.seq <= last_seq AND r.kind IN ('spend', 'reserve')
+$$;
+
 -- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
 -- runs count.
 CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text) RETURNS jsonb
@@ -197,11 +207,11 @@ BEGIN
   base := (noted ->> 'seq')::bigint;
   RETURN (
     WITH since AS MATERIALIZED (
-      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'propose', 'refuse') THEN e.body::jsonb END AS content,
-        dpcli.subject(e.body::jsonb) AS subject, e.body::jsonb ->> 'when' AS stamp, e.body::jsonb -> 'window' AS blocks
-      FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq > base
+      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'propose', 'refuse') THEN e.said END AS content,
+        dpcli.subject(e.said) AS subject, coalesce(e.said ->> 'who', '') AS payer, e.said ->> 'when' AS stamp, e.said -> 'window' AS blocks
+      FROM (SELECT o.*, o.body::jsonb AS said FROM dpcli.entry o WHERE o.dataset = of_dataset AND o.seq > base OFFSET 0) e
     ), ended AS MATERIALIZED (
-      SELECT s.kind, s.key, r.cost, r.body::jsonb -> 'window' AS blocks FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
+      SELECT s.kind, s.key, r.cost, r.body::jsonb -> 'window' AS blocks, coalesce(r.body::jsonb ->> 'who', '') AS payer FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
       WHERE s.kind IN ('commit', 'void')
     ), part AS (
       SELECT m.key AS name, m.value::numeric AS spent, 0::numeric AS reserved FROM jsonb_each_text(noted -> 'spent') m
@@ -223,6 +233,23 @@ BEGIN
       FROM jsonb_each(coalesce(noted -> 'proposals', '{}'::jsonb)) m
         JOIN dpcli.entry p ON p.dataset = of_dataset AND p.seq = m.key::bigint
       UNION ALL SELECT s.seq, to_jsonb(s.hash), s.subject FROM since s WHERE s.kind = 'propose'
+    ), quoted AS (
+      SELECT DISTINCT ON (q.subject) q.seq, q.hash, q.subject FROM (
+        SELECT m.key::bigint AS seq, m.value AS hash, dpcli.subject(p.body::jsonb) AS subject
+        FROM jsonb_each(coalesce(noted -> 'quotas', '{}'::jsonb)) m
+          JOIN dpcli.entry p ON p.dataset = of_dataset AND p.seq = m.key::bigint
+        UNION ALL SELECT s.seq, to_jsonb(s.hash), s.subject FROM since s WHERE s.kind = 'quota') q
+      ORDER BY q.subject, q.seq DESC
+    ), personal AS (
+      SELECT w.key AS payer, m.key AS name, m.value::numeric AS amount
+      FROM jsonb_each(coalesce(noted -> 'people', '{}'::jsonb)) w, jsonb_each_text(w.value) m
+      UNION ALL SELECT s.payer, m.name, m.amount FROM since s, dpcli.spread(s.cost, s.blocks) m WHERE s.kind IN ('spend', 'reserve')
+      UNION ALL SELECT e.payer, m.name, - m.amount FROM ended e, dpcli.spread(e.cost, e.blocks) m WHERE e.kind = 'void'
+      UNION ALL SELECT o.payer, o.name, o.amount FROM dpcli.paid_up_to(of_dataset, base) o
+        WHERE noted -> 'people' IS NULL AND EXISTS (SELECT FROM quoted)
+    ), person AS (
+      SELECT t.payer, jsonb_object_agg(t.name, t.amount) AS amounts
+      FROM (SELECT p.payer, p.name, sum(p.amount)::text AS amount FROM personal p GROUP BY p.payer, p.name) t GROUP BY t.payer
     ), amended AS (SELECT s.seq, s.content FROM since s WHERE s.kind = 'amend')
     SELECT noted || jsonb_build_object(
       'seq', (SELECT d.seq FROM dpcli.dataset d WHERE d.name = of_dataset),
@@ -243,19 +270,23 @@ BEGIN
       (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
         SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
         UNION SELECT b.block FROM since s, jsonb_array_elements_text(s.blocks) b (block) WHERE s.kind = 'retire') r)) END
+    || CASE WHEN NOT EXISTS (SELECT FROM quoted) THEN '{}'::jsonb ELSE jsonb_build_object(
+      'quotas', (SELECT jsonb_object_agg(q.seq::text, q.hash) FROM quoted q),
+      'people', (SELECT coalesce(jsonb_object_agg(p.payer, p.amounts), '{}'::jsonb) FROM person p)) END
     || CASE WHEN NOT two THEN '{}'::jsonb ELSE jsonb_build_object('proposals',
       (SELECT coalesce(jsonb_object_agg(p.seq::text, p.hash), '{}'::jsonb) FROM proposed p WHERE NOT EXISTS (
         SELECT FROM since s WHERE s.seq > p.seq AND (s.subject = p.subject OR s.kind = 'refuse' AND s.content -> 'proposal' = to_jsonb(p.seq))))) END
   );
 END $$;
 
--- Note what all entries come to, where enough of them are after the last note.
-CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint) RETURNS void
+-- Note what all entries come to, where enough of them are after the last note, or at once.
+DROP FUNCTION IF EXISTS dpcli.note(text, bigint);
+CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint, at_once boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   said text;
 BEGIN
-  IF new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every() THEN
+  IF at_once OR new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every() THEN
     said := dpcli.standing(of_dataset)::text;
     INSERT INTO dpcli.checkpoint VALUES (of_dataset, new_seq, said, encode(sha256(convert_to(said, 'UTF8')), 'hex'))
       ON CONFLICT (dataset) DO UPDATE SET seq = excluded.seq, body = excluded.body, digest = excluded.digest;
@@ -285,6 +316,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   )
   SELECT part.name FROM part LEFT JOIN cap ON cap.name = part.base
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
+$$;
+
+-- The first quota that a further cost of somebody exceeds, in words; NULL where none is. As in dpcli.ledger.quotas: exact, nothing rounded up.
+CREATE OR REPLACE FUNCTION dpcli.over_quota(of_dataset text, of_payer text, more jsonb, blocks jsonb) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH so_far AS MATERIALIZED (SELECT dpcli.standing(of_dataset) AS found),
+  quota AS MATERIALIZED (
+    SELECT e.seq, e.body::jsonb ->> 'name' AS name, e.body::jsonb -> 'members' AS members, (e.body::jsonb ->> 'share')::numeric AS share
+    FROM so_far, jsonb_object_keys(coalesce(so_far.found -> 'quotas', '{}'::jsonb)) q (seq)
+      JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = q.seq::bigint WHERE e.body::jsonb -> 'members' ? of_payer
+  ), wanted AS (
+    SELECT m.name, m.base, dpcli.amount(more ->> m.base) AS cost FROM dpcli.spread(more, blocks) m
+    UNION ALL SELECT m.name, m.base, 0 FROM so_far, dpcli.spread(so_far.found -> 'caps', blocks) m
+  ), part AS (
+    SELECT q.seq, w.name, w.base, w.cost FROM quota q, wanted w
+    UNION ALL
+    SELECT q.seq, b.name, b.base, m.value::numeric
+    FROM so_far, quota q, jsonb_array_elements_text(q.members) p (payer), jsonb_each_text(so_far.found -> 'people' -> p.payer) m
+      JOIN (SELECT DISTINCT wanted.name, wanted.base FROM wanted) b ON b.name = m.key
+  )
+  SELECT format('over the quota of %s (%s of the cap, entry %s) on %s', q.name, q.share, q.seq, part.base)
+  FROM so_far, part JOIN quota q ON q.seq = part.seq
+  GROUP BY q.name, q.share, q.seq, part.name, part.base, so_far.found
+  HAVING (sum(part.cost) <= q.share * (so_far.found -> 'caps' ->> part.base)::numeric) IS NOT TRUE ORDER BY q.seq, part.name LIMIT 1
 $$;
 
 CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -389,7 +444,7 @@ DECLARE
   rules jsonb := dpcli.rules();
   plain text := value #>> '{}';
 BEGIN
-  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter', 'by') THEN
+  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter', 'by', 'holder', 'portion') THEN
     IF jsonb_typeof(value) <> 'string' THEN
       RETURN false;
     END IF;
@@ -403,6 +458,8 @@ BEGIN
       WHEN 'adjacency' THEN RETURN rules -> 'adjacencies' ? plain;
       WHEN 'mode' THEN RETURN rules -> 'modes' ? plain;
       WHEN 'by' THEN RETURN rules -> 'kinds' ? plain;
+      WHEN 'holder' THEN RETURN rules -> 'holders' ? plain;
+      WHEN 'portion' THEN RETURN plain ~ (rules #>> '{patterns,portion}');
       ELSE RETURN rules -> 'filters' ? plain;
     END CASE;
   ELSIF of_type IN ('count', 'runs', 'positive', 'bound', 'share') THEN
@@ -421,7 +478,7 @@ BEGIN
       RETURN false;
     END IF;
     RETURN (SELECT bool_and(jsonb_typeof(m) = 'object' AND dpcli.wrong_table(rules -> 'declared', m) IS NULL) FROM jsonb_array_elements(value) m);
-  ELSIF of_type = 'window' THEN
+  ELSIF of_type IN ('window', 'people') THEN
     RETURN dpcli.is_window(value);
   ELSIF of_type = 'yes' THEN
     RETURN value = 'true'::jsonb;
@@ -548,6 +605,19 @@ BEGIN
   END IF;
   over := dpcli.exceeded(of_dataset, content -> 'cost', content -> 'window');
   PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
+  IF EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'quota') THEN
+    over := dpcli.over_quota(of_dataset, session_user::text, content -> 'cost', content -> 'window');
+    PERFORM dpcli.require(over IS NULL, over);
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.check_quota(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.require((SELECT e.body::jsonb #>> '{terms,mode}' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1) = 'adaptive',
+    'expected a ledger in adaptive mode');
+  PERFORM dpcli.require(content ->> 'of' <> 'person' OR content -> 'members' = jsonb_build_array(content -> 'name'),
+    'expected one member of a person''s quota');
 END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.check_retire(of_dataset text, content jsonb) RETURNS void
@@ -612,7 +682,11 @@ BEGIN
     PERFORM dpcli.check_move(of_dataset, content -> 'asks');
   ELSE
     PERFORM dpcli.permit(content #>> '{asks,kind}');
-    PERFORM dpcli.check_amend(of_dataset, content -> 'asks');
+    IF content #>> '{asks,kind}' = 'quota' THEN
+      PERFORM dpcli.check_quota(of_dataset, content -> 'asks');
+    ELSE
+      PERFORM dpcli.check_amend(of_dataset, content -> 'asks');
+    END IF;
   END IF;
 END $$;
 
@@ -626,7 +700,7 @@ BEGIN
     PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
       'expected a ledger of two persons');
     RETURN;
-  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'refuse') THEN
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'refuse') THEN
     RETURN;
   END IF;
   PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
@@ -718,6 +792,7 @@ BEGIN
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
     WHEN content ->> 'kind' = 'amend' THEN PERFORM dpcli.check_amend(of_dataset, content);
+    WHEN content ->> 'kind' = 'quota' THEN PERFORM dpcli.check_quota(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
     WHEN content ->> 'kind' = 'refuse' THEN NULL;
@@ -727,7 +802,7 @@ BEGIN
   END CASE;
   INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
   UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
-  PERFORM dpcli.note(of_dataset, new_seq);
+  PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
 DROP FUNCTION IF EXISTS dpcli.require_amounts(jsonb);
