@@ -65,7 +65,7 @@ class Charge:
     def told(self, run: Run) -> tuple[str, ...]:
         """What whoever asked has to know where his run was charged before, and nothing is written."""
         said = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
-        lines = (f"{said}: this is no new run, and one that draws noise again needs a key of its own",)
+        lines: tuple[str, ...] = (f"{said}: this is no new run, and one that draws noise again needs a key of its own",)
         end = run.content.get("expires")
         if self.kind == "reserve" and self.expires != end:
             asked, first = self.expires or "none", end or "none: it can be voided until it is started"
