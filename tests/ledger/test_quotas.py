@@ -88,6 +88,23 @@ def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Pl
         charge(eve, "f", "0.4")
 
 
+@pytest.mark.parametrize("full", range(3))
+def test_a_quota_holds_on_each_block(full: int, place: Place) -> None:
+    """Whichever block of a window is full decides, wherever it stands among them."""
+    init(place.url, DATASET, replace(terms(), blocks=DAYS)).close()
+    with by(place, "ada") as ada, by(place, "eve") as eve:
+        limited(eve, "ada", "0.25")
+        charge(eve, "others", "0.5", window=BLOCKS)
+        charge(ada, "one", "0.25", window=BLOCKS[full : full + 1])
+        for window in (BLOCKS, BLOCKS[full : full + 1]):
+            with pytest.raises(Denied):
+                charge(ada, "two", "0.1", window=window)
+        (quota,) = ada.state().quotas.values()
+        assert ada.state().quota_used(quota)["epsilon"] == Decimal("0.25")
+        free = tuple(block for block in BLOCKS if block != BLOCKS[full])
+        charge(ada, "two", "0.25", window=free)
+
+
 def test_a_quota_follows_the_cap(place_of_two: Place) -> None:
     with by(place_of_two, "ada") as ada:
         limited(ada, "ada", "0.5")
