@@ -32,7 +32,7 @@ from dpcli.ledger.quotas import quota_of
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
-FORMAT = 1
+FORMAT, WITH_QUOTAS = 1, 2  # a version that knows no quotas would go on from the second without them
 EVERY = 256  # entries from one to the next
 SUMS = ("caps", "spent", "reserved")
 LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
@@ -51,7 +51,7 @@ def stated(state: LedgerState) -> dict[str, Any]:
         **blocks,
         **two,
         **_quotas(state),
-        "checkpoint": FORMAT,
+        "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
         "hash": state.head.hash,
@@ -88,7 +88,7 @@ def usable(found: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | 
         content = json.loads(found.body)
     except (ValueError, RecursionError):
         return None
-    known = type(content) is dict and content.get("checkpoint") == FORMAT and content.get("dataset") == dataset
+    known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
     return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
@@ -131,7 +131,7 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
         proposed = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
         state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
     state.people = None
-    if "quotas" in content:
+    if content["checkpoint"] == WITH_QUOTAS:
         set_ = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
         state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
         state.people = _people(content["people"], state)

@@ -69,6 +69,7 @@ def test_a_void_gives_back_to_whoever_was_charged(place_of_two: Place) -> None:
         charge(ada, "again", "0.3")
         with pytest.raises(Denied):
             charge(eve, "again and again", "0.1")
+        assert verify(eve).notes == ()
 
 
 def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Place) -> None:
@@ -333,6 +334,7 @@ def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest
     with closing(open_store(url)) as store:
         said = json.loads(store.checkpoint(DATASET).body)  # type: ignore[union-attr]
     assert said["people"]["ada"]["epsilon"] == "0.10" and said["quotas"]
+    assert said["checkpoint"] == 2  # a version that knows no quotas reads all entries, and stops at the first of them
 
 
 # The command.

@@ -126,7 +126,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   )
   SELECT k.said FROM kept k
   JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = (k.said ->> 'seq')::bigint AND e.hash = k.said ->> 'hash'
-  WHERE k.said @> jsonb_build_object('checkpoint', 1, 'dataset', of_dataset) AND jsonb_typeof(k.said -> 'seq') = 'number'
+  WHERE k.said @> jsonb_build_object('dataset', of_dataset) AND k.said -> 'checkpoint' IN ('1'::jsonb, '2'::jsonb) AND jsonb_typeof(k.said -> 'seq') = 'number'
 $$;
 
 -- Whether a second person has to approve what changes the cap or gives something back.
@@ -270,7 +270,7 @@ BEGIN
       (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
         SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
         UNION SELECT b.block FROM since s, jsonb_array_elements_text(s.blocks) b (block) WHERE s.kind = 'retire') r)) END
-    || CASE WHEN NOT EXISTS (SELECT FROM quoted) THEN '{}'::jsonb ELSE jsonb_build_object(
+    || CASE WHEN NOT EXISTS (SELECT FROM quoted) THEN '{}'::jsonb ELSE jsonb_build_object('checkpoint', 2,
       'quotas', (SELECT jsonb_object_agg(q.seq::text, q.hash) FROM quoted q),
       'people', (SELECT coalesce(jsonb_object_agg(p.payer, p.amounts), '{}'::jsonb) FROM person p)) END
     || CASE WHEN NOT two THEN '{}'::jsonb ELSE jsonb_build_object('proposals',
