@@ -337,6 +337,40 @@ def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest
     assert said["checkpoint"] == 2  # a version that knows no quotas reads all entries, and stops at the first of them
 
 
+@pytest.mark.parametrize("two_person", [None, True])
+def test_a_quota_after_totals_of_before_however_it_is_set(
+    two_person: bool | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sets or approves it reads all entries, and notes at once what each person has charged."""
+    url = str(tmp_path / "l.db")
+    monkeypatch.setattr(checkpoint, "EVERY", 3)
+    init(url, DATASET, replace(terms(), two_person=two_person)).close()
+    with by(_file(url), "ada") as ada:
+        for i in range(7):
+            charge(ada, f"run {i}", "0.01")
+        asked = limited(ada, "ada", "0.1") if two_person else None
+        for i in range(7, 9) if asked is not None else ():
+            charge(ada, f"run {i}", "0.01")
+    monkeypatch.setattr(checkpoint, "EVERY", 256)
+    with by(_file(url), "eve") as eve:
+        assert eve.state().people is None
+        if asked is None:
+            set_ = limited(eve, "ada", "0.1")
+        else:
+            assert asked.entry is not None
+            set_ = eve.approve(asked.entry.row.seq, "it is fair")
+        assert set_.entry is not None and set_.entry.kind == "quota"
+        assert eve.state().quota_used(eve.state().quotas["quota of person ada"])["epsilon"] == Decimal(
+            "0.07" if asked is None else "0.09"
+        )
+    with closing(open_store(url)) as store:
+        assert json.loads(store.checkpoint(DATASET).body)["seq"] == set_.entry.row.seq  # type: ignore[union-attr]
+    with by(_file(url), "ada") as ada:
+        with pytest.raises(Denied):
+            charge(ada, "more", "0.05")
+        assert verify(ada).notes == ()
+
+
 # The command.
 
 

@@ -250,7 +250,22 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("quotas forgotten", L + "checkpoint.py", "if not state.quotas or state.people is None:", "if True:"),
     ("a quota of somebody who looks alike", L + "requests.py", "if other is not None and name not in known:", "if False:"),
     ("nobody is warned of a quota", "present/ledger_quotas.py", ">= float(quota.alert_at)", "> 1.0"),
-    ("the server: a quota ignored", L + "stores/postgres_functions.sql", "<= q.share * (so_far", "<= 1000 * q.share * (so_far"),
+    ("the server: a quota ignored", L + "stores/postgres_functions.sql", "<= q.share * (found", "<= 1000 * q.share * (found"),
+    (
+        "the server: what a person charged to other blocks counts here",
+        L + "stores/postgres_functions.sql",
+        "WHERE s.kind IN ('spend', 'reserve') AND (wanted IS NULL OR s.blocks IS NOT NULL)\n      UNION ALL SELECT e.payer",
+        "WHERE s.kind IN ('spend', 'reserve')\n      UNION ALL SELECT e.payer",
+    ),
+    (
+        "the server: a copy knows nothing of persons",
+        L + "stores/postgres_moving.sql",
+        "dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota')",
+        "dpcli.note(of_dataset, new_seq, false)",
+    ),
+    ("a proposed quota after totals without persons", L + "ledger.py", 'found.asks["kind"] == "quota"', "False"),
+    ("nothing is noted at once after a quota", L + "ledger.py", 'entry is not None and entry.kind == "quota"', "False"),
+    ("a history over a quota blames the cap", L + "history.py", "if over is None and quota is not None:", "if False:"),
     (
         "the server: what was charged before a quota is free",
         L + "stores/postgres_functions.sql",
