@@ -95,6 +95,7 @@ def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
         "pass",
         total=total(state),
         records=entries,
+        alerts=warnings(state, ledger.who) if entries else (),
     )
 
 
