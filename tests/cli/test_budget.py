@@ -40,8 +40,9 @@ def run(tmp_path: Path) -> str:
 
 
 def init(path: str, *more: str, epsilon: str = "1", name: str = "approx-dp", dataset: str = "visits") -> Result:
-    terms = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", epsilon, "--delta", "1e-6", "--filter", name)
-    return dpcli("budget", "init", path, "--dataset", dataset, *terms, *more)
+    terms = {"--dataset": dataset, "--unit": "user", "--adjacency": "add-remove", "--epsilon": epsilon, "--delta": "1e-6"}
+    terms = {flag: value for flag, value in {**terms, "--filter": name}.items() if flag not in more}
+    return dpcli("budget", "init", path, *(word for term in terms.items() for word in term), *more)
 
 
 def budget(*arguments: str) -> Result:
