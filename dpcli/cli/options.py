@@ -373,7 +373,7 @@ def working() -> Iterator[None]:
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write the other formats asked for, and return its exit code (which no format changes).
 
-    Why it is not 0 goes to standard error too. Raises InputError where a report to be judged would hold nothing that was checked.
+    Alerts, and why it is not 0, go to standard error. Raises InputError where a report to be judged would hold nothing that was checked.
     """
     from dpcli.document.verdict import judged, reason
     from dpcli.formats.facts import appended, judges
@@ -388,6 +388,8 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     for path, text, after in texts:
         write_each(path, text, after)
     show_each(shown)
+    for line in document.alerts:
+        complain(line)
     if why:
         complain(why)
     return document.exit_code

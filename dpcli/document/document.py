@@ -106,6 +106,7 @@ class Document:
     sheet: for csv; the records, or the machine form, are its rows where there is none.
     why: what the exit code is for, where no finding, check or headline says so. place: line and column of it in the file.
     long: its rows are read while they are written (`Walked`), in formats that can.
+    alerts: lines for standard error too, whatever the format: what nobody may miss, although the exit code is 0.
     """
 
     headline: str
@@ -128,6 +129,7 @@ class Document:
     place: tuple[int, int] = (1, 1)
     sheet: Sheet | None = None
     long: bool = False
+    alerts: tuple[str, ...] = ()
 
 
 def jsonable(value: Any) -> Any:

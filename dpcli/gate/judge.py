@@ -187,7 +187,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     if bases is not None:
         said += [*_against(opened, result, base, now, caps, terms), *claims(changes, opened.pipeline)]
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
-    after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of)
+    after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
     conditions = _placed(_remedied(after.conditions, result, changes), opened)
     return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own)
 

@@ -8,6 +8,7 @@
     require_unit = ["user"]
     forbid_sampling = ["shuffle", "cyclic"]
     waivers = "policy"                     # waivers that a pipeline file writes for itself do not count
+    waiver_author = "another"              # or they count where, by git blame, somebody else wrote them than approves them
     horizon = { every = "week", years = 1, epsilon = 12.0 }
 
     [[rule]]                               # in place of the caps above, where it matches; of several the smallest cap holds
@@ -101,6 +102,9 @@ class Policy(Caps):
     require_dataset: Annotated[tuple[str, ...], Key("datasets of which a pipeline must name one; none is needed where empty")] = ()
     forbid_sampling: Annotated[tuple[str, ...], Key("sampling schemes that no mechanism may use")] = ()
     waivers: Annotated[Literal["files", "policy"], Key("policy: waivers written in pipeline files do not count")] = "files"
+    waiver_author: Annotated[
+        Literal["any", "another"], Key("another: a file's waiver holds only where its approver is not who wrote it, by git blame")
+    ] = "any"
     rule: Annotated[tuple[PolicyRule, ...], Key("caps for some pipelines, one [[rule]] table each")] = ()
     together: Annotated[
         tuple[SharedCaps, ...], Key("caps on all files of some datasets together, one [[together]] table each; all hold")

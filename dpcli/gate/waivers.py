@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.gate.bases import Base, waiver_data
 from dpcli.gate.policy import Policy
@@ -17,17 +17,24 @@ from dpcli.rounding import up
 from dpcli.toml.findings import Findings, Path
 from dpcli.values import dataclass
 
+if TYPE_CHECKING:
+    from dpcli.git.authors import Author
+
 SOON = 14  # days before its end from which a waiver is a warning
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A waiver and where it is written: the policy, or the file, where the change itself may have added it."""
+    """A waiver and where it is written: the policy, or the file, where the change itself may have added it.
+
+    writers: who wrote it there, empty where nobody knows; None where nobody asks.
+    """
 
     waiver: Waiver
     index: int
     external: bool
     new: bool
+    writers: tuple[Author, ...] | None = None
 
     @property
     def key(self) -> Path:
@@ -46,6 +53,11 @@ class Grant:
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
         """Why it does not hold here, if it does not."""
         name = f"the waiver approved by {self.waiver.approver}"
+        own = self._own_author()
+        if own is not None:
+            return (
+                f"{name} was written by {own.name} <{own.mail}>: the policy's waiver_author asks for the approval of another person"
+            )
         if as_of > self.waiver.expires:
             return f"{name} expired on {self.waiver.expires} ({_days(as_of - self.waiver.expires)} ago)"
         bound = self.waiver.epsilon
@@ -53,6 +65,14 @@ class Grant:
             measured = "nothing that can be compared" if condition.measured is None else f"{up(condition.measured)}"
             return f"{name} holds up to epsilon {bound!r}, found {measured}"
         return None
+
+    def _own_author(self) -> Author | None:
+        """The approver himself, where he is who wrote it."""
+        if not self.writers:
+            return None
+        from dpcli.gate.waiver_authors import self_approved
+
+        return self_approved(self.waiver.approver, self.writers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +84,19 @@ class Waived:
 
 
 def waived(
-    conditions: Sequence[Condition], path: str, pipeline: Pipeline, policy: Policy, base: Base | None, as_of: datetime.date
+    conditions: Sequence[Condition],
+    path: str,
+    pipeline: Pipeline,
+    policy: Policy,
+    base: Base | None,
+    as_of: datetime.date,
+    data: bytes,
 ) -> Waived:
     """Turn each no that a waiver covers into "waived"; what is unknown or invalid stays so.
 
-    base: what the file was, for telling which waivers the change itself adds; None where it is not compared, or new.
+    base: what the file was, for telling which waivers the change itself adds; None where it is not compared, or new. data: what it is.
     """
-    grants = [*_external(path, policy), *_own(pipeline, policy, base)]
+    grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
     used = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
@@ -85,10 +111,18 @@ def _external(path: str, policy: Policy) -> Iterator[Grant]:
             yield Grant(waiver, index, True, False)
 
 
-def _own(pipeline: Pipeline, policy: Policy, base: Base | None) -> Iterator[Grant]:
+def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
+    asked = bool(pipeline.gate.waiver) and policy.waivers == "files" and policy.waiver_author == "another"
+    writers = _writers(pipeline, path, data) if asked else ()
     known: Sequence[Mapping[str, Any]] = base.waivers if base is not None else ()
     for index, waiver in enumerate(pipeline.gate.waiver if policy.waivers == "files" else ()):
-        yield Grant(waiver, index, False, base is not None and waiver_data(waiver) not in known)
+        yield Grant(waiver, index, False, base is not None and waiver_data(waiver) not in known, writers[index] if asked else None)
+
+
+def _writers(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
+    from dpcli.gate.waiver_authors import writers_of  # only where a policy asks
+
+    return writers_of(pipeline, path, data)
 
 
 def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
@@ -119,6 +153,9 @@ def _notices(grant: Grant, conditions: Sequence[Condition], used: bool, as_of: d
     whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
     if used and days <= SOON:
         yield Condition("waiver", "warn", f"{whose} expires in {_count(days)} ({waiver.expires})", grant.key)
+    if used and grant.writers == ():
+        why = "not committed yet, or a shallow clone (fetch-depth: 0)"
+        yield Condition("waiver", "warn", f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):
         late = f", and expired on {waiver.expires}" if days < 0 else ""
         fresh = " (new waiver, added by this change)" if grant.new else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.expiry import expiry
 from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
+from dpcli.ledger.ledger import first_time
 from dpcli.ledger.stores.places import everywhere, open_ledger
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ class DatasetBudget:
                 draws noise again is another run.
             why: for the log.
             delta: that the run is described at, where the filter needs one; the file's where None.
-            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged.
+            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for
+                again with another one it keeps the first, and a UserWarning says so.
             window: the blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
                 Each is charged in full, all or none. The pipeline's own (privacy.window) where empty; another one than that is refused.
                 That the run reads no other records is the caller's word, and not checked.
@@ -68,7 +71,9 @@ class DatasetBudget:
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            ledger.reserve(*asked, expiry(last, ledger.now()), blocks)
+            found = ledger.reserve(*asked, expiry(last, ledger.now()), blocks)
+            for line in found.told[1:]:  # that it is the same reservation was asked for; that it ends at another time was not
+                warnings.warn(f"dpcli: {line}", stacklevel=2)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
     def spend(
@@ -87,11 +92,7 @@ class DatasetBudget:
         asked = _asked(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            if ledger.spend(*asked, blocks).repeated:
-                raise LedgerError(
-                    f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
-                    "and a run that draws noise again needs a key of its own"
-                )
+            first_time(ledger.spend(*asked, blocks), key)
 
     def _open(self) -> Ledger:
         return open_ledger(self.url, self.dataset)
@@ -120,13 +121,20 @@ class ReservedRun:
             receipt = ledger.start(self.key)
         assert not receipt.repeated  # a second start is refused by the ledger
 
-    def commit(self) -> None:
-        """The run has ended; it stays charged. Raises LedgerError where it was voided."""
+    def commit(self, why: str = "") -> None:
+        """The run has ended; it stays charged. why: where it was never started.
+
+        Raises LedgerError where it was voided, InputError where it was never started and there is no reason.
+        """
+        reason = text_of("why", why)
         with self.budget._open() as ledger:
-            ledger.commit(self.key)
+            ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
-        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason."""
+        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason.
+
+        In a ledger of two persons it is proposed, and stays charged until another person approves.
+        """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
             ledger.void(self.key, reason)
@@ -144,10 +152,12 @@ class ReservedRun:
         if error is not None:
             error.add_note(f'dpcli: the run "{self.key}" stays charged; where no noise was drawn, void it with the reason')
             return
-        status = self.run.status
+        with self.budget._open() as ledger:
+            state = ledger.state()
+            status, proposed = state.run(self.key).status, f"run {self.key}" in state.proposals
         if status == "started":
             self.commit()
-        elif status == "reserved":
+        elif status == "reserved" and not proposed:
             raise InputError(
                 f'run "{self.key}": expected start() before the first noise, or void(), found the end of the block; it stays charged'
             )

@@ -27,10 +27,12 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import amount_of
 from dpcli.ledger.chain import Head, StoredRow, canonical, opened
 from dpcli.ledger.earlier import EarlierRuns, alone
+from dpcli.ledger.proposals import proposal_of, subject_of
+from dpcli.ledger.quotas import quota_of
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
-FORMAT = 1
+FORMAT, WITH_QUOTAS = 1, 2  # a version that knows no quotas would go on from the second without them
 EVERY = 256  # entries from one to the next
 SUMS = ("caps", "spent", "reserved")
 LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
@@ -47,9 +49,12 @@ def due(state: LedgerState, noted: int) -> bool:
 def stated(state: LedgerState) -> dict[str, Any]:
     """Everything about a state that the entries before its head decide."""
     blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
+    two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _two_person(state) else {}
     return {
         **blocks,
-        "checkpoint": FORMAT,
+        **two,
+        **_quotas(state),
+        "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
         "hash": state.head.hash,
@@ -86,7 +91,7 @@ def usable(found: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | 
         content = json.loads(found.body)
     except (ValueError, RecursionError):
         return None
-    known = type(content) is dict and content.get("checkpoint") == FORMAT and content.get("dataset") == dataset
+    known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
     return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
@@ -95,9 +100,10 @@ def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
     found = stated(state)
     try:
         sums = all(_sum(name, said, state) == _sum(name, found, state) for name in SUMS)
+        sums = sums and _people(said.get("people", {}), state) == _people(found.get("people", {}), state)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
-    return sums and all(said.get(name) == value for name, value in found.items() if name not in SUMS)
+    return sums and all(said.get(name) == value for name, value in found.items() if name not in (*SUMS, "people"))
 
 
 def restored(store: Store, dataset: str) -> LedgerState | None:
@@ -124,6 +130,14 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state.caps, state.spent, state.reserved = (_sum(name, content, state) for name in SUMS)
     if terms.blocks is not None:
         state.retired = frozenset(map(str, content["retired"]))
+    if _two_person(state):
+        proposed = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
+        state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
+    state.people = None
+    if content["checkpoint"] == WITH_QUOTAS:
+        set_ = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
+        state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
+        state.people = _people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
@@ -134,6 +148,24 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if not max(terms.epsilon, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state
+
+
+def _quotas(state: LedgerState) -> dict[str, Any]:
+    """The quotas, and what each person has charged; nothing where no quota was ever set."""
+    if not state.quotas or state.people is None:
+        return {}
+    people = {who: _written(total) for who, total in state.people.items()}
+    return {"quotas": {str(each.seq): each.hash for each in state.quotas.values()}, "people": people}
+
+
+def _people(said: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
+    if any(amount_of(name) not in state.caps for total in said.values() for name in total):
+        raise ValueError("expected amounts that have a cap")
+    return {who: _read(total, dict.fromkeys(total, Decimal(0))) for who, total in said.items()}
+
+
+def _two_person(state: LedgerState) -> bool:
+    return state.terms is not None and state.terms.two_person is True
 
 
 def _named(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:

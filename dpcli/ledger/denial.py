@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
+from dpcli.ledger.quotas import Quota
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
 DECLARED = "run "  # how the amounts of a declared set begin
 
 
-def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = ()) -> str:
-    """The whole message, several lines: the numbers, what would fit, and what other composition says."""
+def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = (), who: str = "") -> str:
+    """The whole message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
     from dpcli.ledger.fit import fitting
 
+    whole = state
     closed, state, said = state.closed(window), state.over(window), full(state, cost, window)
     if closed is not None:
         return f"denied, and nothing was written: block {closed} was retired, and takes no further run"
+    over = whole.over_quota(who, window, amounts.read(cost.amounts))
+    if over is not None and state.fits(amounts.read(cost.amounts)):
+        return _over_quota(whole, over, cost, window)
     lines = [f"denied, and nothing was written: {shortfall(state, cost)}{said}"]
     if state.open_terms().mode == "declared":
         return lines[0]
@@ -32,6 +37,19 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
         lines.append(f"would fit: {'; or '.join(would)}")
     lines.append(_no_argument(state))
     return "\n  ".join(lines)
+
+
+def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:
+    """Whose quota, how much of it is left, and who may change it."""
+    wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
+    name = amounts.exceeded(amounts.add(used, wanted), limits) or next(iter(wanted))
+    left, of = max(amounts.add(limits, used, -1)[name], Decimal(0)), " on the fullest block of its window" if window else ""
+    asked = "--person" if quota.of == "person" else "--team"
+    return (
+        f"denied, and nothing was written: the run costs {up(wanted[name])} of {label(name)}, and {quota.words} is {quota.share} of the cap"
+        f": {down(left)} of {down(limits[name])} is left{of} (entry {quota.seq})\n  "
+        f"who may amend the cap may change it: dpcli budget quota LEDGER {asked} {quota.name} --share SHARE --reason TEXT"
+    )
 
 
 def shortfall(state: LedgerState, cost: Cost) -> str:

@@ -120,7 +120,10 @@ def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     for run in state.runs.values():
         if run.expired(ledger.now()):
             yield LedgerFinding(
-                "DP403", "warning", f'the reservation "{run.key}" has expired and counts in full: commit it', run.seq
+                "DP403",
+                "warning",
+                f'the reservation "{run.key}" has expired and counts in full: commit it, with the reason',
+                run.seq,
             )
 
 

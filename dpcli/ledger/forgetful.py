@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.state import Run
+from dpcli.ledger.state import Run, payer
 
 ENDED = ("committed", "void")
 
 
 class ForgetfulRuns(Mapping[str, Run]):
-    """Without what was said of them, but for their windows; of those that have ended also without their costs."""
+    """Without what was said of them, but for their windows and who is charged; of those that have ended also without their costs."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, Run] = {}
@@ -39,7 +39,8 @@ class ForgetfulRuns(Mapping[str, Run]):
 
     def __setitem__(self, key: str, run: Run) -> None:
         if run.status not in ENDED:
-            self._under_way[key] = replace(run, content={"window": list(run.window)} if run.window else {})
+            window = {"window": list(run.window)} if run.window else {}
+            self._under_way[key] = replace(run, content={"who": payer(run.content), **window})
             return
         self._under_way.pop(key, None)
         self._asked("INSERT INTO run VALUES (?, ?, ?)", (_bytes(key), run.seq, run.status))

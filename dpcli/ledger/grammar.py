@@ -16,6 +16,8 @@ from typing import Any
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.expiry import STAMP
+from dpcli.ledger.proposals import MOST_DAYS
+from dpcli.toml.looks import letters
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
 DEPTH = 50  # an entry has fewer levels
@@ -23,6 +25,7 @@ LONGEST = 4_000_000  # characters of an entry in its one spelling
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
     "stamp": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
+    "portion": "^(0|1|0[.][0-9]{1,6})$",
     "amount": "^[0-9]{1,40}([.][0-9]{1,40})?(E[+-]?[0-9]{1,3})?$",
 }
 DIGITS = 20  # of an amount, without leading zeros
@@ -64,6 +67,8 @@ CHARGE = {
     "made": "stamp?",
     "maker": "name?",
 }
+APPROVED = {"proposal": "count?", "approval": "said?"}  # the number of what was proposed, and why it is approved
+QUOTA = {"of": "holder", "name": "name", "members": "people", "share": "portion", "alert_at": "portion", "why": "said"}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
     "moved": {"to": "said", "copy": "hash?", "why": "text?"},
@@ -72,10 +77,19 @@ ENTRIES = {
     "reserve": {**CHARGE, "expires": "stamp?"},
     "start": {"key": "name", "why": "text?"},
     "commit": {"key": "name", "why": "text?"},
-    "void": {"key": "name", "why": "said"},
-    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said"},
+    "void": {"key": "name", "why": "said", **APPROVED},
+    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", **APPROVED},
     "retire": {"window": "window", "why": "said"},
     "upgrade": {"schema": "hash", "version": "count"},
+    "propose": {"asks": "asks", "expires": "stamp"},
+    "refuse": {"proposal": "count", "why": "said"},
+    "quota": {**QUOTA, **APPROVED},
+}
+# What may be proposed: the entry that an approval would make, but for what the approver adds.
+ASKS = {
+    "amend": {"kind": "name", "epsilon": "positive", "caps": "amounts", "why": "said"},
+    "void": {"kind": "name", "key": "name", "why": "said"},
+    "quota": {"kind": "name", **QUOTA},
 }
 TERMS = {
     "unit": "name",
@@ -93,6 +107,7 @@ TERMS = {
     "team": "name?",
     "version": "count?",
     "blocks": "blocks?",
+    "two_person": "yes?",
 }
 BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
@@ -121,7 +136,13 @@ WORDS = {
     "by": "a known kind of blocks",
     "blocks": "what the blocks of a dataset are",
     "window": f"1 to {MOST} names of blocks, each once and in order",
+    "yes": "true, or nothing at all",
+    "holder": "person or team",
+    "people": f"1 to {MOST} names, each once and in order",
+    "portion": "a decimal from 0 to 1 with at most 6 digits after the point",
+    "asks": "what may be proposed",
 }
+HOLDERS = ("person", "team")
 MODES = ("adaptive", "declared")
 MOST_RUNS = 10**6
 MOST_COUNT = 10**18
@@ -138,6 +159,10 @@ def rules() -> dict[str, Any]:
         "spaces": [list(pair) for pair in SPACES],
         "common": COMMON,
         "entries": ENTRIES,
+        "asks": ASKS,
+        "open": MOST_DAYS,
+        "holders": list(HOLDERS),
+        "alike": letters(),
         "terms": TERMS,
         "declared": DECLARED,
         "certified": CERTIFIED,
@@ -161,6 +186,9 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
     wrong = _wrong_table({**COMMON, **ENTRIES[kind]}, content)
     if wrong is None and kind == "open":
         wrong = _wrong_opening(content["terms"], content["caps"])
+    asks = content if kind == "quota" else content.get("asks", {})
+    if wrong is None and asks.get("of") == "person" and asks["members"] != [asks["name"]]:
+        wrong = "expected one member of a person's quota"
     return wrong
 
 
@@ -291,10 +319,15 @@ def _is_pipeline(value: Any) -> bool:
 
 
 def _is_window(value: Any) -> bool:
-    """Names of blocks, each once and in order."""
+    """Names, each once and in order."""
     if type(value) is not list or not 1 <= len(value) <= MOST or not all(map(TYPES["name"], value)):
         return False
     return value == sorted(set(value))
+
+
+def _is_asks(value: Any) -> bool:
+    kind = value.get("kind") if type(value) is dict else None
+    return type(kind) is str and kind in ASKS and _wrong_table(ASKS[kind], value) is None
 
 
 def _matches(name: str, value: Any) -> bool:
@@ -332,5 +365,10 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "by": lambda value: type(value) is str and value in known_kinds(),
     "blocks": lambda value: type(value) is dict and _wrong_table(BLOCKS, value) is None,
     "window": _is_window,
+    "yes": lambda value: value is True,
+    "holder": lambda value: type(value) is str and value in HOLDERS,
+    "people": _is_window,
+    "portion": lambda value: _matches("portion", value),
+    "asks": _is_asks,
     "terms": lambda value: type(value) is dict and _wrong_table(TERMS, value) is None,
 }

@@ -115,11 +115,20 @@ def _denial(state: LedgerState, requests: Sequence[Charge]) -> str:
     closed = next((block for request in new if (block := state.closed(request.window)) is not None), None)
     if closed is not None:
         return f"denied, and nothing was written: block {closed} was retired, and takes no run; charge such a history before it is retired"
-    whole = copy(state)
+    whole, people = copy(state), dict(state.people or {})
     for request in new:
-        whole.spent = amounts.add(whole.spent, spread(amounts.read(request.cost.amounts), request.window))
+        total = spread(amounts.read(request.cost.amounts), request.window)
+        whole.spent = amounts.add(whole.spent, total)
+        people[request.who] = amounts.add(people.get(request.who, {}), total)
+    whole.people = people
     full = whole.fullest()
     over = amounts.exceeded(full.spent, full.caps)
+    quota = next((found for request in new if (found := whole.over_quota(request.who, request.window, {})) is not None), None)
+    if over is None and quota is not None:
+        return (
+            f"denied, and nothing was written: whoever imports a history is charged for it, and {quota.words}, {quota.share} of the cap, "
+            f"does not hold this one (entry {quota.seq})\n  who may amend the cap may change the quota, or import the history"
+        )
     name = over or next(iter(full.caps))
     said = f"with the history {up(full.spent[name])} of {label(name)} is spent, and the cap is {down(full.caps[name])}"
     return f"denied, and nothing was written: {said}\n  {_advice(whole)}"
@@ -131,9 +140,10 @@ def _advice(whole: LedgerState) -> str:
     epsilon = _holding(whole)
     if epsilon is None:
         return "no epsilon holds it, as delta is what does not fit, and is fixed for good: open the ledger with a larger delta"
+    second = "and another person's dpcli budget approve" if whole.open_terms().two_person else "and --approver"
     return (
         f"what was spent is spent: a cap of epsilon {epsilon!r} holds it, and takes next to nothing more. Where that was "
-        "allowed, dpcli budget amend --epsilon sets it, with --reason and --approver; then import the history again"
+        f"allowed, dpcli budget amend --epsilon sets it, with --reason {second}; then import the history again"
     )
 
 

@@ -6,11 +6,12 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.ledger.approval import Approve, Proposable, Refuse
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
 from dpcli.ledger.earlier import pages
@@ -18,7 +19,9 @@ from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.moving import Arrived, Leave
-from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, Upgrade, checked_key
+from dpcli.ledger.proposals import numbered
+from dpcli.ledger.quotas import ALERT_AT, UnknownPeople
+from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, SetQuota, Upgrade, checked_key
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
@@ -45,16 +48,28 @@ class Receipt:
     """What a request came to.
 
     entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
+    told: what whoever asked has to know besides, a line each.
     """
 
     entry: LedgerEntry | None
     run: Run | None
     state: LedgerState
+    told: tuple[str, ...] = ()
 
     @property
     def repeated(self) -> bool:
         """Whether nothing had to be written."""
         return self.entry is None
+
+
+def first_time(receipt: Receipt, key: str) -> Receipt:
+    """The receipt of a run that was charged now. Raises LedgerError where it was before: its noise may have been drawn."""
+    if receipt.repeated:
+        raise LedgerError(
+            f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
+            "and a run that draws noise again needs a key of its own"
+        )
+    return receipt
 
 
 class Ledger:
@@ -90,9 +105,32 @@ class Ledger:
         while rows is None or len(rows) == MANY:
             rows = self.store.after(self.dataset, self._state.head.seq, MANY)
             for row in rows:
-                self._state.apply(opened(row, self.dataset, self._state.head))
+                self._take(row)
         self._state.open_terms()
         return self._state
+
+    def _take(self, row: StoredRow) -> None:
+        """Take in the next row; at the first quota after totals that say nothing of persons all entries are read."""
+        try:
+            self._state.apply(opened(row, self.dataset, self._state.head))
+        except UnknownPeople:
+            self._state = self._folded(row.seq)
+
+    def _know_people(self) -> None:
+        """Read all entries where the totals that were noted say nothing of persons, as none was needed before a quota."""
+        if self.state().people is None:
+            self._state = self._folded(self._state.head.seq)
+
+    def _folded(self, end: int) -> LedgerState:
+        """What all entries up to `end` come to, without any totals that were noted."""
+        state = LedgerState(self.dataset)
+        while state.head.seq < end:
+            rows = self.store.after(self.dataset, state.head.seq, min(MANY, end - state.head.seq))
+            for row in rows:
+                state.apply(opened(row, self.dataset, state.head))
+            if not rows:
+                raise LedgerError(f'{self.store.place}: dataset "{self.dataset}", entry {state.head.seq + 1}: missing')
+        return state
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Every entry, as `replay` checks it."""
@@ -176,22 +214,55 @@ class Ledger:
         return self._append(Move("start", key, self.who, seen(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
-        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's."""
+        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's, or was never started."""
         return self._append(Move("commit", key, self.who, seen(why)), key)
 
-    def void(self, key: str, why: str, despite_clock: bool = False) -> Receipt:
+    def void(self, key: str, why: str, despite_clock: bool = False, expires: str | None = None) -> Receipt:
         """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired.
 
-        despite_clock: although a later entry is dated after its end, as some clock was wrong.
+        despite_clock: although a later entry is dated after its end, as some clock was wrong. expires: as in `amend`.
         """
-        return self._append(Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time), key)
+        move = Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time)
+        return self._append(Proposable(move, expires), key)
 
-    def amend(self, epsilon: float, why: str, approver: str, acknowledged: bool = False) -> Receipt:
-        """Change the cap on epsilon; chained like every entry.
+    def amend(
+        self, epsilon: float, why: str, approver: str = "", acknowledged: bool = False, expires: str | None = None
+    ) -> Receipt:
+        """Change the cap on epsilon; chained like every entry. In a ledger of two persons it is proposed, and changes when approved.
 
         acknowledged: needed downwards, as a lower cap stops further runs and guarantees nothing about those that were made.
+        expires: until when another person may approve it (a time, 7d, 36h); a week where None.
         """
-        return self._append(Amend(epsilon, seen(why), seen(approver), acknowledged), "")
+        return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), acknowledged), expires), "")
+
+    def approve(self, seq: int, why: str) -> Receipt:
+        """Make what entry `seq` proposes effective. Raises LedgerError where it is not open, or is this person's own."""
+        found = numbered(self.state().proposals, seq)
+        if found is not None and found.asks["kind"] == "quota":
+            self._know_people()
+        return self._append(Approve(seq, self.who, seen(why), self.store.keeps_time), "")
+
+    def refuse(self, seq: int, why: str) -> Receipt:
+        """Close the proposal of entry `seq`; its proposer withdraws it so."""
+        return self._append(Refuse(seq, seen(why)), "")
+
+    def quota(
+        self,
+        of: str,
+        name: str,
+        share: str,
+        members: Sequence[str] = (),
+        alert_at: str = ALERT_AT,
+        why: str = "",
+        expires: str | None = None,
+    ) -> Receipt:
+        """Limit what a person (`of`), or the members of a team together, may charge to a share of the cap; 1 lifts it.
+
+        expires: as in `amend`.
+        """
+        self._know_people()
+        everybody = tuple(sorted({*members})) if of == "team" else (name,)
+        return self._append(Proposable(SetQuota(of, name, everybody, share, alert_at, seen(why)), expires), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks for good, with the reason. Raises InputError where the dataset has none."""
@@ -251,11 +322,12 @@ class Ledger:
         blocks = self.stated_window(pipeline, window)
         request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
         try:
-            return self._append(request, key)
+            found = self._append(request, key)
+            return replace(found, told=request.told(found.run)) if found.repeated and found.run else found
         except Denied:
             from dpcli.ledger.denial import denial
 
-            raise Denied(denial(self.state(), pipeline, cost, at, blocks)) from None
+            raise Denied(denial(self.state(), pipeline, cost, at, blocks, self.who)) from None
 
     def _append(self, request: LedgerRequest, key: str, moved: bool = False) -> Receipt:
         """moved: whether it may be asked of a dataset that has moved."""
@@ -269,20 +341,28 @@ class Ledger:
         try:
             with self.store.writing(self.dataset) as tail:
                 for row in tail.after(state.head.seq):
-                    state.apply(opened(row, self.dataset, state.head))
+                    self._take(row)
+                state = self._state
                 if not moved:
                     state.refuse_moved()
                 trial = state.rehearsal()
                 for request, _ in requests:
                     entries.append(self.append_in(tail, trial, request))
-                if self.store.takes_notes and due(trial, self._noted):
+                if self.store.takes_notes and self._notable(trial, entries):
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
         for entry in filter(None, entries):  # durable: only now are they remembered
             state.apply(entry)
-        self._noted = state.head.seq if any(entries) and due(state, self._noted) else self._noted
-        return tuple(Receipt(entry, state.runs.get(key), state) for entry, (_, key) in zip(entries, requests, strict=True))
+        self._noted = state.head.seq if any(entries) and self._notable(state, entries) else self._noted
+        return tuple(
+            Receipt(entry, state.runs.get(key or ("" if entry is None else entry.key)), state)
+            for entry, (_, key) in zip(entries, requests, strict=True)
+        )
+
+    def _notable(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
+        """Whether a checkpoint is due after these entries: at once after a quota, which needs to know who was charged for what."""
+        return due(state, self._noted) or any(entry is not None and entry.kind == "quota" for entry in entries)
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
         """The entry of a request after `state`, which takes it in; None where nothing is written. The caller ends the transaction."""

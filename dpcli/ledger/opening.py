@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.terms import LedgerTerms
-from dpcli.pipeline.canonical import tables_of
-
-if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
-from typing import TYPE_CHECKING
-
 from dpcli.ledger.declared import composed
 from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.fingerprint import fingerprint_of
+from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import checked
+from dpcli.ledger.terms import LedgerTerms, checked
+from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -28,9 +25,21 @@ if TYPE_CHECKING:
 
 def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
-    common = ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")
-    terms = checked(replace(LedgerTerms(**{name: given[name] for name in common}), blocks=_blocks(given)))
-    return init(url, dataset, _MODES[given["mode"]](terms, given), new=bool(given.get("new")))
+    common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
+    terms = checked(LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None))
+    terms = _MODES[given["mode"]](terms, {**given, "dataset": dataset})
+    return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)), new=bool(given.get("new")))
+
+
+def _fingerprint(given: Mapping[str, Any]) -> str | None:
+    """The one that is stated, or that of the files; none where neither is."""
+    files = given.get("data") or ()
+    if not files:
+        stated: str | None = given["fingerprint"]
+        return stated
+    if given["fingerprint"] is not None:
+        raise InputError(f"--fingerprint: expected none with --data, whose contents give it, found {given['fingerprint'][:60]!r}")
+    return fingerprint_of(files)
 
 
 def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -66,7 +75,14 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag} cannot be combined with --mode declared")
-    return declared_terms(terms, [_plan(text) for text in given["plans"]])
+    plans = [_plan(text) for text in given["plans"]]
+    for pipeline, _ in plans:
+        if pipeline.privacy.dataset not in (None, given["dataset"]):
+            raise InputError(
+                f'{pipeline.path}: privacy.dataset: expected "{given["dataset"]}", whose ledger this is, or none, found '
+                f'"{pipeline.privacy.dataset}": no run of it would ever be charged here'
+            )
+    return declared_terms(terms, plans)
 
 
 def _plan(text: str) -> tuple[Pipeline, int]:
@@ -122,3 +138,31 @@ def _runs(pipeline: Pipeline, runs: int) -> int:
     if not 1 <= runs <= MOST:
         raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST}, found {runs!r}")
     return runs
+
+
+def stated_quota(
+    person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str
+) -> tuple[str, str, str, tuple[str, ...], str]:
+    """Of whom, which name, its share, its members, and from where on to warn. Raises InputError for flags that contradict each other."""
+    if (person is None) == (team is None):
+        raise InputError(f"--person, --team: expected one of the two, found {'none' if person is None else 'both'}")
+    if (team is not None) != bool(members):
+        raise InputError(
+            f"--member: expected {'who is in the team' if team else '--team with it'}, found {'none' if team else 'no --team'}"
+        )
+    holder, name = ("person", str(person)) if team is None else ("team", team)
+    for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
+        if not TYPES["name"](each):
+            raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
+    return holder, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at)
+
+
+def _portion(flag: str, text: str) -> str:
+    """A decimal as entries spell it: 0.250 and .25 are 0.25."""
+    try:
+        found = format(Decimal(text).normalize(), "f") if len(text) <= 20 else ""
+    except InvalidOperation:
+        found = ""
+    if not TYPES["portion"](found):
+        raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
+    return found

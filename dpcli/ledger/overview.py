@@ -108,6 +108,10 @@ def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss:
         yield "more is spent than the cap allows since it was lowered"
     elif used > HIGH:
         yield "used up" if used == 1.0 else f"more than {100.0 * HIGH:.0f} % is used"
+    now = store.now() if state.proposals else ""
+    waiting = sum(each.expires > now for each in state.proposals.values())
+    if waiting:
+        yield f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval"
     if amiss:
         yield amiss
     if state.schema != schema:

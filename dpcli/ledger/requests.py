@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import NEXT, LedgerState, Run
+from dpcli.toml.looks import looks
 
 LONGEST = 200
 
@@ -59,9 +60,21 @@ class Charge:
             raise Denied(f"block {closed} was retired")
         if not state.over(self.window).fits(amounts.read(self.cost.amounts)):
             raise Denied("over the cap")
+        if state.over_quota(self.who, self.window, amounts.read(self.cost.amounts)) is not None:
+            raise Denied("over a quota")
         optional = {"why": self.why, "expires": self.expires}
         stated = {name: value for name, value in optional.items() if value}
         return {**self.body(), "cost": dict(self.cost.amounts), "detail": self.cost.detail, **stated}
+
+    def told(self, run: Run) -> tuple[str, ...]:
+        """What whoever asked has to know where his run was charged before, and nothing is written."""
+        said = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
+        lines: tuple[str, ...] = (f"{said}: this is no new run, and one that draws noise again needs a key of its own",)
+        end = run.content.get("expires")
+        if self.kind == "reserve" and self.expires != end:
+            asked, first = self.expires or "none", end or "none: it can be voided until it is started"
+            lines += (f'"{self.key}" keeps the --expires of its reservation, {first}; found {asked}, which changes nothing',)
+        return lines
 
     def _refuse_other(self, state: LedgerState) -> None:
         run = state.runs[self.key]
@@ -112,6 +125,11 @@ class Move:
             )
         if run.status == NEXT[self.kind]:
             return None
+        if self.kind == "commit" and run.status == "reserved" and not _in_words(self.why):
+            raise InputError(
+                f'--reason: expected why, as "{self.key}" was never started, found nothing: dpcli budget start comes before the first '
+                "noise, and is granted once; without it two who hold one reservation may both have drawn noise"
+            )
         if self.kind == "void":
             # A clock that was set back brings nothing back.
             self._refuse_void(run.status, run.expired(now), not self.despite_clock and run.expired(max(now, state.latest)))
@@ -165,10 +183,50 @@ class Amend:
                 f"guaranteed the largest cap there was, epsilon {state.largest!r}, as what they showed may be why they stop; "
                 "--acknowledge lowers the cap all the same"
             )
-        if not _in_words(self.why) or not _in_words(self.approver):
-            raise InputError("expected --reason and --approver in words, found nothing")
         caps = terms.caps(self.epsilon)
-        return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, "approver": self.approver}
+        return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, **self._approved(terms.two_person)}
+
+    def _approved(self, two_person: bool | None) -> dict[str, str]:
+        """Who allowed it; in a ledger of two persons whoever approves it says so himself."""
+        if two_person and self.approver:
+            raise InputError(
+                "--approver: expected none in a ledger of two persons, found one: another person approves with dpcli budget approve"
+            )
+        if not _in_words(self.why) or not (two_person or _in_words(self.approver)):
+            raise InputError(f"expected --reason{'' if two_person else ' and --approver'} in words, found nothing")
+        return {} if two_person else {"approver": self.approver}
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """The most that a person, or the members of a team together, may charge: `share` of the cap, a decimal from 0 to 1; 1 lifts it.
+
+    of: person or team. members: of a team, sorted; a person's own name.
+    """
+
+    of: str
+    name: str
+    members: tuple[str, ...]
+    share: str
+    alert_at: str
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        if state.open_terms().mode == "declared":
+            raise InputError("expected a ledger in adaptive mode for quotas, found declared mode: each of its runs is fixed")
+        if not _in_words(self.why):
+            raise InputError("--reason: expected why, in words, found nothing")
+        _refuse_lookalikes(self.members, state.people or {})
+        asks = {"of": self.of, "name": self.name, "members": list(self.members)}
+        return {"kind": "quota", **asks, "share": self.share, "alert_at": self.alert_at, "why": self.why}
+
+
+def _refuse_lookalikes(members: tuple[str, ...], known: Collection[str]) -> None:
+    """Raise InputError for a name that was never charged and looks like one that was: its quota would hold nobody."""
+    for name in members:
+        other = next((who for who in known if who != name and looks(who) == looks(name)), None)
+        if other is not None and name not in known:
+            raise InputError(f"expected {other!a}, who has charged runs here, found {name!a}, which only looks alike")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,14 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.expiry import is_stamp, later
+from dpcli.ledger.proposals import Proposals, after, numbered, refuse_unapproved, subject_of
+from dpcli.ledger.quotas import Quota, Quotas, UnknownPeople, concerning, quota_of
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
+TWO_PERSONS = ("amend", "void", "quota")  # what a ledger of two persons takes on the word of both
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -124,6 +127,9 @@ class LedgerState:
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
+    proposals: Proposals = field(default_factory=dict)  # those that are open, in a ledger of two persons
+    quotas: Quotas = field(default_factory=dict)
+    people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)  # None: not known, and no quota needs them
 
     def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -135,7 +141,9 @@ class LedgerState:
                 f"{self._place(entry)}: follows the entry by which the dataset has moved: the ledger was changed by hand"
             )
         try:
+            self._refuse_alone(entry)
             change(self, entry)
+            self.proposals = after(self.proposals, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerError(
                 f"{self._place(entry)}: expected the content of {entry.kind}, found something else ({error!r})"
@@ -191,6 +199,18 @@ class LedgerState:
         """The first block that was retired, None where none was."""
         return next((block for block in window if block in self.retired), None)
 
+    def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
+        """The first quota that a further cost of somebody exceeds, None where none is."""
+        for quota in concerning(self.quotas, who):
+            used = self.quota_used(quota, window)
+            if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
+                return quota
+        return None
+
+    def quota_used(self, quota: Quota, window: Sequence[str] = ()) -> dict[str, Decimal]:
+        """What is charged to a quota; of blocks, on the fullest of a window, or of all."""
+        return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
+
     def run(self, key: str) -> Run:
         """The run of that key. Raises LedgerError where there is none."""
         found = self.runs.get(key)
@@ -201,6 +221,7 @@ class LedgerState:
     def rehearsal(self) -> LedgerState:
         """A copy to try an entry on."""
         trial = copy(self)
+        trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
         return trial
 
@@ -222,7 +243,10 @@ class LedgerState:
         window = self._window(entry)
         if self.closed(window) is not None or not self.over(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
+        if self.over_quota(payer(entry.content), window, cost) is not None:
+            raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
         total = spread(cost, window)
+        self._paid(entry.content, total, 1)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
         if window and not total.keys() <= self.reserved.keys():
@@ -243,6 +267,18 @@ class LedgerState:
         self.reserved = amounts.add(self.reserved, run.total, -1)
         if entry.kind == "void":
             self.spent = amounts.add(self.spent, run.total, -1)
+            self._paid(run.content, run.total, -1)
+
+    def _paid(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
+        if self.people is not None:
+            who = payer(content)
+            self.people[who] = amounts.add(self.people.get(who, {}), total, sign)
+
+    def _quota(self, entry: LedgerEntry) -> None:
+        self.open_terms()
+        if self.people is None:
+            raise UnknownPeople(f"{self._place(entry)}: a quota, and what was noted before it says nothing of persons")
+        self.quotas = {**self.quotas, subject_of(entry.content): quota_of(entry)}
 
     def _amend(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -262,6 +298,23 @@ class LedgerState:
         if wrong is not None or (family is None and entry.kind == "retire"):
             raise LedgerError(f"{self._place(entry)}: {wrong or 'expected blocks to retire'}: the ledger was changed by hand")
         return tuple(stated or ())
+
+    def _refuse_alone(self, entry: LedgerEntry) -> None:
+        """What takes two persons is what a second one approved; without that term nothing is proposed."""
+        two = self.terms is not None and self.terms.two_person is True
+        try:
+            if two and entry.kind in TWO_PERSONS:
+                refuse_unapproved(self.proposals, entry)
+            elif entry.kind == "refuse" and numbered(self.proposals, entry.content["proposal"]) is None:
+                raise LedgerError("refuses nothing that is proposed")
+            elif not two and (entry.kind == "propose" or "proposal" in entry.content):
+                raise LedgerError("is of a ledger of two persons")
+        except LedgerError as error:
+            raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
+
+    def _said(self, entry: LedgerEntry) -> None:
+        """What is proposed or refused changes nothing else."""
+        self.open_terms()
 
     def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -285,6 +338,11 @@ class LedgerState:
 
     def _place(self, entry: LedgerEntry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
+
+
+def payer(content: Mapping[str, Any]) -> str:
+    """Who is charged for a run."""
+    return str(content.get("who", ""))
 
 
 def named(pipeline: Mapping[str, Any]) -> str:
@@ -317,4 +375,7 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
+    "quota": LedgerState._quota,
+    "propose": LedgerState._said,
+    "refuse": LedgerState._said,
 }

@@ -26,6 +26,7 @@ class LedgerTerms:
     declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
     schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 where absent).
     blocks: what the dataset is cut into, as tables (dpcli.ledger.blocks.family); None where it is one.
+    two_person: whether a second person has to approve what changes the cap or gives something back; True or None.
     fingerprint: of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
     """
 
@@ -44,6 +45,7 @@ class LedgerTerms:
     team: str | None = None
     version: int | None = None
     blocks: Mapping[str, Any] | None = None
+    two_person: bool | None = None
 
     def content(self) -> dict[str, Any]:
         """For the opening entry."""
@@ -69,7 +71,7 @@ class LedgerTerms:
     def _numbers(self) -> bool:
         from dpcli.mechanisms.neighbours import Adjacency
 
-        words = type(self.unit) is str and Adjacency(self.adjacency).value == self.adjacency
+        words = type(self.unit) is str and self.two_person in (True, None) and Adjacency(self.adjacency).value == self.adjacency
         return words and 0.0 < self.epsilon < float("inf") and 0.0 <= self.delta < 1.0 and (self.dataset_size or 1) >= 1
 
     def _filtered(self, caps: Mapping[str, Any]) -> bool:

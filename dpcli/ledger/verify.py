@@ -18,6 +18,7 @@ from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import tallies, usable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.price import SLACK, undeclared, understated
+from dpcli.ledger.proposals import Proposal, proposal_of
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
@@ -56,8 +57,14 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     refuse_changed(ledger.store, state)
     whole: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
     each: list[str] = []
+    notes: list[str] = []
+    proposed: dict[int, Proposal] = {}
     done = 0
     for entry in ledger.again(state.head):
+        if entry.kind == "propose":
+            proposed[entry.row.seq] = proposal_of(entry)
+        elif terms.two_person and "approval" in entry.content:
+            notes += _alike(proposed[entry.content["proposal"]], entry)
         if "caps" in entry.content and terms.mode != "declared":
             whole += _wide(terms, entry)
         if "cost" in entry.content:
@@ -65,7 +72,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
                 progress(done, state.charges)
             done += 1
             each += understated(terms, entry)
-    return Verified(state.head.seq, done, state.head, (*whole, *each), tuple(_notes(ledger)))
+    return Verified(state.head.seq, done, state.head, (*whole, *each), (*notes, *_notes(ledger)))
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
@@ -148,6 +155,13 @@ def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
         if name not in sound or value > sound[name] * SLACK:
             said = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
             yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
+
+
+def _alike(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
+    """An approval by somebody whose name people do not tell from the proposer's; a file takes any name."""
+    who = str(entry.content.get("who"))
+    if proposal.made_by(who):
+        yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
 
 
 def _notes(ledger: Ledger) -> Iterator[str]:

@@ -9,11 +9,14 @@ from dpcli.document.document import Document
 from dpcli.errors import Denied
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.proposals import Proposal, numbered, subject_of
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.pipeline.window import UNCHECKED
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
+from dpcli.present.ledger_proposals import proposed
+from dpcli.present.ledger_quotas import said, warnings
 
 DONE = {
     "spend": "charged",
@@ -25,6 +28,8 @@ DONE = {
     "retire": "retired",
 }
 
+UNKNOWN = "no --data or --fingerprint: the same data under another name would get a second budget"
+
 
 def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     """What came of a request: granted, granted before, or denied (exit code 1, nothing written)."""
@@ -32,19 +37,35 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         found = ask()
     except Denied as no:
         return _denied(ledger, no, "the run does")
-    state = found.state
+    state, proposal = found.state, _proposal(found)
+    if proposal is not None:
+        data = {
+            "schema": "dpcli/budget/v2",
+            "granted": False,
+            "repeated": False,
+            "entry": entry_data(found.entry),
+            **balance(state),
+        }
+        return Document(proposed(proposal, state), {**data, "exit_code": 0}, "warn", total=total(state))
     data = {
         "schema": "dpcli/budget/v2",
         "granted": True,
         "repeated": found.repeated,
         "entry": entry_data(found.entry),
+        "told": list(found.told),
         **balance(state),
     }
     warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
     charged = found.entry is not None and found.entry.kind in ("spend", "reserve")
     lines = (*((warning,) if warning else ()), *((UNCHECKED,) if charged and found.run is not None and found.run.window else ()))
     return Document(
-        _granted(found), {**data, "exit_code": 0}, "warn" if warning else "pass", total=total(state), notes=lines, details=lines
+        _granted(found),
+        {**data, "exit_code": 0},
+        "warn" if warning or found.told else "pass",
+        total=total(state),
+        notes=lines,
+        details=lines,
+        alerts=(*found.told, *_quota_warnings(ledger, found)),
     )
 
 
@@ -74,6 +95,7 @@ def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
         "pass",
         total=total(state),
         records=entries,
+        alerts=warnings(state, ledger.who) if entries else (),
     )
 
 
@@ -98,6 +120,19 @@ def _denied(ledger: Ledger, no: Denied, what: str) -> Document:
     )
 
 
+def _quota_warnings(ledger: Ledger, receipt: Receipt) -> tuple[str, ...]:
+    """After a charge, the quotas of whoever made it that are nearly used up."""
+    charged = receipt.entry is not None and receipt.entry.kind in ("spend", "reserve")
+    return warnings(receipt.state, ledger.who) if charged else ()
+
+
+def _proposal(receipt: Receipt) -> Proposal | None:
+    """What was only proposed, None where what was asked for was done."""
+    if receipt.entry is None or receipt.entry.kind != "propose":
+        return None
+    return numbered(receipt.state.proposals, receipt.entry.row.seq)
+
+
 def _granted(receipt: Receipt) -> str:
     state, run = receipt.state, receipt.run
     of = "declared runs" if state.open_terms().mode == "declared" else "cap"
@@ -107,10 +142,18 @@ def _granted(receipt: Receipt) -> str:
     if run is None:
         if state.open_terms().family is not None and (receipt.entry is None or receipt.entry.kind == "retire"):
             return _retired(receipt)
+        if receipt.entry is not None and receipt.entry.kind == "quota":
+            return f"set, entry {receipt.entry.row.seq}: {said(state, state.quotas[subject_of(receipt.entry.content)])}"
+        if receipt.entry is not None and receipt.entry.kind == "refuse":
+            return f"entry {receipt.entry.content['proposal']} is closed, by entry {receipt.entry.row.seq}: nobody can approve it; {left}"
         if receipt.entry is not None and receipt.entry.kind == "upgrade":
             return f"upgraded: version {state.version} guards the entries from here on; {left}"
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
     what = f'"{run.key}": {costs(run.cost)}'
+    if receipt.told:
+        when = run.content.get("when")
+        before = f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written'
+        return f"{before}; {costs(run.cost)} is {run.status}; {left}"
     if receipt.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
         return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
@@ -137,6 +180,6 @@ def opening(ledger: Ledger) -> Document:
         f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
         f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good"
     )
-    return Document(
-        headline, {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "exit_code": 0}, "pass", total=total(state)
-    )
+    lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
+    data = {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
+    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines)

@@ -18,6 +18,8 @@ from dpcli.ledger.remaining import Remaining, room, share_of
 from dpcli.ledger.state import LedgerState, Run, named
 from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import balance, runs, terms, total
+from dpcli.present.ledger_proposals import waiting
+from dpcli.present.ledger_quotas import lines as quota_lines
 from dpcli.present.ledger_text import columns
 from dpcli.rounding import down as rounded_down
 from dpcli.rounding import percent_used
@@ -32,7 +34,7 @@ SHOWN = 20  # runs in the table; the log has them all
 
 def shown(ledger: Ledger, pictured: bool = False) -> Document:
     """The balance of a dataset and its runs; `pictured` with the way down to it."""
-    state = ledger.state()
+    state, now = ledger.state(), ledger.now()
     found = room(state)
     every = Walked(state.charges, lambda: iter(runs(state)))  # of a long ledger only where a format holds them all
     table = _run_table(state, recent(ledger.store, ledger.dataset, state.head, SHOWN))
@@ -41,12 +43,12 @@ def shown(ledger: Ledger, pictured: bool = False) -> Document:
         data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": every, "exit_code": 0},
         verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
         tables=(table,) if state.charges else (),
-        notes=_outlook(state, found),
+        notes=_outlook(state, found, now),
         total=total(state),
         records=every,
         title=f"budget of {ledger.dataset}",
         pictures=_pictures(ledger) if pictured else (),
-        details=_details(state, found, table),
+        details=_details(state, found, table, now),
     )
 
 
@@ -111,12 +113,13 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 
 
 def how(state: LedgerState) -> str:
-    """What adds the runs up."""
+    """What adds the runs up, and who may change it."""
     stated = state.open_terms()
+    two = "; two persons for amend, void and quota" if stated.two_person else ""
     if stated.mode == "declared":
-        return f"declared set, composed by {(stated.certified or {})['accountant']}"
+        return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
     own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{own}{cut(state)}"
+    return f"adaptive, filter: {stated.filter}{own}{cut(state)}{two}"
 
 
 def cut(state: LedgerState) -> str:
@@ -132,7 +135,7 @@ def left_percent(remaining: Remaining) -> str:
     return f"{rounded_down(100.0 * remaining.left, 1)} %"
 
 
-def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
+def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
     """What still fits."""
     if state.departure is not None:
         return (f"has moved to {state.departure.to} (entry {state.departure.at.seq}): nothing more is taken here",)
@@ -157,7 +160,7 @@ def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
         lines.append(
             f"{percent_used(remaining.reserved)} of the cap is reserved or under way: it counts in full until it is voided"
         )
-    return tuple(lines)
+    return (*lines, *quota_lines(state), *waiting(state, now))
 
 
 def _conversion(state: LedgerState) -> float:
@@ -168,10 +171,10 @@ def _conversion(state: LedgerState) -> float:
     return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
 
 
-def _details(state: LedgerState, remaining: Remaining, table: Table) -> tuple[str, ...]:
+def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
-    return (*lines, "", *columns(table), "", *_outlook(state, remaining))
+    return (*lines, "", *columns(table), "", *_outlook(state, remaining, now))
 
 
 def _bar(remaining: Remaining, of: str) -> str:

@@ -10,6 +10,8 @@ from dpcli.ledger.blocks.spread import ZERO, block_shares
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.remaining import room, share_of
 from dpcli.ledger.state import LedgerState
+from dpcli.present.ledger_proposals import proposals_data
+from dpcli.present.ledger_quotas import quotas_data
 
 
 def terms(state: LedgerState) -> dict[str, Any]:
@@ -39,6 +41,8 @@ def balance(state: LedgerState) -> dict[str, Any]:
         "more_like_last": found.like_last,
         "largest_pure_epsilon": found.pure,
         **block_data(whole),
+        **proposals_data(whole),
+        **quotas_data(whole),
         **({} if whole.departure is None else {"moved_to": whole.departure.to}),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
     }

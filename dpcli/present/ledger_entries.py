@@ -5,7 +5,7 @@ Log and export are read once to check the chain, and again while they are writte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpcli.document.document import Document, Table
@@ -119,13 +119,36 @@ def _text(entry: LedgerEntry, name: str) -> str:
 
 
 def _why(entry: LedgerEntry) -> str:
-    approver = f" (approved by {entry.content['approver']})" if "approver" in entry.content else ""
-    place = next((f"{word} {entry.content[word]}" for word in ("to", "from") if word in entry.content), "")
-    if "made" in entry.content:
-        place = f"made {entry.content['made'].removesuffix('T00:00:00Z')}" + (
-            f" by {entry.content['maker']}" if "maker" in entry.content else ""
-        )
-    return ": ".join(filter(None, (place, _text(entry, "why") + approver)))
+    """The reason, and where from or where to; in a ledger of two persons also what was proposed, and where."""
+    content, why = entry.content, _text(entry, "why")
+    if entry.kind == "propose":
+        return f"{_asks(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
+    if entry.kind == "refuse":
+        return f"{why} (closes entry {content['proposal']})"
+    if "proposal" in content:
+        said = f"approved by {content.get('who')}: {content.get('approval', '')}"
+        return f"{why} ({said}; proposed in entry {content['proposal']})"
+    approver = f" (approved by {content['approver']})" if "approver" in content else ""
+    return ": ".join(filter(None, (_origin(content), why + approver)))
+
+
+def _origin(content: Mapping[str, Any]) -> str:
+    """Where a dataset moved, or when and by whom an imported run was made."""
+    if "made" in content:
+        maker = f" by {content['maker']}" if "maker" in content else ""
+        return f"made {content['made'].removesuffix('T00:00:00Z')}{maker}"
+    return next((f"{word} {content[word]}" for word in ("to", "from") if word in content), "")
+
+
+def _asks(asks: Mapping[str, Any]) -> str:
+    if asks["kind"] == "quota":
+        return _quota(asks)
+    return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'give back "{asks["key"]}"'
+
+
+def _quota(asks: Mapping[str, Any]) -> str:
+    members = f" ({', '.join(asks['members'])})" if asks["of"] == "team" else ""
+    return f"{asks['share']} of the cap for {asks['of']} {asks['name']}{members}"
 
 
 def _amounts(entry: LedgerEntry) -> str:
@@ -133,4 +156,6 @@ def _amounts(entry: LedgerEntry) -> str:
     if "caps" in entry.content:
         epsilon = entry.content.get("epsilon", entry.content.get("terms", {}).get("epsilon"))
         return f"cap: epsilon {epsilon!r}"
+    if entry.kind == "quota":
+        return _quota(entry.content)
     return costs(amounts.read(entry.content["cost"])) if "cost" in entry.content else ""

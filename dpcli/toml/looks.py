@@ -51,6 +51,18 @@ def looks(name: str) -> str:
     return shaped.replace("rn", "m").replace("vv", "w")
 
 
+def letters() -> list[tuple[int, int]]:
+    """Characters that are taken for another one, as pairs of numbers: for those who compare names without Python.
+
+    The capitals are those of Greek and Cyrillic, and of Latin without accents.
+    """
+    upper = [
+        (c, c + 32) for low, high in ((0x41, 0x5A), (0x391, 0x3A9), (0x410, 0x42F)) for c in range(low, high + 1) if c != 0x3A2
+    ]
+    upper += [(c, c + 80) for c in range(0x400, 0x410)]
+    return [*upper, *((c, ord(text)) for c, text in _ALIKE.items())]
+
+
 def mixed(name: str) -> tuple[str, ...]:
     """The scripts of a name's letters where it mixes Latin ones with others; nothing where it does not.
 

@@ -40,8 +40,9 @@ def run(tmp_path: Path) -> str:
 
 
 def init(path: str, *more: str, epsilon: str = "1", name: str = "approx-dp", dataset: str = "visits") -> Result:
-    terms = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", epsilon, "--delta", "1e-6", "--filter", name)
-    return dpcli("budget", "init", path, "--dataset", dataset, *terms, *more)
+    terms = {"--dataset": dataset, "--unit": "user", "--adjacency": "add-remove", "--epsilon": epsilon, "--delta": "1e-6"}
+    terms = {flag: value for flag, value in {**terms, "--filter": name}.items() if flag not in more}
+    return dpcli("budget", "init", path, *(word for term in terms.items() for word in term), *more)
 
 
 def budget(*arguments: str) -> Result:
@@ -74,7 +75,11 @@ def test_a_retry_is_not_charged_again_and_another_run_is_a_conflict(ledger: str,
         'charged "a": 0.10000 of epsilon, entry 2; 90.0 % of the cap is left'
     )
     again = budget("spend", ledger, run, "--key", "a")
-    assert (again.code, "nothing was written" in again.out) == (0, True)
+    assert again.code == 0 and again.out.startswith('"a" was charged before, by entry 2 of ')
+    assert again.err.startswith('dpcli: "a" was charged before, by entry 2 of ') and "this is no new run" in again.err
+    once = budget("spend", ledger, run, "--key", "a", "--once")
+    assert once.code == 4 and 'key "a": expected a run that was not charged before' in once.err
+    assert budget("spend", ledger, run, "--key", "b", "--once").code == 0
     other = tmp_path / "other.toml"
     other.write_text(FILE.replace("0.1", "0.2"))
     conflict = budget("spend", ledger, str(other), "--key", "a")
@@ -90,6 +95,26 @@ def test_a_long_run(ledger: str, run: str) -> None:
     assert (refused.code, "found one that is started" in refused.err) == (4, True)
     assert budget("commit", ledger, "long").code == 0
     assert "long" in budget("show", ledger).out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "csv", "total"])
+def test_what_is_charged_once_is_told_in_every_format(form: str, ledger: str, run: str) -> None:
+    for kind, first, second in (("spend", (), ()), ("reserve", ("--expires", "14d"), ("--expires", "20d"))):
+        assert budget(kind, ledger, run, "--key", kind, *first, "-f", form).err == ""
+        again = budget(kind, ledger, run, "--key", kind, *second, "-f", form)
+        assert again.code == 0 and again.err.count("was charged before") == 1
+        assert ("keeps the --expires of its reservation" in again.err) == (kind == "reserve")
+        if form == "json":
+            told = json.loads(again.out)["told"]
+            assert len(told) == 1 + (kind == "reserve") and "this is no new run" in told[0]
+
+
+def test_a_commit_without_a_start_says_why(ledger: str, run: str) -> None:
+    assert budget("reserve", ledger, run, "--key", "long").code == 0
+    refused = budget("commit", ledger, "long")
+    assert refused.code == 2 and 'as "long" was never started' in refused.err
+    assert budget("commit", ledger, "long", "--reason", "it ran on the other cluster").code == 0
+    assert budget("commit", ledger, "long").code == 0  # said again
 
 
 def test_void_gives_back_and_keeps_the_reason(ledger: str, run: str) -> None:

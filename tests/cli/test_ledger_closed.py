@@ -37,8 +37,9 @@ VALUES = {
     "dataset": "visits",
     "key": "waiting",
     "why": "it was asked for",
-    "approver": "ben",
     "blocks": "2026-01-01",
+    "entry": "2",
+    "share": "0.5",
 }
 
 
@@ -124,6 +125,7 @@ def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> R
     if words[0] == "comment":
         dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)
         given += ["--baseline", "before.json", "--dry-run"]
+    given += {"amend": ["--approver", "ben"], "quota": ["--person", "ben"]}.get(words[-1], [])
     return dpcli(*words, *given, folder=folder)
 
 

@@ -49,14 +49,14 @@ conditions = st.builds(
 
 
 def code_of(found: list[Condition], held: list[Waiver]) -> int:
-    after = waived(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY)
+    after = waived(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY, b"")
     return EXIT_CODES[worst(c.verdict for c in after.conditions)]
 
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(conditions, min_size=1, max_size=4), st.lists(waivers, max_size=4))
 def test_a_waiver_turns_only_a_no_into_a_pass(found: list[Condition], held: list[Waiver]) -> None:
-    after = waived(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY)
+    after = waived(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY, b"")
     for before, now in zip(found, after.conditions, strict=False):
         if before.verdict in ("unknown", "invalid", "error", "pass"):
             assert now.verdict == before.verdict

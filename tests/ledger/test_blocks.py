@@ -384,7 +384,7 @@ def step(ledger: Ledger, model: Model, what: str, number: int, cost: str, places
         kind, paid, read, status = model.runs.get(key, ("", Fraction(0), (), ""))
         becomes = MOVED.get((kind, status, what))
         try:
-            moved = ledger.void(key, "a reason") if what == "void" else getattr(ledger, what)(key)
+            moved = ledger.start(key) if what == "start" else getattr(ledger, what)(key, "a reason")
         except DpcliError:
             assert becomes is None
             return

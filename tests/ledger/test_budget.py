@@ -61,6 +61,7 @@ def test_a_block_charges_starts_and_commits(books: dpcli.DatasetBudget, tmp_path
 ACTS = {
     "start": lambda one: one.start(),
     "commit": lambda one: one.commit(),
+    "commit unstarted": lambda one: one.commit("it ran elsewhere"),
     "void": lambda one: one.void("no noise was drawn"),
     "raise": lambda one: 1 / 0,
     "reserve again": lambda one: one.budget.reserve(run(0.01), one.key),
@@ -77,7 +78,7 @@ def test_no_order_of_requests_gives_noise_for_nothing(acts: tuple[str, ...], tmp
             for act in acts:
                 ACTS[act](one)
                 begun += act == "start"
-                ended.append(act)
+                ended.append(act.split()[0])
     except (InputError, LedgerError, ZeroDivisionError) as error:
         raised = error
     assert spent(books) == (0.0 if status(books, "key") == "void" else 0.01)
@@ -86,10 +87,19 @@ def test_no_order_of_requests_gives_noise_for_nothing(acts: tuple[str, ...], tmp
     assert (status(books, "key") == "void") == ("void" in ended)
     assert "void" not in ended or not begun
     if begun:
-        assert status(books, "key") == ("committed" if tuple(ended) == acts or "commit" in ended else "started")
+        assert status(books, "key") == ("committed" if len(ended) == len(acts) or "commit" in ended else "started")
+    if "commit" in acts and not {"start", "commit unstarted"} & {*acts[: acts.index("commit")]}:
+        assert raised is not None  # a commit without a start, and without a reason
     if "commit" in ended:
         with pytest.raises(LedgerError):
             books.reserve(run(0.01), "key")
+
+
+def test_another_end_of_the_same_reservation_is_told(books: dpcli.DatasetBudget) -> None:
+    books.reserve(run(), "key", expires="2030-01-01T00:00:00Z")
+    with pytest.warns(UserWarning, match="keeps the --expires of its reservation, 2030-01-01T00:00:00Z"):
+        books.reserve(run(), "key", expires="2031-01-01T00:00:00Z")
+    books.reserve(run(), "key", expires="2030-01-01T00:00:00Z")
 
 
 def test_a_block_without_a_start_is_found_and_stays_charged(books: dpcli.DatasetBudget) -> None:
@@ -167,7 +177,7 @@ def test_another_working_directory_is_no_other_ledger(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("ended", ["commit", "void"])
 def test_a_block_is_entered_once(ended: str, books: dpcli.DatasetBudget) -> None:
     one = books.reserve(run(), "key")
-    one.commit() if ended == "commit" else one.void("a reason")
+    one.commit("it ran") if ended == "commit" else one.void("a reason")
     with pytest.raises(LedgerError, match="needs a key of its own"), one:
         pytest.fail("noise would be drawn here")
 

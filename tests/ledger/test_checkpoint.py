@@ -97,7 +97,9 @@ def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
             ledger.now = lambda: later(NOW, days=len(amount))
         if what == "late":
             return str(charge(ledger, f"late {key}", amount).repeated)
-        return str(ledger.void(key, "a reason").repeated if what.endswith("void") else getattr(ledger, what)(key).repeated)
+        if what.endswith("void"):
+            return str(ledger.void(key, "a reason").repeated)
+        return str((ledger.start(key) if what == "start" else ledger.commit(key, "it ran")).repeated)
     except DpcliError as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -157,6 +159,7 @@ def place(often: None, tmp_path: Path) -> str:
         for name in ("open", "started", "ended", "voided"):
             charge(ledger, name, "0.05", "reserve")
         ledger.start("started")
+        ledger.start("ended")
         ledger.commit("ended")
         ledger.void("voided", "a reason")
         charge(ledger, "last", "0.01")
@@ -286,7 +289,8 @@ DAMAGES: dict[str, Callable[[str], None]] = {
     "its name is another's": lambda path: by_force(path, "UPDATE checkpoint SET dataset = dataset || 'x'"),
     "cut off": lambda path: by_force(path, "UPDATE checkpoint SET body = substr(body, 1, 100)"),
     "gone": lambda path: by_force(path, "DELETE FROM checkpoint"),
-    "of a later format": lambda path: rewritten(path, checkpoint=2),
+    "of a later format": lambda path: rewritten(path, checkpoint=3),
+    "of quotas that it does not hold": lambda path: rewritten(path, checkpoint=2),
     "no numbers": lambda path: rewritten(path, spent={"epsilon": "much", "delta": "0"}),
     "other amounts": lambda path: rewritten(path, spent={"rho": "0"}),
     "less than nothing": lambda path: rewritten(path, spent={"epsilon": "-1", "delta": "0"}),

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpcli.errors import DpcliError, InputError, LedgerError
+from dpcli.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import copying
 from dpcli.ledger.chain import canonical, digest, sealed
-from dpcli.ledger.checkpoint import stated
+from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.copying import Copied, Copying, copied
-from dpcli.ledger.expiry import clock
+from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
@@ -28,6 +30,7 @@ from tests.ledger.conftest import Database, File, Place, made
 from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
 from tests.ledger.spenders import lines, started
 from tests.ledger.test_kill import killed
+from tests.ledger.test_two_person import by
 
 WAYS = ("sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres")
 
@@ -447,6 +450,69 @@ def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeyp
         assert ledger.state().departure is not None
 
 
+def governed(place: Place) -> tuple[LedgerState, dict[str, int]]:
+    """A ledger of two persons with a quota of ada's that is nearly used up, and an open proposal of each kind, by its entry."""
+    init(place.url, DATASET, replace(terms(), two_person=True)).close()
+    with by(place, "ada") as ada, by(place, "eve") as eve:
+        charge(ada, "first", "0.25")
+        charge(ada, "night", "0.125", kind="reserve")
+        set_ = eve.quota("person", "ada", "0.5", why="half is for the others").entry
+        assert set_ is not None
+        ada.approve(set_.row.seq, "it is fair")
+        found = {
+            "amend": ada.amend(2.0, "a second analysis"),
+            "void": ada.void("night", "no data came"),
+            "quota": ada.quota("team", "ads", "0.75", ["ada", "bob"], why="a team"),
+        }
+        return eve.state(), {kind: each.entry.row.seq for kind, each in found.items() if each.entry is not None}
+
+
+def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
+    source, target = way
+    before, asked = governed(source)
+    copied(source.url, target.url, DATASET)
+    with by(source, "eve") as eve:
+        end = eve.state().head
+        for ask in (
+            *(lambda seq=seq: eve.approve(seq, "fine") for seq in asked.values()),
+            lambda: eve.refuse(asked["amend"], "no"),
+            lambda: eve.quota("person", "bob", "0.5", why="a fair share"),
+            lambda: eve.amend(3.0, "more"),
+            lambda: eve.void("night", "no data came"),
+        ):
+            with pytest.raises(LedgerError, match="has moved to"):
+                ask()
+        assert eve.state().head == end
+    with by(target, "ada") as ada, by(target, "eve") as eve:
+        for ledger in (ada, eve):
+            found = ledger.state()
+            assert (found.proposals, found.quotas) == (before.proposals, before.quotas) and found.people == before.people
+        noted = eve.store.checkpoint(DATASET)
+        assert noted is not None and json.loads(noted.body)["people"]["ada"]["epsilon"] == "0.375"
+        with pytest.raises(Denied):
+            charge(ada, "over", "0.1250001")
+        charge(ada, "up to it", "0.125")
+        charge(eve, "another's", "0.25")
+        with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
+            ada.approve(asked["void"], "mine")
+        for seq in asked.values():
+            eve.approve(seq, "fine")
+        assert not eve.state().proposals and eve.state().epsilon == 2.0 and len(eve.state().quotas) == 2
+        charge(ada, "of a wider cap", "0.5")
+        with pytest.raises(Denied):
+            charge(ada, "over that", "0.1250001")
+        assert (verify(eve).problems, verify(eve).notes) == ((), ())
+        noted = eve.store.checkpoint(DATASET)
+        assert noted is not None and tallies(json.loads(noted.body), _up_to(eve, json.loads(noted.body)["seq"]))
+
+
+def _up_to(ledger: Ledger, seq: int) -> LedgerState:
+    state = LedgerState(DATASET)
+    for entry in ledger.entries()[:seq]:
+        state.apply(entry)
+    return state
+
+
 # Who may, in a database.
 
 
@@ -484,6 +550,7 @@ SPEND = {
     "cost": {"epsilon": "0.1", "delta": "0"},
     "detail": "stated",
 }
+QUOTA = {"kind": "quota", "of": "person", "name": "sam", "members": ["sam"], "share": "0.5", "alert_at": "0.8", "why": "x"}
 
 
 def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
@@ -588,9 +655,13 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             {"kind": "moved", "to": "/a third place.db"},
             {"kind": "moved", "to": "/a third place.db", "copy": "0" * 64},
             {"kind": "amend", "epsilon": 9.0, "caps": {"epsilon": "9", "delta": "0"}, "why": "x", "approver": "x"},
+            QUOTA,
+            {"kind": "propose", "asks": QUOTA, "expires": later(clock(), days=3)},
+            {"kind": "refuse", "proposal": 2, "why": "x"},
         ):
             row = forged(state, "ada", content)
-            assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != "", content
+            refused = by_hand(people, "ada", "append", DATASET, row.seq, row.body)
+            assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
         ledger.arrived("a" * 64)
         with pytest.raises(LedgerError, match="another copy of it was opened"):

@@ -247,4 +247,4 @@ def test_the_reason_of_somebody_else(tmp_path: Path) -> None:
             move()
     assert bob.start("a", "ana is on leave").entry.content["who"] == "bob"  # type: ignore[union-attr]
     assert bob.void("c", "ana is on leave").state.run("c").status == "void"
-    ledger.commit("b")
+    ledger.commit("b", "it ran")

@@ -331,6 +331,31 @@ def test_a_started_run_is_charged_for_good(ledger: Ledger) -> None:
     assert ledger.state().spent["epsilon"] == Decimal("0.6")
 
 
+def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
+    """Of two who hold one reservation, one starts; neither ends it unseen by the other without a word."""
+    for key in ("long", "other"):
+        ledger.reserve(run(0.1), key)
+    for why in ("", " ", "\u3164"):
+        with unchanged(ledger), pytest.raises(DpcliError, match="--reason: expected why"):
+            ledger.commit("long", why)
+    ledger.commit("long", "it ran before dpcli was installed")
+    ledger.start("other")
+    ledger.commit("other")
+    assert [run.status for run in ledger.state().runs.values()] == ["committed", "committed"]
+    assert verify(ledger).problems == ()
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, LATE), (LATE, None), (LATER, LATE), (LATE, LATE)])
+def test_a_reservation_keeps_its_first_end_and_says_so(first: str | None, second: str | None, ledger: Ledger) -> None:
+    assert ledger.reserve(run(0.1), "long", expires=first).told == ()
+    with unchanged(ledger):
+        told = ledger.reserve(run(0.1), "long", expires=second).told
+    assert ledger.state().run("long").content.get("expires") == first
+    assert "this is no new run" in told[0]
+    assert [line for line in told if "keeps the --expires" in line and (first or "none") in line] == list(told[1:])
+    assert len(told) == 1 + (first != second)
+
+
 def test_void_needs_a_reason_and_a_run(ledger: Ledger) -> None:
     ledger.reserve(run(0.6), "long")
     with unchanged(ledger):
@@ -544,8 +569,12 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(handle=st.integers(0, 1), key=KEYS, kind=st.sampled_from(["start", "commit", "void"]))
     def move(self, handle: int, key: str, kind: str) -> None:
         ledger = self.handles[handle]
-        ask = {"start": ledger.start, "commit": ledger.commit, "void": lambda name: ledger.void(name, "a reason")}[kind]
-        becomes = MOVES.get((self.known[key].status, kind)) if key in self.known else None
+        status = self.known[key].status if key in self.known else None
+        why = "a reason" if kind == "void" or (kind, status) == ("commit", "reserved") else ""
+        ask = {"start": ledger.start, "commit": lambda key: ledger.commit(key, why), "void": lambda key: ledger.void(key, why)}[
+            kind
+        ]
+        becomes = MOVES.get((status or "", kind))
         if becomes is None:
             with pytest.raises(LedgerError):
                 ask(key)

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,8 +178,11 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "amend": {"epsilon": 2.0, "caps": {"epsilon": "2", "delta": "0"}, "why": "wider", "approver": "the board"},
         "retire": {**windowed(ledger, chance), "why": "deleted"},
         "upgrade": {"schema": "a" * 64, "version": 2},
+        "quota": {"of": "team", "name": "ads", "members": ["ada", "sam"], "share": "0.9", "alert_at": "0.8", "why": "a fair share"},
     }
-    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend", "retire"))
+    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend", "retire", "quota"))
+    if ledger.state().open_terms().two_person:
+        return right_of_two(ledger, chance, kind, kinds)
     return {"kind": kind, **kinds[kind], "dpcli": "0"}
 
 
@@ -189,9 +193,9 @@ def windowed(ledger: Ledger, chance: random.Random) -> dict[str, Any]:
     return {"window": blocks} if blocks else {}
 
 
-def opened(url: str, by: str) -> Ledger:
-    """A ledger of a dataset that is cut that way, or not at all."""
-    init(url, DATASET, of_blocks(by) if by else terms()).store.close()
+def opened(url: str, by: str, two: bool | None = None) -> Ledger:
+    """A ledger of a dataset that is cut that way, or not at all; two: of two persons."""
+    init(url, DATASET, replace(of_blocks(by) if by else terms(), two_person=two)).store.close()
     return open_ledger(url, DATASET)
 
 
@@ -204,6 +208,20 @@ def goes_on(ledger: Ledger, by: str) -> None:
     for block in sorted(ledger.state().retired)[:1]:
         with pytest.raises(Denied):
             ledger.reserve(run(0.001), "the last", window=[block])
+
+
+def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The same in a ledger of two persons: proposed, approved or refused."""
+    found = [each for each in ledger.state().proposals.values() if chance.random() < 0.5]
+    if found and chance.random() < 0.3:
+        return {"kind": "refuse", "proposal": found[0].seq, "why": "no", "dpcli": "0"}
+    if found:
+        approver = {"approver": chance.choice(("sam", "ada"))} if found[0].asks["kind"] == "amend" else {}
+        return {**found[0].asks, **approver, "proposal": found[0].seq, "approval": "fine", "dpcli": "0"}
+    if kind not in ("void", "amend", "quota"):
+        return {"kind": kind, **kinds[kind], "dpcli": "0"}
+    asks = {"kind": kind, **{name: value for name, value in kinds[kind].items() if name != "approver"}}
+    return {"kind": "propose", "asks": asks, "expires": later(clock(), days=3), "dpcli": "0"}
 
 
 def chained(ledger: Ledger, content: dict[str, Any], who: str, dataset: str = DATASET) -> dict[str, Any]:
@@ -237,18 +255,19 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("by", CUT)
+@pytest.mark.parametrize(("by", "two"), [*((by, None) for by in CUT), ("", True)])
 @pytest.mark.parametrize("seed", range(1))
-def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int, by: str) -> None:
+def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int, by: str, two: bool | None) -> None:
     """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""
     import psycopg
 
-    reader = opened(database.url, by)
+    reader = opened(database.url, by, two)
     sam, ada = database.cluster.login("sam", "dpcli_spender"), database.cluster.login("ada", "dpcli_admin")
+    eve = database.cluster.login("eve", "dpcli_admin")
     written = 0
-    for who in (sam, ada):
+    for turn, who in enumerate((sam, ada) if two is None else (sam, ada, eve, ada, eve)):
         with database.cluster.connect(database.name, who) as connection:
-            for _, content in candidates(reader, who, 200, 2 * seed + (who == sam)):
+            for _, content in candidates(reader, who, 200 if two is None else 80, 7 * seed + turn):
                 try:
                     text = canonical(content)
                     connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (DATASET, content.get("seq"), text, digest(text)))
@@ -262,6 +281,10 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
                     reader.state()
     everybody_reads(database.url, DATASET, 0)
     assert written > 30
+    if two:
+        assert {"propose", "refuse"} <= {entry.kind for entry in reader.entries()}
+        assert any("proposal" in entry.content and entry.kind != "refuse" for entry in reader.entries())
+        return
     goes_on(reader, by)
 
 
@@ -314,6 +337,17 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
     chance = random.Random(kind)
     seeds = [TABLES, terms().content() | {"schema": "a" * 64}, {"epsilon": "0.01"}, [{"pipeline": TABLES, "runs": 2}]]
     seeds += [{"epsilon": 1.0, "accountant": "exact"}, {"order": 6.1}]
+    seeds += [{"kind": "amend", "epsilon": 2.0, "caps": {"epsilon": "2"}, "why": "wider"}, {"kind": "void", "key": "a", "why": "b"}]
+    shared = {
+        "kind": "quota",
+        "of": "team",
+        "name": "ads",
+        "members": ["ana", "ben"],
+        "share": "0.25",
+        "alert_at": "0.8",
+        "why": "x",
+    }
+    seeds += [shared, "person", "team", "0", "1", "0.25", "0.123456", "0.1234567", "1.5", "00.5", "1E-1"]
     seeds += ["week", DAYS, {**DAYS, "by": "region", "names": ["eu", "us"]}, ["2026-01-01", "2026-01-02"], ["b", "a"], ["a", "a"]]
     tried = [*STRINGS, *NUMBERS, *OTHERS, DEEP, *seeds, *(mutated({"x": seed}, chance).get("x") for seed in seeds * 60)]
     tried += [repr(chance.random() * 10.0 ** -chance.randrange(320)) for _ in range(100)]
@@ -332,6 +366,7 @@ def test_every_kind_and_type_is_in_the_table() -> None:
     assert set(ENTRIES) == {
         "open",
         *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "moved", "copied"),
+        *("propose", "refuse", "quota"),
     }
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 
@@ -354,6 +389,7 @@ OPENINGS: tuple[dict[str, Any], ...] = (
         "caps": {"rdp": "0.5"},
     },
     {"terms": terms().content(), "caps": {"epsilon": "1", "delta": "0"}},
+    {"terms": {**terms().content(), "two_person": True}, "caps": {"epsilon": "1", "delta": "0"}},
     {"terms": {**terms().content(), "filter": "rdp", "parameters": {"order": 6.1}, "delta": 1e-6}, "caps": {"rdp": "0.5"}},
     {"terms": {**terms().content(), "filter": "gdp", "delta": 1e-6, "dataset_size": 1000}, "caps": {"mu_squared": "0.5"}},
     {

@@ -301,3 +301,33 @@ def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> No
                 assert len(ledger.entries()) == before
         assert verify(ledger).problems == ()
     assert min(counts.values()) > 3
+
+
+def test_a_history_is_charged_to_whoever_imports_it(place: Place, tmp_path: Path) -> None:
+    """Whoever made its runs: it counts towards the importer's quota, and one over it is refused as a whole."""
+    init(place.url, "d", USERS).close()
+    lines = [{"date": "2024-01-01", "key": f"run {i}", "epsilon": "0.25", "who": "bob", **STATED} for i in range(4)]
+    with open_ledger(place.url, "d") as ledger:
+        ledger.quota("person", "bob", "0", why="he has left")
+        imported(ledger, written(tmp_path, lines[:1]))
+        ledger.quota("person", ledger.who, "0.25", why="a fair share")
+        before = ledger.state().head
+        with pytest.raises(Denied, match=r"whoever imports a history is charged for it, and the quota of .*, 0.25 of the cap"):
+            imported(ledger, written(tmp_path, lines))
+        assert ledger.state().head == before
+        done = dpcli("budget", "import", place.url, written(tmp_path, lines))
+        assert done.code == 1 and "does not hold this one (entry 4)" in done.out + done.err and "what was spent" not in done.out
+        done = dpcli("budget", "import", place.url, written(tmp_path, lines[:3]))
+        assert done.code == 0 and f"warning: the quota of {ledger.who}, 0.25 of the cap, is used to 100" in done.err, done
+        (quota,) = (each for each in ledger.state().quotas.values() if each.name == ledger.who)
+        assert ledger.state().quota_used(quota)["epsilon"] == Decimal("0.75")
+        ledger.quota("person", ledger.who, "1", why="lifted")
+        imported(ledger, written(tmp_path, lines))
+        assert verify(ledger).problems == ()
+
+
+def test_a_cap_that_two_persons_raise(tmp_path: Path) -> None:
+    with init(str(tmp_path / "l.db"), "d", replace(USERS, two_person=True)) as ledger:
+        line = {"date": "2024-01-01", "key": "much", "epsilon": "5", **STATED}
+        with pytest.raises(Denied, match="with --reason and another person's dpcli budget approve; then"):
+            imported(ledger, written(tmp_path, [line]))

@@ -21,6 +21,7 @@ from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
 from tests.ledger.test_blocks import FAMILIES, terms
+from tests.ledger.test_two_person import by as by_name
 
 HOLDS = ("total", "records")
 KINDS = ("", *BLOCKS)
@@ -173,3 +174,22 @@ def schedule_kept(folder: Path) -> str:
     path = folder / "plan.toml"
     path.write_text(PLAN.format(count=1, window=""))
     return str(path)
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
+    """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""
+    init(place.url, DATASET, replace(terms(by) if by else plain(), schema="", two_person=True)).close()
+    with by_name(place, "ada") as ada, by_name(place, "eve") as eve:
+        for share in ("0.1", "0.2"):
+            found = ada.quota("person", "ada", share, why="a fair share").entry
+            assert found is not None
+            if share == "0.1":
+                eve.approve(found.row.seq, "it is fair")
+        charge(ada, "before", "0.05", window=FAMILIES[by][1][:1] if by else ())
+    assert (asked(place.url, schedule(tmp_path, by, 3)).code, asked(place.url, schedule(tmp_path, by, 9)).code) == (0, 1)
+    (tmp_path / "run.toml").write_text(run_file(0.01))
+    if by:
+        assert dpcli("budget", "windows", place.url, str(tmp_path / "run.toml")).code == 0
+    seen = dpcli("budget", "overview", place.url)
+    assert seen.code == 0 and "1 proposal waits for another person's approval" in " ".join(seen.out.split()), seen

@@ -88,7 +88,7 @@ def test_no_login_writes_totals(role: str, often: Database) -> None:
             "INSERT INTO dpcli.checkpoint SELECT dataset || 'x', seq, body, digest FROM dpcli.checkpoint",
             "DELETE FROM dpcli.checkpoint",
             "TRUNCATE dpcli.checkpoint",
-            f"SELECT dpcli.note('{DATASET}', 5)",
+            f"SELECT dpcli.note('{DATASET}', 5, true)",
             f"SELECT dpcli.standing('{DATASET}')",
             "CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql AS 'SELECT 1'",
         ):

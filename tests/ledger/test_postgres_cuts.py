@@ -34,19 +34,29 @@ def on(ask: Callable[[Ledger], object]) -> Callable[[str, str], None]:
     return asked
 
 
+def opened(url: str, dataset: str, two_person: bool | None = None) -> None:
+    init(url, dataset, replace(terms(), blocks=BLOCKS, two_person=two_person)).close()
+
+
 BLOCKS = {"by": "day", "column": "day", "max_blocks": 1}
 DAYS = ["2026-01-01"]
 ASKED: dict[str, Callable[[str, str], object]] = {
-    "open": lambda url, dataset: init(url, dataset, replace(terms(), blocks=BLOCKS)).close(),
+    "open": lambda url, dataset: opened(url, dataset),
     "spend": on(lambda ledger: charge(ledger, "key", window=DAYS)),
     "reserve": on(lambda ledger: charge(ledger, "key", kind="reserve", window=DAYS)),
     "start": on(lambda ledger: ledger.start("kept")),
-    "commit": on(lambda ledger: ledger.commit("kept")),
+    "commit": on(lambda ledger: ledger.commit("kept", "it was started elsewhere")),
     "void": on(lambda ledger: ledger.void("kept", "it never began")),
     "amend": on(lambda ledger: ledger.amend(2.0, "more is needed", "the board")),
     "retire": on(lambda ledger: ledger.retire(DAYS, "deleted")),
     "upgrade": lambda url, dataset: upgrade(url),
+    "moved": on(lambda ledger: ledger.leave("/elsewhere.db")),
+    "quota": on(lambda ledger: ledger.quota("person", "sam", "0.5", why="a fair share")),
+    "propose": on(lambda ledger: ledger.amend(2.0, "more is needed")),
+    "refuse": on(lambda ledger: ledger.refuse(3, "it is not")),
 }
+TWO = ("propose", "refuse")  # of a ledger of two persons
+OFTEN = ("amend", "quota", "propose")  # written again where it is asked for again: what it comes to is the same
 
 
 @pytest.fixture
@@ -73,8 +83,10 @@ class Moments:
                 "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
             )
         if self.kind != "open":
-            ASKED["open"](self.database.url, name)
+            opened(self.database.url, name, True if self.kind in TWO else None)
             on(lambda ledger: charge(ledger, "kept", kind="reserve", window=DAYS))(self.database.url, name)
+        if self.kind == "refuse":
+            ASKED["propose"](self.database.url, name)
         return name
 
     def entries(self, dataset: str) -> int:
@@ -107,10 +119,11 @@ class Moments:
         assert not ("cannot connect: " in said and there and STANDS not in said), at
         assert not (STANDS in said and not there), at
         if said:
-            with suppress(DpcliError) if there and self.kind in ("open", "start") else nullcontext():  # of what is there once only
+            with (
+                suppress(DpcliError) if there and self.kind in ("open", "start", "refuse") else nullcontext()
+            ):  # of what is there once only
                 ASKED[self.kind](self.database.url, name)
-        # A cap that was amended twice to the same is the same cap.
-        assert self.entries(name) == 1 or (self.kind == "amend" and there), at
+        assert self.entries(name) == 1 or (self.kind in OFTEN and there), at
 
 
 @pytest.mark.sampled(3)

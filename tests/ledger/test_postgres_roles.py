@@ -279,7 +279,9 @@ def test_a_move_out_of_order(opened: Database, before: list[str], kind: str) -> 
     spender = ledger(opened, "sam")
     spender.reserve(run(0.1), "long")
     for move in before:
-        {"start": spender.start, "commit": spender.commit, "void": lambda key: spender.void(key, "a reason")}[move]("long")
+        {"start": spender.start, "commit": lambda key: spender.commit(key, "x"), "void": lambda key: spender.void(key, "a reason")}[
+            move
+        ]("long")
     text = canonical(body("sam", spender.state().head, {**MOVE, "kind": kind, "key": "long", "why": "x"}))
     assert "expected a reservation" in refused(opened, "sam", text)
 
@@ -289,6 +291,19 @@ def test_a_void_without_a_reason(opened: Database) -> None:
     spender.reserve(run(0.1), "long")
     text = canonical(body("sam", spender.state().head, {**MOVE, "kind": "void", "key": "long"}))
     assert "expected why: a reason" in refused(opened, "sam", text)
+
+
+def test_a_commit_without_a_start_and_a_reason(opened: Database) -> None:
+    spender = ledger(opened, "sam")
+    for key in ("long", "other"):
+        spender.reserve(run(0.1), key)
+    for why in ({}, {"why": " "}):
+        text = canonical(body("sam", spender.state().head, {**MOVE, "kind": "commit", "key": "long", **why}))
+        assert "expected why, as the reservation was never started" in refused(opened, "sam", text)
+    by_hand(opened, "sam", canonical(body("sam", spender.state().head, {**MOVE, "kind": "commit", "key": "long", "why": "it ran"})))
+    spender.start("other")
+    by_hand(opened, "sam", canonical(body("sam", spender.state().head, {**MOVE, "kind": "commit", "key": "other"})))
+    assert [run.status for run in spender.state().runs.values()] == ["committed", "committed"]
 
 
 def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:

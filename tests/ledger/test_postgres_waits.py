@@ -150,13 +150,13 @@ def test_a_reservation_is_moved_by_its_maker_or_an_administrator(database: Datab
     init(database.url, DATASET, terms()).store.close()
     people = {
         name: database.cluster.login(name, role)
-        for name, role in (("sam", "dpcli_spender"), ("eve", "dpcli_spender"), ("ada", "dpcli_admin"))
+        for name, role in (("sam", "dpcli_spender"), ("mia", "dpcli_spender"), ("ada", "dpcli_admin"))
     }
     ledgers = {name: Ledger(PostgresStore(database.cluster.url(database.name, name)), DATASET) for name in people}
     for key in ("one", "two"):
         charge(ledgers["sam"], key, kind="reserve")
     with pytest.raises(LedgerError, match="that reservation is of sam"):
-        getattr(ledgers["eve"], move)("one", "I would like to")
+        getattr(ledgers["mia"], move)("one", "I would like to")
     with pytest.raises(Exception, match="--reason"):
         getattr(ledgers["ada"], move)("one", "")
     assert getattr(ledgers["ada"], move)("one", "sam is on leave").entry.content["who"] == "ada"

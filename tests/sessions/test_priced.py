@@ -40,9 +40,10 @@ def test_all_of_the_file_is_priced_and_held_to_its_budget() -> None:
             with pytest.raises(Denied, match=r"file\.toml: budget: expected at most epsilon 0\.99"):
                 capped.require_budget()
         budget = capped.account.budget
-        assert budget is not None
+        assert budget is not None and budget.epsilon is not None
+        unknown = replace(budget.epsilon, verdict="unknown")
         with pytest.raises(Denied):  # what cannot be certified is over any budget
-            replace(capped, account=replace(capped.account, budget=replace(budget, verdict="unknown"))).require_budget()
+            replace(capped, account=replace(capped.account, budget=replace(budget, epsilon=unknown))).require_budget()
 
 
 def test_what_nobody_can_price_is_no_plan() -> None:

@@ -22,13 +22,15 @@ from dpcli.registry import BLOCKS, FILTERS
 @click.option("--mode", type=click.Choice(["adaptive", "declared"]), default="adaptive", show_default=True, help="See above.")
 @click.option("--declare", "plans", multiple=True, metavar="FILE[:RUNS]", help="A run of declared mode, and how often; repeatable.")
 @click.option("--dataset-size", type=int, help="Number of records, declared public: delta must be below its inverse.")
-@click.option("--fingerprint", metavar="HASH", help="Of the data: the same data under another name is refused.")
+@click.option("--data", multiple=True, metavar="FILE", help="A file of the data, for its fingerprint; repeatable, in any order.")
+@click.option("--fingerprint", metavar="HASH", help="Of the data, instead of --data: the same data under another name is refused.")
 @click.option("--new", is_flag=True, help="A dataset of its own, although its name looks like that of another one.")
 @click.option("--blocks", type=click.Choice(list(BLOCKS)), help="Cut the dataset into blocks, each with a cap of its own.")
 @click.option("--column", metavar="NAME", help="Blocks: what decides the block of a record.")
 @click.option("--max-blocks", type=int, help="Blocks: in how many of them one unit's records may lie; 1 for a user-day.")
 @click.option("--block", "names", multiple=True, metavar="NAME", help="A block, where they are by region; repeatable.")
 @click.option("--block-count", "count", type=int, help="Number of blocks, where they are by a hash of the unit.")
+@click.option("--two-person", is_flag=True, help="Another person has to approve each amend, void and quota; fixed for good.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
 @output_options("text", "total", "records")
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
@@ -40,6 +42,12 @@ def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], *
 
     With --blocks there is one budget per day, week, region or part of a hash: a run is charged on all blocks of its --window or on none.
     Epsilon and delta hold for the whole unit, whose records may lie in --max-blocks of them (dpcli explain ledger).
+
+    --data reads the files of the data and notes their SHA-256, the fingerprint: the same contents under a second name would have a second
+    budget, and are refused. Without --data or --fingerprint nobody would notice.
+
+    With --two-person whoever asks for another cap, a quota, or a reservation back only proposes it: another person approves. PostgreSQL
+    holds people to it by their logins. In a file the names of accounts are compared, which prove nothing to whoever may write the file.
 
     In declared mode the runs are fixed now, with --declare, and composed by the tightest sound accountant.
     """

@@ -34,6 +34,31 @@ others_option = click.option(
 )
 
 
+ending_option = click.option(
+    "--reason",
+    "why",
+    default="",
+    metavar="TEXT",
+    help="Why: needed where somebody else made the reservation, or nobody started it.",
+)
+proposing_option = click.option(
+    "--expires",
+    metavar="TIME",
+    help="In a ledger of two persons: ISO time (UTC) or days (14d) until which it can be approved; 7d where absent.",
+)
+
+
+def answering(reason: str) -> Callable[..., Any]:
+    """LEDGER ENTRY --reason and the output options."""
+    return composed(
+        ledger_argument,
+        click.argument("entry", type=int),
+        dataset_option,
+        click.option("--reason", "why", required=True, metavar="TEXT", help=reason),
+        output_options("text", "total", "records"),
+    )
+
+
 def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
     """LEDGER FILE --key ... and the output options."""
     return composed(

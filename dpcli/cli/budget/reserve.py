@@ -26,7 +26,8 @@ def command(
     """Charge one run of the pipeline FILE to LEDGER in full, before it starts.
 
     Then `start` it before the first noise, and `commit` it at its end. It can be voided only before it was started. A reservation that
-    nobody comes back to stays charged: past --expires it cannot even be voided.
+    nobody comes back to stays charged: past --expires it cannot even be voided. Reserved
+    again under its key before it was started, it is the same reservation with its first --expires, and standard error says so.
     """
     from dpcli.ledger.expiry import expiry
     from dpcli.pipeline.read import load

@@ -9,7 +9,7 @@ from dpcli.cli.options import emit
 
 
 @click.command(short_help="Charge a run that is made at once.")
-@charging()
+@charging(click.option("--once", is_flag=True, help="Refuse (exit code 4) a key that was charged before."))
 def command(
     ledger: str,
     file: str,
@@ -19,16 +19,27 @@ def command(
     why: str,
     window: tuple[str, ...],
     anchor: str | None,
+    once: bool,
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
     """Charge one run of the pipeline FILE to LEDGER, before its noise is drawn.
 
     When the command returns 0 the charge is on disk. Where it does not fit nothing is written, and the exit code is 1.
+
+    A key that was charged before is not charged again: the exit code is 0, as after a connection that broke, and standard error says that
+    this is no new run. A script that draws noise next asks with --once. The file's [budget] is not looked at, here or under a key that was
+    charged before: `dpcli gate` judges it.
     """
+    from dpcli.ledger.ledger import Receipt, first_time
     from dpcli.pipeline.read import load
     from dpcli.present.ledger_answers import receipt
 
     pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
-        return emit(receipt(found, lambda: found.spend(pipeline, key, delta, why, window)), format_, outputs)
+
+        def ask() -> Receipt:
+            made = found.spend(pipeline, key, delta, why, window)
+            return first_time(made, key) if once else made
+
+        return emit(receipt(found, ask), format_, outputs)

@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade', 'approve', 'quota') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -126,8 +126,46 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   )
   SELECT k.said FROM kept k
   JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = (k.said ->> 'seq')::bigint AND e.hash = k.said ->> 'hash'
-  WHERE k.said @> jsonb_build_object('checkpoint', 1, 'dataset', of_dataset) AND jsonb_typeof(k.said -> 'seq') = 'number'
+  WHERE k.said @> jsonb_build_object('dataset', of_dataset) AND k.said -> 'checkpoint' IN ('1'::jsonb, '2'::jsonb) AND jsonb_typeof(k.said -> 'seq') = 'number'
 $$;
+
+-- Whether a second person has to approve what changes the cap or gives something back.
+CREATE OR REPLACE FUNCTION dpcli.takes_two(of_dataset text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1
+    AND e.body::jsonb #> '{terms,two_person}' = 'true'::jsonb)
+$$;
+
+-- What an entry is about, as far as proposals go, as in dpcli.ledger.proposals; NULL where no proposal is about that.
+CREATE OR REPLACE FUNCTION dpcli.subject(content jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT CASE
+    WHEN asks ->> 'kind' = 'amend' THEN 'cap'
+    WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
+    WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
+  END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
+$$;
+
+-- A name as people see it, as in dpcli.toml.looks: without accents, case, spaces at its ends, and with one letter for those that look alike.
+CREATE OR REPLACE FUNCTION dpcli.looks(name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  alike jsonb := dpcli.rules() -> 'alike';
+  before text := (SELECT string_agg(chr((m ->> 0)::integer), '' ORDER BY i) FROM jsonb_array_elements(alike) WITH ORDINALITY AS pair (m, i));
+  after text := (SELECT string_agg(chr((m ->> 1)::integer), '' ORDER BY i) FROM jsonb_array_elements(alike) WITH ORDINALITY AS pair (m, i));
+  found text := '';
+BEGIN
+  SELECT coalesce(string_agg(CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r
+      WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer) THEN ' ' ELSE c END, '' ORDER BY i), '') INTO found
+  FROM regexp_split_to_table(lower(normalize(name, NFKD)), '') WITH ORDINALITY AS piece (c, i)
+  WHERE c <> '' AND ascii(c) NOT BETWEEN 768 AND 879 AND NOT EXISTS (SELECT FROM jsonb_array_elements(dpcli.rules() -> 'unseen') r
+    WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer);
+  found := btrim(regexp_replace(found, ' +', ' ', 'g'));
+  FOR i IN 1..3 LOOP
+    found := translate(found, before, after);
+  END LOOP;
+  RETURN replace(replace(found, 'rn', 'm'), 'vv', 'w');
+END $$;
 
 -- A cost on each block of a window; as it is where there is none. As in dpcli.ledger.blocks.spread.
 CREATE OR REPLACE FUNCTION dpcli.spread(cost jsonb, blocks jsonb) RETURNS TABLE (name text, base text, amount numeric)
@@ -143,6 +181,15 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   FROM (SELECT m.name, sums -> m.name AS sum FROM dpcli.spread(caps, blocks) m) w WHERE w.sum IS NOT NULL
 $$;
 
+-- What each person has charged, and nobody voided, in the first entries: for the first quota, before which nothing is noted of persons.
+CREATE OR REPLACE FUNCTION dpcli.paid_up_to(of_dataset text, last_seq bigint) RETURNS TABLE (payer text, name text, amount numeric)
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT coalesce(r.body::jsonb ->> 'who', ''), m.name, CASE WHEN v.seq IS NULL THEN m.amount ELSE 0 END
+  FROM dpcli.entry r LEFT JOIN dpcli.entry v ON v.dataset = of_dataset AND v.key = r.key AND v.kind = 'void' AND v.seq <= last_seq,
+    dpcli.spread(r.cost, r.body::jsonb -> 'window') m
+  WHERE r.dataset = of_dataset AND r.seq <= last_seq AND r.kind IN ('spend', 'reserve')
+$$;
+
 -- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
 -- runs count. Where a window is given, sums and retired blocks are those of its blocks alone: nobody adds up all blocks for a run on a few.
 DROP FUNCTION IF EXISTS dpcli.standing(text);
@@ -151,6 +198,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   noted jsonb := dpcli.noted(of_dataset);
   first jsonb := (SELECT e.body::jsonb FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
+  two boolean := coalesce(first #> '{terms,two_person}' = 'true'::jsonb, false);
   base bigint;
   wanted jsonb := (SELECT jsonb_object_agg(b.block, true) FROM jsonb_array_elements_text(in_window) b (block));
 BEGIN
@@ -162,7 +210,8 @@ BEGIN
       'spent', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m),
       'reserved', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m))
       || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb
-        ELSE jsonb_build_object('spent', '{}'::jsonb, 'reserved', '{}'::jsonb, 'retired', '[]'::jsonb) END;
+        ELSE jsonb_build_object('spent', '{}'::jsonb, 'reserved', '{}'::jsonb, 'retired', '[]'::jsonb) END
+      || CASE WHEN two THEN jsonb_build_object('proposals', '{}'::jsonb) ELSE '{}'::jsonb END;
   END IF;
   IF wanted IS NOT NULL THEN
     noted := noted || jsonb_build_object('spent', dpcli.sums_on(noted -> 'spent', noted -> 'caps', in_window),
@@ -172,12 +221,14 @@ BEGIN
   base := (noted ->> 'seq')::bigint;
   RETURN (
     WITH since AS MATERIALIZED (
-      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade', 'copied') THEN e.content END AS content,
-        e.content ->> 'when' AS stamp, CASE WHEN wanted IS NULL THEN e.content -> 'window'
+      SELECT e.seq, e.hash, e.kind, e.key, e.cost,
+        CASE WHEN e.kind IN ('amend', 'upgrade', 'copied', 'propose', 'refuse') THEN e.content END AS content,
+        dpcli.subject(e.content) AS subject, coalesce(e.content ->> 'who', '') AS payer, e.content ->> 'when' AS stamp,
+        CASE WHEN wanted IS NULL THEN e.content -> 'window'
         ELSE (SELECT jsonb_agg(b.block) FROM jsonb_array_elements_text(e.content -> 'window') b (block) WHERE wanted ? b.block) END AS blocks
       FROM (SELECT r.*, r.body::jsonb AS content FROM dpcli.entry r WHERE r.dataset = of_dataset AND r.seq > base OFFSET 0) e
     ), ended AS MATERIALIZED (
-      SELECT s.kind, s.key, r.cost, CASE WHEN wanted IS NULL THEN r.body::jsonb -> 'window'
+      SELECT s.kind, s.key, r.cost, coalesce(r.body::jsonb ->> 'who', '') AS payer, CASE WHEN wanted IS NULL THEN r.body::jsonb -> 'window'
         ELSE (SELECT jsonb_agg(b.block) FROM jsonb_array_elements_text(r.body::jsonb -> 'window') b (block) WHERE wanted ? b.block) END AS blocks
       FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
       WHERE s.kind IN ('commit', 'void')
@@ -196,6 +247,30 @@ BEGIN
       SELECT o.key, CASE WHEN EXISTS (SELECT FROM since s WHERE s.kind = 'start' AND s.key = o.key)
         THEN jsonb_set(o.value, '{2}', '"started"'::jsonb) ELSE o.value END AS value
       FROM open_run o WHERE NOT EXISTS (SELECT FROM ended e WHERE e.key = o.key)
+    ), proposed AS (
+      SELECT m.key::bigint AS seq, m.value AS hash, dpcli.subject(p.body::jsonb) AS subject
+      FROM jsonb_each(coalesce(noted -> 'proposals', '{}'::jsonb)) m
+        JOIN dpcli.entry p ON p.dataset = of_dataset AND p.seq = m.key::bigint
+      UNION ALL SELECT s.seq, to_jsonb(s.hash), s.subject FROM since s WHERE s.kind = 'propose'
+    ), quoted AS (
+      SELECT DISTINCT ON (q.subject) q.seq, q.hash, q.subject FROM (
+        SELECT m.key::bigint AS seq, m.value AS hash, dpcli.subject(p.body::jsonb) AS subject
+        FROM jsonb_each(coalesce(noted -> 'quotas', '{}'::jsonb)) m
+          JOIN dpcli.entry p ON p.dataset = of_dataset AND p.seq = m.key::bigint
+        UNION ALL SELECT s.seq, to_jsonb(s.hash), s.subject FROM since s WHERE s.kind = 'quota') q
+      ORDER BY q.subject, q.seq DESC
+    ), personal AS (
+      SELECT w.key AS payer, m.key AS name, m.value::numeric AS amount FROM jsonb_each(coalesce(noted -> 'people', '{}'::jsonb)) w,
+        jsonb_each_text(CASE WHEN wanted IS NULL THEN w.value ELSE dpcli.sums_on(w.value, noted -> 'caps', in_window) END) m
+      UNION ALL SELECT s.payer, m.name, m.amount FROM since s, dpcli.spread(s.cost, s.blocks) m
+        WHERE s.kind IN ('spend', 'reserve') AND (wanted IS NULL OR s.blocks IS NOT NULL)
+      UNION ALL SELECT e.payer, m.name, - m.amount FROM ended e, dpcli.spread(e.cost, e.blocks) m
+        WHERE e.kind = 'void' AND (wanted IS NULL OR e.blocks IS NOT NULL)
+      UNION ALL SELECT o.payer, o.name, o.amount FROM dpcli.paid_up_to(of_dataset, base) o
+        WHERE noted -> 'people' IS NULL AND EXISTS (SELECT FROM quoted)
+    ), person AS (
+      SELECT t.payer, jsonb_object_agg(t.name, t.amount) AS amounts
+      FROM (SELECT p.payer, p.name, sum(p.amount)::text AS amount FROM personal p GROUP BY p.payer, p.name) t GROUP BY t.payer
     ), amended AS (SELECT s.seq, s.content FROM since s WHERE s.kind = 'amend')
     SELECT noted || jsonb_build_object(
       'seq', (SELECT d.seq FROM dpcli.dataset d WHERE d.name = of_dataset),
@@ -217,16 +292,23 @@ BEGIN
       (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
         SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
         UNION SELECT b.block FROM since s, jsonb_array_elements_text(s.blocks) b (block) WHERE s.kind = 'retire') r)) END
+    || CASE WHEN NOT EXISTS (SELECT FROM quoted) THEN '{}'::jsonb ELSE jsonb_build_object('checkpoint', 2,
+      'quotas', (SELECT jsonb_object_agg(q.seq::text, q.hash) FROM quoted q),
+      'people', (SELECT coalesce(jsonb_object_agg(p.payer, p.amounts), '{}'::jsonb) FROM person p)) END
+    || CASE WHEN NOT two THEN '{}'::jsonb ELSE jsonb_build_object('proposals',
+      (SELECT coalesce(jsonb_object_agg(p.seq::text, p.hash), '{}'::jsonb) FROM proposed p WHERE NOT EXISTS (
+        SELECT FROM since s WHERE s.seq > p.seq AND (s.subject = p.subject OR s.kind = 'refuse' AND s.content -> 'proposal' = to_jsonb(p.seq))))) END
   );
 END $$;
 
--- Note what all entries come to, where enough of them are after the last note.
-CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint) RETURNS void
+-- Note what all entries come to, where enough of them are after the last note, or at once.
+DROP FUNCTION IF EXISTS dpcli.note(text, bigint);
+CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint, at_once boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
   said text;
 BEGIN
-  IF new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every()
+  IF (at_once OR new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every())
     AND dpcli.moved_last(of_dataset) IS DISTINCT FROM 'moved'
   THEN
     said := dpcli.standing(of_dataset)::text;
@@ -262,6 +344,30 @@ DROP FUNCTION IF EXISTS dpcli.exceeded(text, jsonb);
 CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT dpcli.above(dpcli.standing(of_dataset, blocks), more, blocks)
+$$;
+
+-- The first quota that a further cost of somebody exceeds, in words; NULL where none is. found: where all entries stand, on those blocks at
+-- least. As in dpcli.ledger.quotas: exact, nothing rounded up.
+CREATE OR REPLACE FUNCTION dpcli.over_quota(of_dataset text, found jsonb, of_payer text, more jsonb, blocks jsonb) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH quota AS MATERIALIZED (
+    SELECT e.seq, e.body::jsonb ->> 'name' AS name, e.body::jsonb -> 'members' AS members, (e.body::jsonb ->> 'share')::numeric AS share
+    FROM jsonb_object_keys(coalesce(found -> 'quotas', '{}'::jsonb)) q (seq)
+      JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = q.seq::bigint WHERE e.body::jsonb -> 'members' ? of_payer
+  ), wanted AS (
+    SELECT m.name, m.base, dpcli.amount(more ->> m.base) AS cost FROM dpcli.spread(more, blocks) m
+    UNION ALL SELECT m.name, m.base, 0 FROM dpcli.spread(found -> 'caps', blocks) m
+  ), part AS (
+    SELECT q.seq, w.name, w.base, w.cost FROM quota q, wanted w
+    UNION ALL
+    SELECT q.seq, b.name, b.base, m.value::numeric
+    FROM quota q, jsonb_array_elements_text(q.members) p (payer), jsonb_each_text(found -> 'people' -> p.payer) m
+      JOIN (SELECT DISTINCT wanted.name, wanted.base FROM wanted) b ON b.name = m.key
+  )
+  SELECT format('over the quota of %s (%s of the cap, entry %s) on %s', q.name, q.share, q.seq, part.base)
+  FROM part JOIN quota q ON q.seq = part.seq
+  GROUP BY q.name, q.share, q.seq, part.name, part.base
+  HAVING (sum(part.cost) <= q.share * (found -> 'caps' ->> part.base)::numeric) IS NOT TRUE ORDER BY q.seq, part.name LIMIT 1
 $$;
 
 CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -366,7 +472,7 @@ DECLARE
   rules jsonb := dpcli.rules();
   plain text := value #>> '{}';
 BEGIN
-  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter', 'by') THEN
+  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter', 'by', 'holder', 'portion') THEN
     IF jsonb_typeof(value) <> 'string' THEN
       RETURN false;
     END IF;
@@ -380,6 +486,8 @@ BEGIN
       WHEN 'adjacency' THEN RETURN rules -> 'adjacencies' ? plain;
       WHEN 'mode' THEN RETURN rules -> 'modes' ? plain;
       WHEN 'by' THEN RETURN rules -> 'kinds' ? plain;
+      WHEN 'holder' THEN RETURN rules -> 'holders' ? plain;
+      WHEN 'portion' THEN RETURN plain ~ (rules #>> '{patterns,portion}');
       ELSE RETURN rules -> 'filters' ? plain;
     END CASE;
   ELSIF of_type IN ('count', 'runs', 'positive', 'bound', 'share') THEN
@@ -398,8 +506,10 @@ BEGIN
       RETURN false;
     END IF;
     RETURN (SELECT bool_and(jsonb_typeof(m) = 'object' AND dpcli.wrong_table(rules -> 'declared', m) IS NULL) FROM jsonb_array_elements(value) m);
-  ELSIF of_type = 'window' THEN
+  ELSIF of_type IN ('window', 'people') THEN
     RETURN dpcli.is_window(value);
+  ELSIF of_type = 'yes' THEN
+    RETURN value = 'true'::jsonb;
   END IF;
   IF jsonb_typeof(value) <> 'object' THEN
     RETURN false;
@@ -420,6 +530,11 @@ BEGIN
       RETURN coalesce((SELECT bool_and(jsonb_typeof(m) = 'object') FROM jsonb_array_elements(value -> 'mechanism') m), false);
     WHEN 'certified' THEN RETURN dpcli.wrong_table(rules -> 'certified', value) IS NULL;
     WHEN 'terms' THEN RETURN dpcli.wrong_table(rules -> 'terms', value) IS NULL;
+    WHEN 'asks' THEN
+      IF jsonb_typeof(value -> 'kind') IS DISTINCT FROM 'string' OR NOT rules -> 'asks' ? (value ->> 'kind') THEN
+        RETURN false;
+      END IF;
+      RETURN dpcli.wrong_table(rules #> ARRAY['asks', value ->> 'kind'], value) IS NULL;
     ELSE RETURN false;
   END CASE;
 END $$;
@@ -515,6 +630,19 @@ BEGIN
   PERFORM dpcli.require(NOT content ? 'window' OR found -> 'retired' = '[]'::jsonb, 'a block of the window was retired');
   over := dpcli.above(found, content -> 'cost', content -> 'window');
   PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
+  IF found ? 'quotas' THEN
+    over := dpcli.over_quota(of_dataset, found, session_user::text, content -> 'cost', content -> 'window');
+    PERFORM dpcli.require(over IS NULL, over);
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.check_quota(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.require((SELECT e.body::jsonb #>> '{terms,mode}' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1) = 'adaptive',
+    'expected a ledger in adaptive mode');
+  PERFORM dpcli.require(content ->> 'of' <> 'person' OR content -> 'members' = jsonb_build_array(content -> 'name'),
+    'expected one member of a person''s quota');
 END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.check_retire(of_dataset text, content jsonb) RETURNS void
@@ -543,6 +671,10 @@ BEGIN
     END IF;
     PERFORM dpcli.require(dpcli.is_a('said', content -> 'why'), format('expected why, as the reservation is of %s', made ->> 'who'));
   END IF;
+  -- A start is granted once: without it two who hold one reservation may both draw noise.
+  IF content ->> 'kind' = 'commit' AND NOT 'start' = ANY (so_far) THEN
+    PERFORM dpcli.require(dpcli.is_a('said', content -> 'why'), 'expected why, as the reservation was never started');
+  END IF;
   IF content ->> 'kind' <> 'commit' THEN
     PERFORM dpcli.require(NOT 'start' = ANY (so_far), 'expected a reservation before its start');
   END IF;
@@ -560,6 +692,61 @@ BEGIN
   PERFORM dpcli.require(
     ARRAY(SELECT jsonb_object_keys(content -> 'caps') ORDER BY 1) = ARRAY(SELECT jsonb_object_keys(dpcli.caps(of_dataset)) ORDER BY 1),
     'expected the caps that the ledger has');
+END $$;
+
+-- What is proposed may be done as things stand, by whoever proposes it, and for some days.
+CREATE OR REPLACE FUNCTION dpcli.check_propose(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  latest text := to_char((clock_timestamp() + make_interval(days => (dpcli.rules() ->> 'open')::integer)) AT TIME ZONE 'UTC',
+    'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+BEGIN
+  PERFORM dpcli.require(((content ->> 'expires') COLLATE "C") > dpcli.now() AND ((content ->> 'expires') COLLATE "C") <= latest,
+    format('expected a proposal for at most %s days', dpcli.rules() ->> 'open'));
+  IF content #>> '{asks,kind}' = 'void' THEN
+    PERFORM dpcli.check_move(of_dataset, content -> 'asks');
+  ELSE
+    PERFORM dpcli.permit(content #>> '{asks,kind}');
+    IF content #>> '{asks,kind}' = 'quota' THEN
+      PERFORM dpcli.check_quota(of_dataset, content -> 'asks');
+    ELSE
+      PERFORM dpcli.check_amend(of_dataset, content -> 'asks');
+    END IF;
+  END IF;
+END $$;
+
+-- In a ledger of two persons, what changes the cap or gives something back is what somebody proposed and another approves, in time.
+CREATE OR REPLACE FUNCTION dpcli.check_two(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  proposed jsonb;
+BEGIN
+  IF NOT dpcli.takes_two(of_dataset) THEN
+    PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
+      'expected a ledger of two persons');
+    RETURN;
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'refuse') THEN
+    RETURN;
+  END IF;
+  PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
+  proposed := (SELECT e.body::jsonb FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.seq = (content ->> 'proposal')::bigint AND e.kind = 'propose');
+  PERFORM dpcli.require(proposed IS NOT NULL AND dpcli.standing(of_dataset) -> 'proposals' ? (content ->> 'proposal'),
+    'expected the number of a proposal that is open');
+  IF content ->> 'kind' = 'refuse' THEN
+    IF proposed ->> 'who' IS DISTINCT FROM session_user::text THEN
+      PERFORM dpcli.permit('approve');
+    END IF;
+    RETURN;
+  END IF;
+  PERFORM dpcli.permit('approve');
+  PERFORM dpcli.require(content ? 'approval', 'expected why it is approved');
+  PERFORM dpcli.require(dpcli.looks(proposed ->> 'who') <> dpcli.looks(session_user::text),
+    format('expected the approval of another person than %s, who proposed it', proposed ->> 'who'));
+  PERFORM dpcli.require(((proposed ->> 'expires') COLLATE "C") > dpcli.now(), 'expected a proposal within its time');
+  PERFORM dpcli.require(proposed -> 'asks' = (SELECT jsonb_object_agg(m.key, content -> m.key) FROM jsonb_object_keys(proposed -> 'asks') m (key)),
+    'expected what was proposed');
+  PERFORM dpcli.require(content ->> 'kind' <> 'amend' OR content ->> 'approver' = session_user, 'expected the approver who is logged in');
 END $$;
 
 -- The time of an entry is the server's: never to come, not long ago, and not before the entry before it. (An entry that is dated in the
@@ -627,18 +814,22 @@ BEGIN
   PERFORM dpcli.check_moving(of_dataset, content);
   PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
+  PERFORM dpcli.check_two(of_dataset, content);
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
     WHEN content ->> 'kind' IN ('moved', 'copied') THEN NULL;
     WHEN content ->> 'kind' = 'amend' THEN PERFORM dpcli.check_amend(of_dataset, content);
+    WHEN content ->> 'kind' = 'quota' THEN PERFORM dpcli.check_quota(of_dataset, content);
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
+    WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
+    WHEN content ->> 'kind' = 'refuse' THEN NULL;
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
     ELSE PERFORM dpcli.check_move(of_dataset, content);
   END CASE;
   INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
   UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
-  PERFORM dpcli.note(of_dataset, new_seq);
+  PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
 DROP FUNCTION IF EXISTS dpcli.require_amounts(jsonb);

@@ -78,5 +78,5 @@ BEGIN
     UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
   END IF;
   INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
-  PERFORM dpcli.note(of_dataset, new_seq);
+  PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;

@@ -1,0 +1,30 @@
+"""Whether whoever answers for a waiver is another person than whoever wrote it, where the policy asks and git blame knows."""
+
+from __future__ import annotations
+
+from dpcli.git.authors import Author, authors_of
+from dpcli.pipeline.model import Pipeline
+from dpcli.toml.looks import looks
+from dpcli.toml.positions import locate
+
+WHAT = ("rule", "approver", "expires", "epsilon", "mechanism")  # what a waiver grants: its reason may be put right by anybody
+
+
+def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
+    """For each waiver of a file, everybody who wrote what it grants; nobody where git does not know of one of its lines."""
+    count = len(pipeline.gate.waiver)
+    if path == "-" or not count:
+        return ((),) * count
+    keys = [("gate", "waiver", index, key) for index in range(count) for key in WHAT]
+    places = locate(data.decode("utf-8", "replace").replace("\r\n", "\n"), keys)
+    known = authors_of(path, [line for line, _ in places.values()])
+    return tuple(_all({places["gate", "waiver", index, key][0] for key in WHAT}, known) for index in range(count))
+
+
+def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
+    return tuple(dict.fromkeys(known[line] for line in sorted(lines))) if lines <= set(known) else ()
+
+
+def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
+    """The writer who goes by the approver's name, or by one that people do not tell from it."""
+    return next((one for one in writers if any(looks(name) == looks(approver) for name in one.names)), None)

@@ -1,0 +1,108 @@
+"""Waivers that somebody approves for himself, told by git blame where the policy asks."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dpcli.git.authors import Author, authors_of
+from tests.gate.samples import OVER, judged, named, waiver
+
+DAY = ("--as-of", "2030-06-01")
+
+
+def commit(folder: Path, name: str, mail: str = "x@y.invalid") -> None:
+    who = ("-c", f"user.name={name}", "-c", f"user.email={mail}", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
+    subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", "change"], check=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A repository in which bob wrote a file that is over its budget, without a waiver; and a policy beside it."""
+    subprocess.run(["git", "-C", str(tmp_path), "init", "-q", "-b", "main"], check=True)
+    (tmp_path / "train.toml").write_text(OVER)
+    (tmp_path / "policy.toml").write_text('format = 1\nwaiver_author = "another"\n')
+    commit(tmp_path, "bob")
+    return tmp_path
+
+
+def waive(place: Path, approver: str = "ada", **keys: str) -> Path:
+    path = place / "train.toml"
+    path.write_text(OVER + waiver("budget", epsilon="7.0", approver=f'"{approver}"', **keys))
+    return path
+
+
+def verdict(place: Path, *flags: str) -> tuple[str, str]:
+    found = named("budget", place / "train.toml", "--policy", str(place / "policy.toml"), *DAY, *flags)
+    return found["verdict"], found["message"]
+
+
+@pytest.mark.parametrize(
+    ("approver", "name", "mail", "holds"),
+    [
+        ("ada", "bob", "bob@y.invalid", True),
+        ("ada", "ada", "x@y.invalid", False),
+        ("ada", "ADA ", "x@y.invalid", False),
+        ("ada", "\u0430da", "x@y.invalid", False),
+        ("ada", "Ada Lovelace", "ada@y.invalid", False),
+        ("ada@y.invalid", "Ada Lovelace", "Ada@Y.invalid", False),
+        ("ada@y.invalid", "Ada Lovelace", "ada@z.invalid", True),
+        ("Ada Lovelace", "ada lovelace", "x@y.invalid", False),
+        ("privacy board", "Ada Lovelace", "ada@y.invalid", True),
+    ],
+)
+def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, holds: bool, place: Path) -> None:
+    waive(place, approver)
+    commit(place, name, mail)
+    found, message = verdict(place)
+    assert found == ("waived" if holds else "fail")
+    assert ("asks for the approval of another person" in message) == (not holds)
+    assert named("budget", place / "train.toml", *DAY)["verdict"] == "waived"  # where no policy asks
+
+
+@pytest.mark.parametrize(("changed", "holds"), [("epsilon", False), ("expires", False), ("reason", True)])
+def test_what_a_waiver_grants_is_what_counts(changed: str, holds: bool, place: Path) -> None:
+    """Somebody else wrote it, and its approver changed a line."""
+    path = waive(place)
+    commit(place, "bob")
+    was, now = {"epsilon": ("7.0", "7.5"), "expires": ("2030-06-30", "2030-06-29"), "reason": ("launch", "Launch")}[changed]
+    assert path.read_text().count(was) == 1
+    path.write_text(path.read_text().replace(was, now))
+    commit(place, "ada")
+    assert verdict(place)[0] == ("waived" if holds else "fail")
+
+
+def test_where_git_does_not_know_the_waiver_holds_and_a_warning_says_so(
+    place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    waive(place)
+    policy = ("--policy", str(place / "policy.toml"))
+    assert "git does not say who wrote it" in named("waiver", place / "train.toml", *policy, *DAY)["message"]
+    commit(place, "ada")
+    assert verdict(place)[0] == "fail"
+    (place / "other").write_text("x")
+    commit(place, "bob")
+    shallow = tmp_path_factory.mktemp("clone") / "c"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{place}", str(shallow)], check=True)
+    assert verdict(shallow)[0] == "waived"
+    assert "fetch-depth: 0" in named("waiver", shallow / "train.toml", "--policy", str(shallow / "policy.toml"), *DAY)["message"]
+    alone = tmp_path_factory.mktemp("alone")
+    for name in ("train.toml", "policy.toml"):
+        (alone / name).write_bytes((place / name).read_bytes())
+    assert verdict(alone)[0] == "waived"
+    assert judged(alone / "train.toml", *policy, *DAY)["exit_code"] == 0
+
+
+def test_authors_of_lines(place: Path) -> None:
+    """A first commit is one; a line that stands nowhere in git is nobody's, whatever it holds."""
+    path = place / "train.toml"
+    path.write_text("author mallory\n" + path.read_text())
+    commit(place, "eve", "eve@y.invalid")
+    path.write_text(path.read_text() + "# more\n")
+    last = len(path.read_text().splitlines())
+    found = authors_of(str(path), [1, 2, last])
+    assert found == {1: Author("eve", "eve@y.invalid"), 2: Author("bob", "x@y.invalid")}
+    assert authors_of(str(place / "nowhere.toml"), [1]) == {} == authors_of(str(path), [10**6]) == authors_of(str(path), [])

@@ -1,0 +1,426 @@
+"""Quotas per person and team: the same answers from a file, from a database, and from a dictionary."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.ledger import checkpoint
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.checkpoint import stated, tallies
+from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.opening import stated_quota
+from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.verify import verify
+from tests.command import dpcli
+from tests.ledger.cluster import Cluster
+from tests.ledger.conftest import Database, Place, made
+from tests.ledger.setting import DATASET, charge, run_file, terms
+from tests.ledger.test_checkpoint import folded
+from tests.ledger.test_postgres_checkpoint import EVERY
+from tests.ledger.test_postgres_roles import by_hand
+from tests.ledger.test_two_person import by, signed, written
+
+DAYS = {"by": "day", "column": "event_date", "max_blocks": 1}
+BLOCKS = ("2026-01-01", "2026-01-02", "2026-01-03")
+
+
+@pytest.fixture
+def place_of_two(place: Place) -> Place:
+    init(place.url, DATASET, terms()).close()
+    return place
+
+
+def limited(ledger: Ledger, who: str, share: str, *members: str) -> Receipt:
+    return ledger.quota("team" if members else "person", who, share, members, why="a fair share")
+
+
+def test_a_quota_is_reached_exactly_and_no_more(place_of_two: Place) -> None:
+    with by(place_of_two, "ada") as ada, by(place_of_two, "eve") as eve:
+        charge(ada, "before", "0.1")  # counts too
+        limited(eve, "ada", "0.3")
+        charge(ada, "first", "0.1")
+        with pytest.raises(Denied):
+            charge(ada, "second", "0.10000000000000000001")
+        charge(ada, "second", "0.1")
+        with pytest.raises(Denied):
+            charge(ada, "third", "1E-300")
+        charge(eve, "other", "0.7")
+        assert verify(eve).notes == ()
+
+
+def test_a_void_gives_back_to_whoever_was_charged(place_of_two: Place) -> None:
+    with by(place_of_two, "ada") as ada, by(place_of_two, "eve") as eve:
+        for ledger in (ada, eve):
+            limited(eve, ledger.who, "0.3")
+            charge(ledger, f"of {ledger.who}", "0.3", "reserve")
+        eve.void("of ada", "she is on leave")
+        charge(ada, "again", "0.3")
+        with pytest.raises(Denied):
+            charge(eve, "again and again", "0.1")
+        assert verify(eve).notes == ()
+
+
+def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Place) -> None:
+    with by(place_of_two, "ada") as ada, by(place_of_two, "eve") as eve, by(place_of_two, "bob") as bob:
+        limited(eve, "ads", "0.5", "ada", "bob")
+        limited(eve, "ada", "0.2")
+        charge(ada, "a", "0.2")
+        with pytest.raises(Denied):
+            charge(ada, "b", "0.1")
+        charge(bob, "c", "0.3")
+        with pytest.raises(Denied):
+            charge(bob, "d", "0.1")
+        limited(eve, "ads", "1", "ada", "bob")  # lifted
+        charge(bob, "d", "0.1")
+        with pytest.raises(Denied):
+            charge(ada, "e", "0.1")
+        charge(eve, "f", "0.4")
+
+
+@pytest.mark.parametrize("full", range(3))
+def test_a_quota_holds_on_each_block(full: int, place: Place) -> None:
+    """Whichever block of a window is full decides, wherever it stands among them."""
+    init(place.url, DATASET, replace(terms(), blocks=DAYS)).close()
+    with by(place, "ada") as ada, by(place, "eve") as eve:
+        limited(eve, "ada", "0.25")
+        charge(eve, "others", "0.5", window=BLOCKS)
+        charge(ada, "one", "0.25", window=BLOCKS[full : full + 1])
+        for window in (BLOCKS, BLOCKS[full : full + 1]):
+            with pytest.raises(Denied):
+                charge(ada, "two", "0.1", window=window)
+        (quota,) = ada.state().quotas.values()
+        assert ada.state().quota_used(quota)["epsilon"] == Decimal("0.25")
+        free = tuple(block for block in BLOCKS if block != BLOCKS[full])
+        charge(ada, "two", "0.25", window=free)
+
+
+def test_a_quota_follows_the_cap(place_of_two: Place) -> None:
+    with by(place_of_two, "ada") as ada:
+        limited(ada, "ada", "0.5")
+        charge(ada, "a", "0.5")
+        ada.amend(0.6, "too much was promised", "the board", acknowledged=True)
+        with pytest.raises(Denied):
+            charge(ada, "b", "0")
+        ada.amend(2.0, "enough after all", "the board")
+        charge(ada, "b", "0.5")
+
+
+def test_a_quota_takes_two_persons_where_the_ledger_does(place: Place) -> None:
+    init(place.url, DATASET, replace(terms(), two_person=True)).close()
+    with by(place, "ada") as ada, by(place, "eve") as eve:
+        first, second = limited(ada, "ada", "0.1"), limited(ada, "ads", "0.2", "ada", "eve")
+        assert first.entry is not None and second.entry is not None and not eve.state().quotas
+        charge(ada, "a", "0.2")
+        with pytest.raises(LedgerError, match="expected the approval of another person"):
+            ada.approve(first.entry.row.seq, "fine")
+        eve.approve(first.entry.row.seq, "fine")
+        eve.approve(second.entry.row.seq, "fine")
+        for ledger in (ada, eve):
+            with pytest.raises(Denied):
+                charge(ledger, "b", "0.1")
+        stale, newer = limited(ada, "ada", "0.5"), limited(ada, "ada", "0.6")
+        assert stale.entry is not None and newer.entry is not None
+        with pytest.raises(LedgerError, match="still open"):
+            eve.approve(stale.entry.row.seq, "fine")
+        eve.approve(newer.entry.row.seq, "fine")
+        assert eve.state().quotas["quota of person ada"].share == Decimal("0.6")
+
+
+def test_a_name_that_only_looks_like_a_payer_limits_nobody(place_of_two: Place) -> None:
+    with by(place_of_two, "ada") as ada:
+        charge(ada, "a", "0.1")
+        for name in ("Ada", "\uff41da", "\u0430da"):
+            with pytest.raises(InputError, match="only looks alike"):
+                limited(ada, name, "0.5")
+        limited(ada, "newcomer", "0.5")
+
+
+def test_a_spender_sets_no_quota(database: Database) -> None:
+    init(database.url, DATASET, terms()).close()
+    with by(database, "sam", "dpcli_spender") as sam, pytest.raises(LedgerError, match="quota needs the role dpcli_admin"):
+        limited(sam, "sam", "1")
+
+
+QUOTA = {"kind": "quota", "of": "person", "name": "sam", "members": ["sam"], "share": "0.1", "alert_at": "0.8", "why": "x"}
+LIES = {
+    "another member": ({**QUOTA, "members": ["ada"]}, "one member of a person's quota"),
+    "members out of order": ({**QUOTA, "of": "team", "members": ["b", "a"]}, "expected members"),
+    "nobody": ({**QUOTA, "of": "team", "members": []}, "expected members"),
+    "a share above 1": ({**QUOTA, "share": "1.5"}, "expected share"),
+    "a number": ({**QUOTA, "share": 0.5}, "expected share"),
+    "an exponent": ({**QUOTA, "share": "1E-1"}, "expected share"),
+    "another holder": ({**QUOTA, "of": "robot"}, "expected of"),
+    "no reason": ({**QUOTA, "why": " "}, "expected why"),
+}
+
+
+def test_the_server_holds_whoever_has_no_dpcli(database: Database) -> None:
+    import psycopg
+
+    init(database.url, DATASET, terms()).close()
+    with by(database, "ada") as ada, by(database, "sam", "dpcli_spender") as sam:
+        for content, message in LIES.values():
+            with pytest.raises(psycopg.Error, match=message):
+                by_hand(database, "ada", canonical(signed(ada, content, "ada")))
+        limited(ada, "sam", "0.1")
+        body = charge(sam, "a", "0.06").entry
+        assert body is not None
+        chain = ("who", "when", "dpcli", "ledger", "dataset", "seq", "previous")
+        again = {name: value for name, value in body.content.items() if name not in chain} | {"key": "b"}
+        with pytest.raises(psycopg.Error, match=r"over the quota of sam \(0.1 of the cap, entry 2\) on epsilon"):
+            by_hand(database, "sam", canonical(signed(sam, again, "sam")))
+
+
+def test_a_chain_over_a_quota_is_refused(tmp_path: Any) -> None:
+    url = str(tmp_path / "l.db")
+    init(url, DATASET, terms()).close()
+    with by(_file(url), "ada") as ada:
+        entry = charge(ada, "a", "0.06").entry
+        limited(ada, "ada", "0.1")
+        assert entry is not None
+        chain = ("who", "when", "dpcli", "ledger", "dataset", "seq", "previous")
+        written(ada, {name: value for name, value in entry.content.items() if name not in chain} | {"key": "b"}, "ada")
+        with pytest.raises(LedgerError, match="overspends a quota"):
+            ada.state()
+
+
+def _file(url: str) -> Place:
+    from tests.ledger.conftest import File
+
+    return File(url)
+
+
+# Any history.
+
+WHO = ("ada", "eve", "bob")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["spend", "reserve", "reserve", "void", "void", "start", "person", "person", "team", "amend"]),
+        st.sampled_from(WHO),
+        st.integers(0, 5),
+        st.sampled_from(["0", "0.05", "0.1", "0.25", "1E-9"]),
+        st.sampled_from([(0,), (1,), (0, 1), (0, 1, 2)]),
+    ),
+    max_size=25,
+)
+
+
+class Model:
+    """What each may still charge, by a dictionary and fractions."""
+
+    def __init__(self, cut: bool) -> None:
+        self.cut, self.cap = cut, Fraction(1)
+        self.runs: dict[str, tuple[str, Fraction, tuple[str, ...], str]] = {}
+        self.quotas: dict[tuple[str, str], tuple[tuple[str, ...], Fraction]] = {}
+
+    def takes(self, who: str, cost: Fraction, window: tuple[str, ...]) -> bool:
+        limits = [(WHO, Fraction(1)), *(quota for quota in self.quotas.values() if who in quota[0])]
+        return all(self.spent(members, place) + cost <= share * self.cap for members, share in limits for place in window or ("",))
+
+    def spent(self, members: tuple[str, ...], place: str) -> Fraction:
+        counted = (
+            run for run in self.runs.values() if run[0] in members and run[3] != "void" and (not self.cut or place in run[2])
+        )
+        return sum((run[1] for run in counted), Fraction(0))
+
+
+def step(ledger: Ledger, model: Model, what: str, number: int, amount: str, places: tuple[int, ...]) -> None:
+    key, window = f"run {number}", tuple(BLOCKS[i] for i in places) if model.cut else ()
+    who, share = ledger.who, {"0": "0", "1E-9": "1"}.get(amount, amount)
+    if what in ("spend", "reserve"):
+        expected = key not in model.runs and model.takes(who, Fraction(amount), window)
+        try:
+            granted = not charge(ledger, key, amount, what, window=window).repeated
+        except Denied:
+            assert key not in model.runs
+            granted = False
+        except LedgerError:
+            assert key in model.runs
+            granted = False
+        assert granted == expected
+        if granted:
+            model.runs[key] = (who, Fraction(amount), window, "reserved" if what == "reserve" else "committed")
+    elif what in ("void", "start"):
+        try:
+            moved = not getattr(ledger, what)(key, "a reason").repeated
+        except DpcliError:
+            moved = False
+        assert moved == (model.runs.get(key, ("", 0, (), ""))[3] == "reserved")
+        if moved:
+            model.runs[key] = (*model.runs[key][:3], {"void": "void", "start": "started"}[what])
+    elif what == "amend":
+        cap = "0.75" if number % 2 else "1.5"
+        ledger.amend(float(cap), "a reason", "the board", acknowledged=True)
+        model.cap = Fraction(cap)
+    else:
+        members = WHO[number % 2 : number % 2 + 2] if what == "team" else (WHO[number % 3],)
+        name = f"team {number % 2}" if what == "team" else members[0]
+        ledger.quota(what, name, share, members, why="a reason")
+        model.quotas[what, name] = (tuple(sorted(members)), Fraction(share))
+
+
+@pytest.fixture(scope="module")
+def many(cluster: Cluster) -> Iterator[Database]:
+    """A server that notes its totals at every third entry."""
+    with made(cluster) as found:
+        init(found.url, DATASET, terms()).close()
+        found.by_hand(EVERY)
+        yield found
+
+
+@given(steps=STEPS, cut=st.booleans())
+def test_a_file_does_what_a_dictionary_does(steps: list[Any], cut: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    url = str(tmp_path_factory.mktemp("quotas") / "l.db")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(checkpoint, "EVERY", 3)
+        agree(_file(url), DATASET, steps, cut)
+
+
+@given(steps=STEPS, cut=st.booleans())
+def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: Database) -> None:
+    name = f"data {uuid.uuid4().hex}"
+    agree(many, name, steps[:12], cut)
+    with many.cluster.connect(many.name) as connection:
+        (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
+    with Ledger(open_store(many.url), name) as reader:
+        assert tallies(json.loads(body), folded(reader)), body
+
+
+def agree(place: Place, name: str, steps: list[Any], cut: bool) -> None:
+    init(place.url, name, replace(terms(), blocks=DAYS if cut else None), new=True).close()
+    model = Model(cut)
+    for what, who, number, amount, places in steps:
+        with by(place, who, dataset=name) as ledger:
+            step(ledger, model, what, number, amount, places)
+    with by(place, "ada", dataset=name) as reader:
+        truth, found = folded(reader), reader.state()
+        assert canonical(stated(found)) == canonical(stated(truth))
+        assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
+        for quota in truth.quotas.values():
+            most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
+            assert Fraction(truth.quota_used(quota)["epsilon"]) == most
+        assert verify(reader).notes == ()
+
+
+def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that says nothing of persons is as good as ever, and falls back to all entries at the first quota alone."""
+    url = str(tmp_path / "l.db")
+    monkeypatch.setattr(checkpoint, "EVERY", 3)
+    init(url, DATASET, terms()).close()
+    with by(_file(url), "ada") as ada:
+        for i in range(7):
+            charge(ada, f"run {i}", "0.01")
+        assert "people" not in stated(ada.state())
+    with by(_file(url), "ada") as ada, by(_file(url), "eve") as eve:
+        assert ada.state().people is None and eve.state().people is None
+        limited(ada, "ada", "0.1")
+        for ledger in (ada, eve):
+            charge(ledger, f"of {ledger.who}", "0.03")
+            with pytest.raises(Denied):
+                charge(ada, "more", "0.01")
+        assert canonical(stated(eve.state())) == canonical(stated(folded(eve)))
+    with closing(open_store(url)) as store:
+        said = json.loads(store.checkpoint(DATASET).body)  # type: ignore[union-attr]
+    assert said["people"]["ada"]["epsilon"] == "0.10" and said["quotas"]
+    assert said["checkpoint"] == 2  # a version that knows no quotas reads all entries, and stops at the first of them
+
+
+@pytest.mark.parametrize("two_person", [None, True])
+def test_a_quota_after_totals_of_before_however_it_is_set(
+    two_person: bool | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sets or approves it reads all entries, and notes at once what each person has charged."""
+    url = str(tmp_path / "l.db")
+    monkeypatch.setattr(checkpoint, "EVERY", 3)
+    init(url, DATASET, replace(terms(), two_person=two_person)).close()
+    with by(_file(url), "ada") as ada:
+        for i in range(7):
+            charge(ada, f"run {i}", "0.01")
+        asked = limited(ada, "ada", "0.1") if two_person else None
+        for i in range(7, 9) if asked is not None else ():
+            charge(ada, f"run {i}", "0.01")
+    monkeypatch.setattr(checkpoint, "EVERY", 256)
+    with by(_file(url), "eve") as eve:
+        assert eve.state().people is None
+        if asked is None:
+            set_ = limited(eve, "ada", "0.1")
+        else:
+            assert asked.entry is not None
+            set_ = eve.approve(asked.entry.row.seq, "it is fair")
+        assert set_.entry is not None and set_.entry.kind == "quota"
+        assert eve.state().quota_used(eve.state().quotas["quota of person ada"])["epsilon"] == Decimal(
+            "0.07" if asked is None else "0.09"
+        )
+    with closing(open_store(url)) as store:
+        assert json.loads(store.checkpoint(DATASET).body)["seq"] == set_.entry.row.seq  # type: ignore[union-attr]
+    with by(_file(url), "ada") as ada:
+        with pytest.raises(Denied):
+            charge(ada, "more", "0.05")
+        assert verify(ada).notes == ()
+
+
+# The command.
+
+
+def test_the_command_says_whose_how_much_and_who_changes_it(tmp_path: Any) -> None:
+    url, file = str(tmp_path / "l.db"), tmp_path / "run.toml"
+    file.write_text(run_file(0.1))
+    with init(url, DATASET, terms()) as ledger:
+        me = ledger.who
+    assert dpcli("budget", "quota", url, "--person", me, "--share", ".25", "--reason", "fair").code == 0
+    first, second, third = (dpcli("budget", "spend", url, str(file), "--key", key) for key in "abc")
+    assert (first.code, first.err) == (0, "")
+    assert (
+        second.code == 0
+        and second.err == f"dpcli: warning: the quota of {me}, 0.25 of the cap, is used to 80.0 %: 0.050000 of epsilon left\n"
+    )
+    assert third.code == 1 and f"the quota of {me} is 0.25 of the cap: 0.050000 of 0.25000 is left (entry 2)" in third.out
+    assert f"who may amend the cap may change it: dpcli budget quota LEDGER --person {me} --share SHARE" in " ".join(
+        third.out.split()
+    )
+    shown = json.loads(dpcli("budget", "show", url, "-f", "json").out)["quotas"]
+    assert [(one["name"], one["share"], one["share_used"], one["alert"]) for one in shown] == [(me, "0.25", 0.8, True)]
+    assert "warning: the quota of" in dpcli("budget", "show", url).out
+    assert f"0.25 of the cap for person {me}" in dpcli("budget", "log", url, "-f", "text").out
+    reserved = dpcli("budget", "reserve", url, str(file), "--key", "d")
+    assert reserved.code == 1
+    lifted = dpcli("budget", "quota", url, "--person", me, "--share", "1", "--reason", "enough")
+    assert lifted.code == 0 and dpcli("budget", "reserve", url, str(file), "--key", "d").err == ""
+
+
+FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
+    ((None, None, (), "1", "1"), "--person, --team: expected one of the two, found none"),
+    (("a", "b", (), "1", "1"), "--person, --team: expected one of the two, found both"),
+    (("a", None, ("b",), "1", "1"), "--member: expected --team with it"),
+    ((None, "a", (), "1", "1"), "--member: expected who is in the team"),
+    ((" ", None, (), "1", "1"), "--person: expected"),
+    ((None, "a", ("\x1b",), "1", "1"), "--member: expected"),
+    *(
+        (("a", None, (), share, "1"), "--share: expected a decimal")
+        for share in ("-1", "1.1", "x", "", "nan", "1e-9", "inf", "25%")
+    ),
+    (("a", None, (), "1", "2"), "--alert-at: expected a decimal"),
+)
+
+
+@pytest.mark.parametrize(("asked", "message"), FLAGS, ids=lambda one: str(one)[:40])
+def test_flags_that_name_no_quota(asked: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        stated_quota(*asked)
+
+
+@pytest.mark.parametrize(("share", "spelled"), [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])
+def test_a_share_has_one_spelling(share: str, spelled: str) -> None:
+    assert stated_quota("a", None, (), share, "0.8")[2] == spelled

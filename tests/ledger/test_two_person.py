@@ -1,0 +1,508 @@
+"""A ledger of two persons: what one asks for counts once another has approved it, in a file by name, in a database by login."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.ledger import checkpoint
+from dpcli.ledger.chain import canonical, sealed
+from dpcli.ledger.checkpoint import stated, tallies
+from dpcli.ledger.expiry import clock, later
+from dpcli.ledger.grammar import ASKS, ENTRIES
+from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.proposals import MOST_DAYS
+from dpcli.ledger.state import TWO_PERSONS
+from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.postgres import PostgresStore
+from dpcli.ledger.verify import verify
+from dpcli.toml.looks import looks
+from tests.command import dpcli
+from tests.ledger.conftest import Database, Place
+from tests.ledger.setting import DATASET, charge, run, terms
+from tests.ledger.test_checkpoint import folded
+from tests.ledger.test_postgres_checkpoint import EVERY
+from tests.ledger.test_postgres_roles import by_hand
+from tests.waiting import until
+
+TWO = replace(terms(), two_person=True)
+PEOPLE = ("ada", "eve")
+ALIKE = ("ADA", "Ada ", "\uff41da", "\u0430da", "a\u0301da", " ada")
+
+
+def by(place: Place, who: str, role: str = "dpcli_admin", dataset: str = DATASET) -> Ledger:
+    """The ledger as somebody has it: by his login in a database, by the name of his account in a file."""
+    if hasattr(place, "cluster"):  # whichever name its module was imported under
+        place.cluster.login(who, role)
+        return Ledger(PostgresStore(place.cluster.url(place.name, who)), dataset)
+    return Ledger(open_store(place.url), dataset, who=who)
+
+
+@pytest.fixture
+def two(place: Place) -> Place:
+    """A ledger of two persons, with a reservation of ada's."""
+    init(place.url, DATASET, TWO).close()
+    with by(place, "ada") as ada:
+        charge(ada, "night", "0.25", "reserve")
+    return place
+
+
+def number(receipt: Receipt) -> int:
+    assert receipt.entry is not None and receipt.entry.kind == "propose"
+    return receipt.entry.row.seq
+
+
+def asked(ledger: Ledger, kind: str, **more: Any) -> int:
+    """A proposal of each kind."""
+    if kind == "amend":
+        return number(ledger.amend(2.0, "a second analysis", **more))
+    if kind == "quota":
+        return number(ledger.quota("person", "bob", "0.5", why="a fair share", **more))
+    return number(ledger.void("night", "no data came", **more))
+
+
+def done(ledger: Ledger, kind: str) -> bool:
+    """Whether what `asked` proposes is so."""
+    state = ledger.state()
+    if kind == "quota":
+        return "quota of person bob" in state.quotas
+    return state.epsilon == 2.0 if kind == "amend" else state.run("night").status == "void"
+
+
+# One proposes, another approves.
+
+
+@pytest.mark.parametrize("kind", TWO_PERSONS)
+def test_another_person_makes_it_effective(kind: str, two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        seq = asked(ada, kind)
+        assert not done(eve, kind) and eve.state().spent["epsilon"] != 0
+        with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
+            ada.approve(seq, "it is fine")
+        receipt = eve.approve(seq, "it is fine")
+        assert receipt.entry is not None
+        assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
+        assert done(ada, kind) and not ada.state().proposals
+        with pytest.raises(LedgerError, match="still open"):
+            eve.approve(seq, "again")
+        assert verify(eve).notes == ()
+
+
+@pytest.mark.parametrize("kind", TWO_PERSONS)
+@pytest.mark.parametrize("name", ALIKE, ids=ascii)
+def test_no_name_that_looks_like_the_proposer_s(kind: str, name: str, two: Place) -> None:
+    with by(two, "ada") as ada, by(two, name) as other:
+        seq = asked(ada, kind)
+        with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
+            other.approve(seq, "it is fine")
+        assert not done(ada, kind)
+
+
+@pytest.mark.parametrize("kind", TWO_PERSONS)
+@pytest.mark.parametrize("who", PEOPLE)
+def test_a_proposal_that_was_closed_is_approved_by_nobody(kind: str, who: str, two: Place) -> None:
+    """Withdrawn by whoever proposed it, or refused by another."""
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        seq = asked(ada, kind)
+        (ada if who == "ada" else eve).refuse(seq, "a mistake")
+        for ledger in (ada, eve):
+            with pytest.raises(LedgerError, match="still open"):
+                ledger.refuse(seq, "again")
+        with pytest.raises(LedgerError, match="still open"):
+            eve.approve(seq, "it is fine")
+        assert not done(eve, kind)
+        eve.approve(asked(ada, kind), "once more")
+        assert done(ada, kind)
+
+
+def move(kind: str) -> Callable[[Ledger, Ledger], object]:
+    return lambda ada, eve: getattr(ada, kind)("night", "it runs")
+
+
+def amended(ada: Ledger, eve: Ledger) -> None:
+    """To another cap and back: what was proposed was about the cap that there was."""
+    for epsilon in (3.0, 1.0):
+        eve.approve(number(ada.amend(epsilon, "as well", acknowledged=True)), "it is fine")
+
+
+def voided(ada: Ledger, eve: Ledger) -> None:
+    eve.approve(asked(ada, "void"), "it is fine")
+
+
+OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
+    "the run was started": ("void", move("start")),
+    "the run was committed": ("void", move("commit")),
+    "the run was voided": ("void", voided),
+    "another reason": ("void", lambda ada, eve: asked(ada, "void")),
+    "the cap was amended": ("amend", amended),
+    "another quota was proposed": ("quota", lambda ada, eve: ada.quota("person", "bob", "0.6", why="or so")),
+    "the quota was set": ("quota", lambda ada, eve: eve.approve(asked(ada, "quota"), "it is fine")),
+    "another cap was proposed": ("amend", lambda ada, eve: ada.amend(5.0, "or so")),
+}
+
+
+@pytest.mark.parametrize(("kind", "meanwhile"), OVERTAKEN.values(), ids=OVERTAKEN)
+def test_a_proposal_ends_when_what_it_is_about_changes(kind: str, meanwhile: Callable[..., object], two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        seq = asked(ada, kind)
+        meanwhile(ada, eve)
+        before = eve.state().head
+        with pytest.raises(LedgerError, match="still open"):
+            eve.approve(seq, "it is fine")
+        assert eve.state().head == before
+
+
+@pytest.mark.parametrize("kind", TWO_PERSONS)
+def test_a_proposal_outlives_what_is_said_of_others(kind: str, two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        charge(ada, "other", "0.1", "reserve")
+        seq = asked(ada, kind)
+        asked(ada, "void" if kind == "amend" else "amend")
+        ada.start("other")
+        eve.approve(seq, "it is fine")
+        assert done(ada, kind)
+
+
+@pytest.mark.parametrize("kind", TWO_PERSONS)
+def test_a_proposal_expires(kind: str, two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        soon = later(ada.now(), seconds=3)
+        seq = asked(ada, kind, expires=soon)
+        assert until(lambda: eve.now() >= soon)
+        with pytest.raises(LedgerError, match="found one that expired on"):
+            eve.approve(seq, "it is fine")
+        assert not done(eve, kind)
+        with pytest.raises(InputError, match=f"at most {MOST_DAYS} days"):
+            asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
+
+
+def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        soon = later(ada.now(), seconds=3)
+        charge(ada, "brief", "0.1", "reserve", expires=soon)
+        seq = number(ada.void("brief", "it never started"))
+        assert until(lambda: eve.now() >= soon)
+        with pytest.raises(LedgerError, match="it counts in full"):
+            eve.approve(seq, "it is fine")
+        assert eve.state().run("brief").status == "reserved"
+
+
+@pytest.mark.parametrize("words", ["", " ", "\u3164"], ids=ascii)
+def test_a_reason_on_both_sides(words: str, two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        seq = asked(ada, "amend")
+        for ask in (
+            lambda: ada.amend(2.0, words),
+            lambda: ada.void("night", words),
+            lambda: ada.quota("person", "bob", "0.5", why=words),
+            lambda: eve.approve(seq, words),
+            lambda: eve.refuse(seq, words),
+        ):
+            with pytest.raises(InputError, match="--reason"):
+                ask()
+        with pytest.raises(InputError, match="--approver: expected none in a ledger of two persons"):
+            ada.amend(2.0, "a reason", "the board")
+
+
+def test_an_amendment_lets_runs_in_once_it_is_approved(two: Place) -> None:
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        seq = asked(ada, "amend")
+        with pytest.raises(Denied):
+            charge(ada, "large", "1.5")
+        eve.approve(seq, "it is fine")
+        assert not charge(ada, "large", "1.5").repeated
+
+
+# A ledger that takes one person is what it was.
+
+
+def test_without_the_term_nothing_is_proposed(place: Place) -> None:
+    init(place.url, DATASET, terms()).close()
+    with by(place, "ada") as ada, by(place, "eve") as eve:
+        charge(ada, "night", "0.25", "reserve")
+        assert "two_person" not in ada.entries()[0].content["terms"]
+        assert set(ada.void("night", "no data").entry.content) == {  # type: ignore[union-attr]
+            *("kind", "key", "why", "who", "when", "dpcli", "ledger", "dataset", "seq", "previous")
+        }
+        amended = ada.amend(2.0, "a reason", "the board").entry
+        assert amended is not None and amended.content["approver"] == "the board" and "proposal" not in amended.content
+        for ask in (lambda: eve.approve(3, "fine"), lambda: eve.refuse(3, "fine")):
+            with pytest.raises(InputError, match="in which nothing is proposed"):
+                ask()
+        with pytest.raises(InputError, match="takes no second person"):
+            ada.amend(3.0, "a reason", "the board", expires="7d")
+        assert "proposals" not in stated(ada.state())
+
+
+# By hand.
+
+
+def signed(ledger: Ledger, content: dict[str, Any], who: str) -> dict[str, Any]:
+    head = ledger.state().head
+    chain = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
+    return {**content, "who": who, "when": clock(), "dpcli": "0", **chain}
+
+
+CAPS = {"epsilon": "2.0", "delta": "0"}
+AMEND = {"kind": "amend", "epsilon": 2.0, "caps": CAPS, "why": "a reason"}
+VOID = {"kind": "void", "key": "night", "why": "a reason"}
+YES = {"proposal": 3, "approval": "fine"}
+SIGNED = {**AMEND, **YES, "approver": "eve"}
+# What somebody writes without dpcli, after ada proposed AMEND in entry 3 and VOID in entry 4.
+LIES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an amendment of one": ("eve", {**AMEND, "approver": "eve"}, "expected what another person proposed"),
+    "a void of one": ("ada", VOID, "expected what another person proposed"),
+    "his own": ("ada", {**SIGNED, "approver": "ada"}, "expected the approval of another person than ada"),
+    "his own void": ("ada", {**VOID, **YES, "proposal": 4}, "expected the approval of another person than ada"),
+    "another cap": ("eve", {**SIGNED, "epsilon": 3.0}, "expected what was proposed"),
+    "wider caps": ("eve", {**SIGNED, "caps": {**CAPS, "epsilon": "9"}}, "expected what was proposed"),
+    "another reason": ("eve", {**SIGNED, "why": "mine"}, "expected what was proposed"),
+    "another run": ("eve", {**VOID, **YES, "proposal": 4, "key": "other"}, "expected what was proposed"),
+    "the other proposal": ("eve", {**VOID, **YES}, "expected what was proposed"),
+    "no reason": ("eve", {**SIGNED, "approval": " "}, "expected approval: a reason"),
+    "no approval": ("eve", {name: value for name, value in SIGNED.items() if name != "approval"}, "expected why it is approved"),
+    "another's name": ("eve", {**SIGNED, "approver": "the board"}, "expected the approver who is logged in"),
+    "no such entry": ("eve", {**SIGNED, "proposal": 99}, "expected the number of a proposal that is open"),
+    "no proposal": ("eve", {**SIGNED, "proposal": 2}, "expected the number of a proposal that is open"),
+    "a spender's approval": ("sam", {**VOID, **YES, "proposal": 4}, "needs the role dpcli_admin"),
+    "a spender's refusal": ("sam", {"kind": "refuse", "proposal": 3, "why": "no"}, "needs the role dpcli_admin"),
+    "a spender's cap": ("sam", {"kind": "propose", "asks": AMEND, "expires": 2}, "needs the role dpcli_admin"),
+    "a spender's wish for another's run": ("sam", {"kind": "propose", "asks": VOID, "expires": 2}, "that reservation is of ada"),
+    "for ever": ("ada", {"kind": "propose", "asks": AMEND, "expires": MOST_DAYS + 1}, "for at most 31 days"),
+    "expired": ("ada", {"kind": "propose", "asks": AMEND, "expires": -1}, "for at most 31 days"),
+    "other names": (
+        "ada",
+        {"kind": "propose", "asks": {**AMEND, "caps": {"rho": "1"}}, "expires": 2},
+        "the caps that the ledger has",
+    ),
+    "a run that is not there": ("ada", {"kind": "propose", "asks": {**VOID, "key": "x"}, "expires": 2}, "the key of a reservation"),
+    "something else": ("ada", {"kind": "propose", "asks": {"kind": "spend"}, "expires": 2}, "expected asks"),
+}
+
+
+def stamped(content: dict[str, Any]) -> dict[str, Any]:
+    days = content.get("expires")
+    return {**content, "expires": later(clock(), days=days)} if type(days) is int else content
+
+
+@pytest.fixture
+def proposed(database: Database) -> Database:
+    init(database.url, DATASET, TWO).close()
+    with by(database, "ada") as ada, by(database, "eve"), by(database, "sam", "dpcli_spender"):
+        charge(ada, "night", "0.25", "reserve")
+        for asks in (AMEND, VOID):
+            content = {"kind": "propose", "asks": asks, "expires": later(clock(), days=2)}
+            by_hand(database, "ada", canonical(signed(ada, content, "ada")))
+    return database
+
+
+def test_the_server_takes_no_lie(proposed: Database) -> None:
+    import psycopg
+
+    with by(proposed, "eve") as eve:
+        for name, (who, content, message) in LIES.items():
+            before = eve.state().head
+            with pytest.raises(psycopg.Error, match=message):
+                by_hand(proposed, who, canonical(signed(eve, stamped(content), who)))
+            assert eve.state().head == before, name
+        by_hand(proposed, "eve", canonical(signed(eve, SIGNED, "eve")))
+        by_hand(proposed, "eve", canonical(signed(eve, {**VOID, **YES, "proposal": 4}, "eve")))
+        assert done(eve, "amend") and done(eve, "void")
+
+
+def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None:
+    import psycopg
+
+    with by(proposed, "ada") as ada, by(proposed, "eve") as eve:
+        soon = later(clock(), seconds=3)
+        seq = asked(ada, "void", expires=soon)
+        assert until(lambda: eve.now() >= soon)
+        late = {**VOID, "why": "no data came", "proposal": seq, "approval": "fine"}
+        with pytest.raises(psycopg.Error, match="expected a proposal within its time"):
+            by_hand(proposed, "eve", canonical(signed(eve, late, "eve")))
+
+
+def test_a_spender_proposes_and_withdraws_what_is_his(proposed: Database) -> None:
+    with by(proposed, "sam", "dpcli_spender") as sam, by(proposed, "eve") as eve:
+        charge(sam, "mine", "0.1", "reserve")
+        sam.refuse(number(sam.void("mine", "no data")), "there is some")
+        eve.approve(number(sam.void("mine", "none after all")), "it is fine")
+        assert sam.state().run("mine").status == "void"
+
+
+def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
+    """Past every request, as whoever may write a file can."""
+    entry = sealed({**content, "who": who, "when": clock(), "dpcli": "0"}, DATASET, ledger.state().head)
+    with ledger.store.writing(DATASET) as tail:
+        tail.append(entry.row)
+
+
+FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name in LIES if name in {
+    *("an amendment of one", "a void of one", "his own", "his own void", "another cap", "wider caps", "another run"),
+    *("no such entry", "no proposal"),
+}}  # fmt: skip
+
+
+@pytest.mark.parametrize(("who", "content"), FORGED.values(), ids=FORGED)
+def test_a_file_in_which_one_person_wrote_for_two_is_refused(who: str, content: dict[str, Any], tmp_path: Any) -> None:
+    """By hand, past every request: no reader takes it."""
+    url = str(tmp_path / "ledger.db")
+    init(url, DATASET, TWO).close()
+    with Ledger(open_store(url), DATASET, who="ada") as ada:
+        charge(ada, "night", "0.25", "reserve")
+        for asks in (AMEND, VOID):
+            written(ada, {"kind": "propose", "asks": asks, "expires": later(clock(), days=2)}, "ada")
+        written(ada, content, who)
+        with pytest.raises(LedgerError, match="changed by hand"):
+            ada.state()
+
+
+def test_caps_that_are_wider_than_what_is_read_are_not_approved(two: Place) -> None:
+    """Whoever proposes without dpcli may write any caps beside an epsilon."""
+    with by(two, "ada") as ada, by(two, "eve") as eve:
+        wide = {**AMEND, "caps": {**CAPS, "epsilon": "9"}}
+        written(ada, {"kind": "propose", "asks": wide, "expires": later(clock(), days=2)}, "ada")
+        with pytest.raises(LedgerError, match="proposes caps that are wider than its epsilon 2"):
+            eve.approve(3, "it is fine")
+
+
+def test_verify_names_an_approval_by_a_name_that_looks_alike(tmp_path: Any) -> None:
+    """A file takes any name from whoever may write it; the chain stays readable."""
+    url = str(tmp_path / "ledger.db")
+    init(url, DATASET, TWO).close()
+    with Ledger(open_store(url), DATASET, who="ada") as ada:
+        asked(ada, "amend")
+        content = {**ada.entries()[1].content["asks"], "proposal": 2, "approval": "fine", "approver": "Ada"}
+        written(ada, content, "Ada")
+        assert [note for note in verify(ada).notes if "look alike" in note] == [
+            "entry 3: Ada approved what ada proposed, and the two names look alike"
+        ]
+
+
+# The server's names, and those of dpcli.
+
+
+def test_both_see_names_alike(database: Database) -> None:
+    init(database.url, DATASET, TWO).close()
+    chance = random.Random(5)
+    letters = "aAbBdDeEiIlLoOrnvw01|_- .\xe9\xc9\u0430\u0410\u0435\u0415\u03bf\u039f\u0456\u0406\uff41\uff21\u200b\u0301\xa0"
+    names = [*PEOPLE, *ALIKE, *("".join(chance.choices(letters, k=chance.randrange(1, 8))) for _ in range(300))]
+    with database.cluster.connect(database.name) as connection:
+        found = [connection.execute("SELECT dpcli.looks(%s)", (name,)).fetchone()[0] for name in names]
+    for i, first in enumerate(names):
+        for j, second in enumerate(names[:i]):
+            assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
+
+
+# Any history, in either database, read from its notes or as a whole.
+
+ACTS = st.lists(
+    st.tuples(
+        st.sampled_from(["reserve", "start", "commit", "void", "amend", "quota", "approve", "refuse", "spend", "approve"]),
+        st.sampled_from(PEOPLE),
+        st.integers(0, 3),
+    ),
+    max_size=30,
+)
+
+
+def act(ledger: Ledger, what: str, at: int) -> str:
+    """One request, whatever comes of it."""
+    key, seqs = f"run {at % 2}", sorted(each.seq for each in ledger.state().proposals.values()) or [1]
+    try:
+        match what:
+            case "reserve" | "spend":
+                receipt = charge(ledger, key if what == "reserve" else f"once {at}", "0.1", what)
+            case "approve" | "refuse":
+                receipt = getattr(ledger, what)(seqs[at % len(seqs)] - at // 3, "a reason")
+            case "amend":
+                receipt = ledger.amend(1.0 + at, "a reason", acknowledged=True)
+            case "quota":
+                receipt = ledger.quota("person", PEOPLE[at % 2], "0.15", why="a reason")
+            case _:
+                receipt = getattr(ledger, what)(key, "a reason")
+    except DpcliError as error:
+        return type(error).__name__
+    return "repeated" if receipt.entry is None else receipt.entry.kind
+
+
+@pytest.fixture
+def often(database: Database) -> Database:
+    """A server that notes its totals at every third entry."""
+    init(database.url, "first", TWO).close()
+    database.by_hand(EVERY)
+    return database
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each history is of a dataset of its own
+@given(acts=ACTS)
+def test_both_databases_answer_alike_and_their_notes_are_true(
+    acts: list[tuple[str, str, int]], tmp_path_factory: pytest.TempPathFactory, often: Database
+) -> None:
+    path, database = str(tmp_path_factory.mktemp("two") / "ledger.db"), often
+    name = f"data {uuid.uuid4().hex}"
+    init(database.url, name, TWO, new=True).close()
+    init(path, name, TWO).close()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(checkpoint, "EVERY", 3)
+        for what, who, at in acts:
+            with by(database, who, dataset=name) as server, Ledger(open_store(path), name, who=who) as file:
+                assert act(server, what, at) == act(file, what, at), (what, who, at)
+        for reader in (Ledger(open_store(path), name), Ledger(open_store(database.url), name)):
+            with reader:
+                assert canonical(stated(reader.state())) == canonical(stated(folded(reader)))
+                assert reader.state().proposals == folded(reader).proposals
+                assert verify(reader).notes == ()
+    with database.cluster.connect(database.name) as connection:
+        (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
+    with Ledger(open_store(database.url), name) as reader:
+        assert tallies(json.loads(body), folded(reader)), body
+
+
+# The command, and what is asked of every kind.
+
+
+def test_every_kind_that_takes_two_may_be_proposed() -> None:
+    assert set(ASKS) == set(TWO_PERSONS)
+    for kind, names in ASKS.items():
+        assert {"kind": "name", **ENTRIES[kind], "proposal": "count?"}.items() >= names.items()
+        assert {name for name, type_ in ENTRIES[kind].items() if not type_.endswith("?")} - {"approver"} <= set(names)
+
+
+def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
+    url = str(tmp_path / "ledger.db")
+    flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
+    opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
+    assert opened.code == 0 and "two persons for amend, void and quota" in opened.out
+    made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
+    assert made.code == 0 and json.loads(made.out)["granted"] is False
+    own = dpcli("budget", "approve", url, "2", "--reason", "fine")
+    assert own.code == 4 and "expected the approval of another person" in own.err
+    shown = json.loads(dpcli("budget", "show", url, "-f", "json").out)
+    assert [(each["entry"], each["asks"]["epsilon"]) for each in shown["proposals"]] == [(2, 2.0)]
+    assert shown["result"]["epsilon_cap"] == 1.0
+    assert "waits for another person's approval: entry 2" in dpcli("budget", "show", url).out
+    with Ledger(open_store(url), DATASET, who="eve") as eve:
+        eve.approve(2, "the board met")
+    log = dpcli("budget", "log", url, "-f", "text").out
+    assert "more (approved by eve: the board met; proposed in entry 2)" in log
+    assert "waits" not in dpcli("budget", "show", url).out
+
+
+def test_a_block_of_a_run_ends_well_where_its_void_was_proposed(tmp_path: Any) -> None:
+    import dpcli as package
+
+    url = str(tmp_path / "ledger.db")
+    init(url, DATASET, TWO).close()
+    with package.budget(url).reserve(run(0.1), key="night") as reserved:
+        reserved.void("no data today")
+    assert reserved.run.status == "reserved"
