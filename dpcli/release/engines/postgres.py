@@ -109,6 +109,9 @@ class PostgresSql:
         there = f"{year} >= 1 AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND {last}"
         return f"CASE WHEN {there} THEN make_date({year}, {month}, {day}) END"
 
+    def week(self, sql: str) -> str:
+        return f"CAST(date_trunc('week', CAST({sql} AS timestamp)) AS date)"
+
     def whole_of_whole(self, sql: str) -> str:
         return self.cast(sql, "integer")
 
