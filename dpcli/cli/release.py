@@ -72,7 +72,8 @@ def command(
 
         with opened_or_none(ledger, dataset) as found:
             plan = over_window(plan, found, window)
-            plan = plan if found is None else plan.reading(found)
+            if found is not None or plan.pipeline.privacy.window is None:
+                plan = plan.reading(found)
         return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
     from dpcli.cli.predicting import noted, progress
     from dpcli.present.release import sheet_of

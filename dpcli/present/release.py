@@ -222,7 +222,8 @@ def _answer_data(answer: QueryAnswer) -> dict[str, Any]:
 def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
         return ("each row is a unit of its own: nobody is protected who has several rows",)
-    return (f'rows of one "{plan.source.unit}" are protected together; rows without one are left out',)
+    within = " in one block" if plan.window is not None and plan.window.each is not None else ""
+    return (f'rows of one "{plan.source.unit}"{within} are protected together; rows without one are left out',)
 
 
 def _window_note(plan: ReleasePlan) -> tuple[str, ...]:

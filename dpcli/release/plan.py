@@ -35,16 +35,20 @@ class ReleasePlan(PricedFile):
     def reading(self, ledger: Ledger | None) -> Self:
         """The same over the rows of its window alone, as the ledger's blocks are cut.
 
-        Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read.
+        Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read. And where what is
+        bounded is not what the file claims to protect, as far as names tell.
         """
+        from dpcli.release.whose import require_bounded
         from dpcli.release.window import WITHOUT_LEDGER, row_window
 
-        stated = self.pipeline.privacy.window
+        privacy, whose = self.pipeline.privacy, self.source.unit
         if ledger is None:
-            if stated is not None:
+            if privacy.window is not None:
                 raise InputError(f"{self.path}: privacy.window: {WITHOUT_LEDGER}")
+            require_bounded(privacy.unit, whose, None, self.path)
             return self
         blocks, family = ledger.stated_window(self.pipeline), ledger.state().open_terms().family
+        require_bounded(privacy.unit, whose, family, self.path)
         return self if family is None else replace(self, window=row_window(family, blocks, self.source, self.path))
 
     @property

@@ -1,4 +1,17 @@
-"""The window of a release as a condition on rows: a row of another block is not read, whatever a query asks."""
+"""The window of a release as a condition on rows: a row of another block is not read, whatever a query asks.
+
+Whose rows are chosen among. A query bounds what comes of one (source.unit, block), not of one source.unit in the whole window, where the
+ledger's max_blocks is 1. Its unit then has all its rows in one block: it is what one source.unit has in one block (a patient-week), or a
+source.unit that has no rows in others. Take two tables that differ by the rows of such a unit. They are in one (source.unit, block), as the
+block of a row follows from that row alone. What is chosen of any other (source.unit, block) depends on its own rows and on the hash's key,
+and is the same in both. So at most max_groups keys differ, each by at most max_rows rows and by 1 in the count of units: all that the
+sensitivity of any measure is derived from (aggregate.py), whether it adds up rows, counts units, or passes thresholds. The unit's loss is
+what its one block is charged. Over the whole window it would not be: without the rows of one week others of the patient may be chosen in
+their place, which is a second change of that size.
+
+Where max_blocks is more, a unit is a whole source.unit, and is bounded in the whole window: its loss is at most what one block is charged.
+A unit that is neither is refused (whose.py), as far as its name tells.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.ledger.blocks.kinds import ColumnType
+from dpcli.ledger.blocks.kinds import ColumnType, Part
 from dpcli.ledger.blocks.spelling import spelled, stretches
 from dpcli.pipeline.window import blocks_words
 
@@ -24,7 +37,8 @@ class RowWindow:
 
     column: of the data, which decides a row's block; type: what it holds there. spans: its least and largest value in each stretch of
     blocks, as dates or as texts that are compared by their bytes. A row whose column has no such value is in no block.
-    blocks: in words, as privacy.window has them. family: what the blocks are.
+    blocks: in words, as privacy.window has them. family: what the blocks are. each: what the rows of one block share, where what a unit
+    does is bounded in each block by itself; None where it is bounded in the whole window.
     """
 
     column: str
@@ -32,6 +46,7 @@ class RowWindow:
     spans: tuple[tuple[str, str], ...]
     blocks: tuple[str, ...]
     family: Mapping[str, Any]
+    each: Part | None = None
 
     @property
     def words(self) -> str:
@@ -59,4 +74,5 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
             "that is computed"
         )
     spans = tuple((kind.extent(first)[0], kind.extent(last)[1]) for first, last in stretches(family, blocks))
-    return RowWindow(family.column, kind.told_by, spans, spelled(family, blocks), family.content())
+    each = kind.shared if family.max_blocks == 1 else None
+    return RowWindow(family.column, kind.told_by, spans, spelled(family, blocks), family.content(), each)

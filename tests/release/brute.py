@@ -30,8 +30,10 @@ class Asked:
         return self.meanings[expression](row)
 
 
-def totals(asked: Asked, rows: Sequence[Row], secret: bytes) -> dict[tuple[Any, ...], Total]:
-    """Filter, bound, clamp, add."""
+def totals(
+    asked: Asked, rows: Sequence[Row], secret: bytes, block: Callable[[Row], tuple[Any, ...]] = lambda row: ()
+) -> dict[tuple[Any, ...], Total]:
+    """Filter, bound, clamp, add. block: in which a unit is bounded by itself."""
     question = asked.aggregation
     units: dict[Any, dict[tuple[Any, ...], list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
     for number, row in enumerate(rows):
@@ -40,14 +42,14 @@ def totals(asked: Asked, rows: Sequence[Row], secret: bytes) -> dict[tuple[Any, 
         values = tuple(integer_of(asked, steps, row) for steps in question.values)
         kept = question.where is None or asked.value(question.where, row) is True
         if kept and unit not in (None, "") and None not in key and None not in values:
-            units[unit][key].append(values)
+            units[(unit, *block(row))][key].append(values)
     counts: Counter[tuple[Any, ...]] = Counter()
     many: Counter[tuple[Any, ...]] = Counter()
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(question.values))
     for unit, groups in units.items():
-        chosen = sorted(groups, key=lambda key: (digest(secret, unit, *key), key))[: question.max_groups]
+        chosen = sorted(groups, key=lambda key: (digest(secret, *unit, *key), key))[: question.max_groups]
         for key in chosen if question.unit is not None else groups:
-            own = sorted(groups[key], key=lambda values: (digest(secret, unit, *key, *values), values))[: question.max_rows]
+            own = sorted(groups[key], key=lambda values: (digest(secret, *unit, *key, *values), values))[: question.max_rows]
             counts[key] += 1
             many[key] += len(own)
             for place, column in enumerate(zip(*own, strict=True)):

@@ -45,9 +45,9 @@ Row = dict[str, Any]
 TOLD = [by for by, target in BLOCKS.items() if load(target).told_by is not None]
 
 
-def family(by: str, column: str = "when") -> BlockFamily:
+def family(by: str, column: str = "when", max_blocks: int = 1) -> BlockFamily:
     needs = load(BLOCKS[by]).needs
-    return BlockFamily(by, column, 1, REGIONS if needs == "names" else (), 6 if needs == "count" else None)
+    return BlockFamily(by, column, max_blocks, REGIONS if needs == "names" else (), 6 if needs == "count" else None)
 
 
 def cell(by: str, stored: str, draw: random.Random) -> Any:
@@ -77,6 +77,13 @@ def block_of(by: str, value: Any) -> str | None:
     return {"day": f"{found}", "week": f"{year:04}-W{week:02}"}[by]
 
 
+def told(by: str, value: Any) -> str:
+    """The block as the hash has it: its first day, or the text."""
+    block = block_of(by, value)
+    assert block is not None
+    return f"{date.fromisoformat(f'{block}-1')}" if by == "week" else block
+
+
 def windows(by: str, draw: random.Random) -> Iterator[tuple[str, ...]]:
     """One block, a stretch, and blocks with gaps."""
     known = sorted({block for day in DAYS for block in [block_of(by, day)] if block} if by != "region" else set(REGIONS))
@@ -101,12 +108,14 @@ def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: P
             source = source_of(at, Table({**TYPES, "when": stored}, held), folder, cluster_of(at, request), WHO)
             if turn:
                 source = replace(source, columns={name: column for name, column in source.columns.items() if name != "when"})
-            only = row_window(family(by), window, source, "file.toml")
+            most = draw.choice([1, 1, 3])
+            block = (lambda row: (told(by, row["when"]),)) if most == 1 else (lambda row: ())
+            only = row_window(family(by, max_blocks=most), window, source, "file.toml")
             with opened(source, str(folder / "file.toml"), only) as engine:
                 for _ in range(2 if few else 6):
                     asked = aggregation(draw)
                     found = dict(engine.totals(asked.aggregation, SECRET))
-                    assert found == brute.totals(asked, inside, SECRET), (seed, at, by, window, asked)
+                    assert found == brute.totals(asked, inside, SECRET, block), (seed, at, by, window, most, asked)
 
 
 @pytest.mark.parametrize("by", TOLD)

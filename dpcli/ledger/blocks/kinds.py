@@ -12,6 +12,7 @@ from dpcli.errors import InputError
 from dpcli.registry import BLOCKS, load
 
 ColumnType = Literal["date", "text"]
+Part = Literal["value", "week"]
 
 
 class BlockKind(Protocol):
@@ -48,6 +49,11 @@ class BlockKind(Protocol):
     @property
     def told_by(self) -> ColumnType | None:
         """What the column holds from which a record's block follows; None where dpcli cannot tell the block from a column."""
+        ...
+
+    @property
+    def shared(self) -> Part:
+        """What of that column's values is the same for all records of a block, and another in every other block."""
         ...
 
     def extent(self, name: str) -> tuple[str, str]:
@@ -101,6 +107,7 @@ class Days:
     weekly: ClassVar[bool] = True
     word: ClassVar[str] = "a day as 2026-01-31"
     told_by: ClassVar[ColumnType] = "date"
+    shared: ClassVar[Part] = "value"
 
     def extent(self, name: str) -> tuple[str, str]:
         return name, name
@@ -135,6 +142,7 @@ class Weeks:
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a week as 2026-W05"
     told_by: ClassVar[ColumnType] = "date"
+    shared: ClassVar[Part] = "week"
 
     def extent(self, name: str) -> tuple[str, str]:
         monday = date.fromisoformat(f"{name}-1").toordinal()
@@ -169,6 +177,7 @@ class Regions:
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "one of the blocks that were listed at the opening"
     told_by: ClassVar[ColumnType] = "text"
+    shared: ClassVar[Part] = "value"
 
     def extent(self, name: str) -> tuple[str, str]:
         return name, name
@@ -205,6 +214,7 @@ class Hashes:
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
     told_by: ClassVar[None] = None
+    shared: ClassVar[Part] = "value"
 
     def extent(self, name: str) -> tuple[str, str]:
         raise InputError(f"expected a block that a column tells, found part {name} of a hash, which is computed elsewhere")

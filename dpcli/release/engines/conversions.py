@@ -45,6 +45,10 @@ class SqlText(Dialect, Protocol):
         """A text that matches DAY as a date; null where there is no such day."""
         ...
 
+    def week(self, sql: str) -> str:
+        """The Monday of a date's week, as a date."""
+        ...
+
     def whole_of_whole(self, sql: str) -> str:
         """An integer of any width; null where 64 bits do not hold it."""
         ...

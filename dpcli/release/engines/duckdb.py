@@ -89,15 +89,15 @@ class DuckDB(SqlEngine):
         self._require_once(names)
         if len(names) != len(kinds):
             raise InputError(f"{self.files.place}: expected the same columns in every file, found others")
-        fields = {
-            name: FoundColumn(f"f{place}", _family(kind), kind) for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
-        }
+        fields = {name: _column(f"f{place}", kind) for place, (name, kind) in enumerate(zip(names, kinds, strict=True))}
         return FoundTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
 
     def _same_columns(self) -> list[str]:
         """The names of the columns of the first file; what is declared is in every file, of one type, so that no value has to be cast."""
         first, *others = (self._columns_of(path) for path in self.files.paths)
         for name in sorted(self.table.stored):
+            if others:
+                self._require_one_case(name, {own for columns in (first, *others) for own, _ in columns})
             kind = [each for own, each in first if own == name]
             for columns in others:
                 found = [each for own, each in columns if own == name]
@@ -105,6 +105,14 @@ class DuckDB(SqlEngine):
                     said = " and ".join(dict.fromkeys(str(one[0]) if one else "none" for one in (kind, found)))
                     raise InputError(f'{self.files.place}: expected "{name}" of one type in every file, found {said}')
         return [name for name, _ in first]
+
+    def _require_one_case(self, name: str, found: set[str]) -> None:
+        """Across files, DuckDB takes columns that differ by case for one another."""
+        twins = sorted(own for own in found if own != name and own.casefold() == name.casefold())
+        if twins:
+            raise InputError(
+                f'{self.files.place}: expected "{name}" in one spelling where there are several files, found "{twins[0]}" too'
+            )
 
     def _columns_of(self, path: str) -> list[tuple[str, str | None]]:
         """Of one parquet file, in order: names and types."""
@@ -135,7 +143,7 @@ class DuckDB(SqlEngine):
         sql = f"raw.{quoted(name)}"
         others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
         if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
-            return FoundColumn(sql, _family(kind), kind)
+            return _column(sql, kind)
         return FoundColumn(f"decode(encode({sql}))", _family(kind), f"{kind} with a collation", bytewise=False)
 
     def _binds(self, sql: str) -> bool:
@@ -253,6 +261,13 @@ def _folders(paths: Sequence[str]) -> str:
     """Of paths that are written as patterns: what is above their first special character, which is looked through for them."""
     above = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
     return f"[{', '.join(DuckDBSql().text(folder) for folder in sorted(above))}]"
+
+
+def _column(sql: str, kind: str) -> FoundColumn:
+    """The day of a time of nanoseconds is that of its text: a cast rounds, and the last of a day would be in the next one."""
+    if kind != "TIMESTAMP_NS":
+        return FoundColumn(sql, _family(kind), kind)
+    return FoundColumn(f"TRY_CAST(left(TRY_CAST({sql} AS VARCHAR), 10) AS DATE)", "date", kind)
 
 
 def _family(kind: str) -> Family:

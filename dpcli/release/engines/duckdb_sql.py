@@ -67,6 +67,9 @@ class DuckDBSql:
     def date_of_text(self, sql: str) -> str:
         return self.cast(sql, "date")
 
+    def week(self, sql: str) -> str:
+        return f"CAST(date_trunc('week', {sql}) AS DATE)"
+
     def whole_of_whole(self, sql: str) -> str:
         return self.cast(sql, "integer")
 

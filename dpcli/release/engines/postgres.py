@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from dpcli.errors import InputError, LedgerError
 from dpcli.extras import require
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
+from dpcli.release.aggregate import Aggregation
 from dpcli.release.engines.conversions import LARGEST, SMALLEST, Family
 from dpcli.release.engines.engine import SqlEngine, quoted
 from dpcli.release.engines.statement import Sql
@@ -42,10 +43,12 @@ TABLES = (
     "OR n.nspname || '.' || c.relname = %(name)s) ORDER BY c.relname <> %(name)s"
 )
 COLUMNS = (
-    "SELECT a.attname, CASE WHEN t.typtype = 'e' THEN 'text' ELSE t.typname END, pg_catalog.format_type(a.atttypid, a.atttypmod), "
-    "t.typname <> 'citext' AND coalesce(o.collisdeterministic, true) "
-    "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type own ON own.oid = a.atttypid "
-    "JOIN pg_catalog.pg_type t ON t.oid = CASE WHEN own.typtype = 'd' THEN own.typbasetype ELSE own.oid END "
+    "WITH RECURSIVE below(top, oid) AS (SELECT oid, oid FROM pg_catalog.pg_type UNION ALL "
+    "SELECT below.top, d.typbasetype FROM below JOIN pg_catalog.pg_type d ON d.oid = below.oid WHERE d.typtype = 'd') "
+    "SELECT a.attname, CASE WHEN t.typtype = 'e' THEN 'text' WHEN n.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname END, "
+    "pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname <> 'citext' AND coalesce(o.collisdeterministic, true) "
+    "FROM pg_catalog.pg_attribute a JOIN below ON below.top = a.atttypid "
+    "JOIN pg_catalog.pg_type t ON t.oid = below.oid AND t.typtype <> 'd' JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace "
     "LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation "
     "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
@@ -109,6 +112,9 @@ class PostgresSql:
         there = f"{year} >= 1 AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND {last}"
         return f"CASE WHEN {there} THEN make_date({year}, {month}, {day}) END"
 
+    def week(self, sql: str) -> str:
+        return f"CAST(date_trunc('week', CAST({sql} AS timestamp)) AS date)"
+
     def whole_of_whole(self, sql: str) -> str:
         return self.cast(sql, "integer")
 
@@ -131,6 +137,10 @@ class Postgres(SqlEngine):
     place: str
     connection: Any = field(repr=False)
 
+    def check(self, aggregation: Aggregation) -> None:
+        """The very statement, planned and not run: the server says what it has no operator for."""
+        self._rows(f"EXPLAIN {self._statement(aggregation, b'')}")
+
     def close(self) -> None:
         self.connection.close()
 
@@ -148,7 +158,7 @@ class Postgres(SqlEngine):
             raise InputError(f'{self.place}: expected a table "{name}" that this user can see, found none')
         oid, schema, table = tables[0]
         columns = {
-            column: FoundColumn(f"raw.{quoted(column)}", FAMILIES.get(kind, "other"), shown, bytewise)
+            column: _column(f"raw.{quoted(column)}", FAMILIES.get(kind, "other"), shown, bytewise)
             for column, kind, shown, bytewise in self._rows(COLUMNS, (oid,))
         }
         self._rows(OWN_NAMES)
@@ -166,6 +176,11 @@ class Postgres(SqlEngine):
         except UnicodeEncodeError:
             failure = InputError(f"{self.place}: expected names in Unicode, found one that is not")
         raise failure  # here, as otherwise it would hold the server's error
+
+
+def _column(sql: str, family: Family, shown: str, bytewise: bool) -> FoundColumn:
+    """What is text in any type (an enum, a uuid, in a collation) is text by its bytes, for which there is every operator."""
+    return FoundColumn(PostgresSql().cast(sql, "text") if family == "text" else sql, family, shown, bytewise)
 
 
 def opened_postgres(table: SourceTable) -> Postgres:

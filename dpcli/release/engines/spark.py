@@ -96,6 +96,9 @@ class SparkSql:
     def date_of_text(self, sql: str) -> str:
         return self.cast(sql, "date")
 
+    def week(self, sql: str) -> str:
+        return f"trunc({sql}, 'WEEK')"
+
     def whole_of_whole(self, sql: str) -> str:
         return self.cast(sql, "integer")
 

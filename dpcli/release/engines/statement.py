@@ -1,6 +1,7 @@
 """The one plan: an aggregation as a statement of SQL, in the words of any of the engines.
 
 Rows that count -> what each unit adds to each key -> at most max_groups keys of a unit -> at most max_rows rows of a unit in a key -> sums.
+Where a window says so, a unit is what is of one unit in one block: then "unit" stands for that pair everywhere below.
 Only what has more rows than it may is looked at row by row, so the rest costs one GROUP BY.
 """
 
@@ -37,14 +38,15 @@ class Sql(SqlText, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowNames:
-    """Columns of the rows that count: the parts of the key, and the integers."""
+    """Columns of the rows that count: the parts of the key, the integers, and whose a row is: the unit's name, or it and the block."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
+    unit: tuple[str, ...] = ("u",)
 
     @property
     def unit_and_keys(self) -> tuple[str, ...]:
-        return ("u", *self.keys)
+        return (*self.unit, *self.keys)
 
 
 def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, dialect: Sql, secret: bytes) -> str:
@@ -57,9 +59,15 @@ def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, d
     asked = row_terms(aggregation, table, layers)
     if aggregation.unit is not None:
         values.require_one_spelling(aggregation.unit)
-    names = RowNames(tuple(f"k{n}" for n in range(len(asked.keys))), tuple(f"v{n}" for n in range(len(asked.values))))
+    block = values.block(layers) if asked.unit else None
+    names = RowNames(
+        tuple(f"k{n}" for n in range(len(asked.keys))),
+        tuple(f"v{n}" for n in range(len(asked.values))),
+        ("u",) if block is None else ("u", "b"),
+    )
     columns = (
         *((f"{asked.unit} AS u",) if asked.unit else ()),
+        *((f"{block} AS b",) if block else ()),
         *(f"{part.sql} AS {name}" for part, name in zip(asked.keys, names.keys, strict=True)),
         *(f"{sql} AS {name}" for sql, name in zip(asked.values, names.values, strict=True)),
     )
@@ -87,7 +95,9 @@ def _bounded(
     chosen = "added"
     if aggregation.max_groups < _most_groups(keys):
         order = listed((_hashed(names.unit_and_keys, dialect, secret), *names.keys))
-        ranked = f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY u ORDER BY {order}) AS place FROM added"
+        ranked = (
+            f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY {listed(names.unit)} ORDER BY {order}) AS place FROM added"
+        )
         chosen = "chosen"
         yield chosen, dialect.once, f"SELECT {own}, n{added} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
     most = dialect.cast(str(aggregation.max_rows), "integer")

@@ -76,12 +76,24 @@ class Values:
         window = self.table.window
         if window is None:
             return ()
-        value = layers.bind(self._typed(window.column, window.type, layers)).sql
+        value = self._deciding(window, layers).sql
         spans = [tuple(LiteralValue(end, window.type).write(layers).sql for end in span) for span in window.spans]
         single = [least for least, most in spans if least == most]
         among = [f"{value} IN ({', '.join(single)})"] if single else []
         within = [f"{value} BETWEEN {least} AND {most}" for least, most in spans if least != most]
         return (f"({' OR '.join((*among, *within))})",)
+
+    def block(self, layers: Layers) -> str | None:
+        """What tells the blocks apart in which a unit is bounded; None where it is bounded in all that is read."""
+        window = self.table.window
+        if window is None or window.each is None:
+            return None
+        value = self._deciding(window, layers)
+        return value.sql if window.each == "value" else layers.bind(Term(self.dialect.week(value.sql), value.depth)).sql
+
+    def _deciding(self, window: RowWindow, layers: Layers) -> Term:
+        """A name for the value that decides a row's block."""
+        return layers.bind(self._typed(window.column, window.type, layers))
 
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
         field = self.found.fields.get(name)

@@ -1,0 +1,147 @@
+"""Who is protected where a ledger has blocks: what one unit does in one of them, by every measure, as the block is charged."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.registry import BLOCKS, MEASURES, load
+from dpcli.release.engines.duckdb import DuckDB
+from dpcli.release.engines.table import FoundColumn, FoundTable
+from dpcli.release.entries import AskedQuery
+from dpcli.release.plan import plan_of
+from dpcli.release.settings import Source
+from dpcli.release.window import RowWindow, row_window
+from tests.release.neighbours import seen_of, too_far
+from tests.release.questions_drawn import TYPES, Row, table
+from tests.release.test_neighbours import drawn, engine, literal
+from tests.release.test_windows import REGIONS, TOLD, block_of, family
+
+__all__ = ("engine",)
+pytestmark = pytest.mark.needs("duckdb", "sqlglot")
+SECRET = b"s" * 32
+# Of three blocks by any kind; the turns of a year are where weeks and years part.
+CELLS = {
+    "day": [date(2020, 12, 30), date(2020, 12, 31), date(2021, 1, 1)],
+    "week": [date(2020, 12, 27), date(2020, 12, 28), date(2021, 1, 3), date(2021, 1, 4)],
+    "region": list(REGIONS[:3]),
+}
+EXAMPLE = Path(__file__).parents[2] / "examples" / "clinic-weeks.toml"
+
+
+def put(engine: DuckDB, by: str, rows: Sequence[Row]) -> None:
+    """The engine's table is this one from now on; the last cell of a row decides its block."""
+    kinds = {**TYPES, "when": ("text", "VARCHAR") if by == "region" else ("date", "DATE")}
+    names = ", ".join(f"f{n}" for n in range(len(kinds)))
+    cells = ", ".join(f"({', '.join([*map(literal, row, TYPES), cast(row[-1], kinds['when'][1])])})" for row in rows)
+    nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in kinds.values())
+    found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
+    fields = {name: FoundColumn(f"f{n}", kind, kind) for n, (name, (kind, _)) in enumerate(kinds.items())}  # type: ignore[arg-type]
+    engine.found = FoundTable(f"{found} AS raw({names})", fields, "test")
+
+
+def cast(value: Any, kind: str) -> str:
+    return "CAST('{}' AS {})".format(str(value).replace("'", "''"), kind)
+
+
+def over(engine: DuckDB, source: Source, only: RowWindow) -> DuckDB:
+    """The engine on the rows of a window."""
+    from dpcli.release.engines.open import source_table
+
+    return replace(engine, table=source_table(source, "file.toml", only))
+
+
+def moved(engine: DuckDB, one: AskedQuery, by: str, pair: Sequence[Sequence[Row]], secret: bytes = SECRET) -> list[str]:
+    """What moves further between two tables than is priced."""
+    seen = []
+    for rows in pair:
+        put(engine, by, rows)
+        seen.append(seen_of(one, engine.totals(one.query.aggregation(one.setting), secret)))
+    return too_far(one, *seen)
+
+
+def breaches(engine: DuckDB, seeds: range, folder: Path, tables: int = 2, whole: bool = False) -> Iterator[str]:
+    """whole: NOT PRIVATE: rows are chosen among all that somebody has in the window."""
+    for seed in seeds:
+        draw, by = random.Random(seed), TOLD[seed % len(TOLD)]
+        question = drawn(tuple(MEASURES)[seed // len(TOLD) % len(MEASURES)], draw, folder)
+        if question is None or not question[2] or question[0].setting.adjacency is Adjacency.REPLACE_ONE:
+            continue
+        one, source, _ = question
+        window = sorted({str(block_of(by, cell)) for cell in CELLS[by]})
+        only = row_window(family(by), tuple(window), source, "file.toml")
+        at = over(engine, source, replace(only, each=None) if whole else only)
+        for _ in range(tables):
+            rows = [(*row, draw.choice(CELLS[by])) for row in table(draw, True)]
+            units = sorted({(str(row[0]), str(block_of(by, row[-1]))) for row in rows}) or [("", "")]
+            gone = draw.choice(units)
+            rest = [row for row in rows if (str(row[0]), block_of(by, row[-1])) != gone]
+            yield from (f"seed {seed}: {by}: {one.query}: {words}" for words in moved(at, one, by, (rows, rest)))
+
+
+def test_the_blocks_are_those_that_dpcli_tells() -> None:
+    assert set(CELLS) == {by for by, target in BLOCKS.items() if load(target).told_by is not None}
+
+
+def test_one_unit_in_one_block_moves_no_further_than_is_priced(engine: DuckDB, tmp_path: Path) -> None:
+    """Every measure under every kind of blocks."""
+    assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(2))
+def test_one_unit_in_one_block_moves_no_further_in_many(part: int, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, range(1000 + 400 * part, 1400 + 400 * part), tmp_path)) == []
+
+
+def test_a_choice_among_all_blocks_is_seen(engine: DuckDB, tmp_path: Path) -> None:
+    assert next(breaches(engine, range(600), tmp_path, whole=True), None) is not None
+
+
+def test_every_small_table_of_the_example(engine: DuckDB) -> None:
+    """All tables of one patient with up to two reasons in each of two weeks, whatever the hash chooses.
+
+    Noise on counts of L1 distance d costs epsilon d / 2: the rows of one week cost 0.5, as their week is charged. Chosen over the window,
+    those of the first leave room for others: up to twice that.
+    """
+    plan = plan_of(str(EXAMPLE))
+    (one,) = plan.asked
+    reasons = [*(plan.source.columns["reason"].domain or ()), None]
+    weeks = (date(2026, 1, 6), date(2026, 1, 13))
+    only = row_window(family("week", "day"), ("2026-W02..2026-W05",), plan.source, "file.toml")
+    assert one.releases[0].keys["sensitivity"] / one.releases[0].keys["scale"] == 0.5
+    worst = {"each": 0, "window": 0}
+    of_a_week = list(itertools.combinations_with_replacement(reasons, 2))
+    for name, window in (("each", only), ("window", replace(only, each=None))):
+        at = over(engine, plan.source, window)
+        for secret in (bytes([n] * 32) for n in range(3)):
+            alone = {(which, each): counts(at, one, visits(weeks[which], each), secret) for which in (0, 1) for each in of_a_week}
+            for first, second in itertools.product(of_a_week, of_a_week):
+                both = counts(at, one, [*visits(weeks[0], first), *visits(weeks[1], second)], secret)
+                far = max(
+                    sum(abs(a - b) for a, b in zip(both, other, strict=True)) for other in (alone[0, first], alone[1, second])
+                )
+                worst[name] = max(worst[name], far)
+    assert worst == {"each": 2, "window": 4}
+
+
+def visits(day: date, reasons: Sequence[str | None]) -> list[tuple[date, str]]:
+    return [(day, reason) for reason in reasons if reason is not None]
+
+
+def counts(engine: DuckDB, one: AskedQuery, rows: Sequence[tuple[date, str]], secret: bytes) -> list[int]:
+    """Of the rows by reason, in a fixed order."""
+    cells = ", ".join(f"('p', {cast(day, 'DATE')}, '{reason}')" for day, reason in rows)
+    found = f"(VALUES {cells})" if rows else "(SELECT '', DATE '2026-01-01', '' WHERE false)"
+    fields = {"patient": FoundColumn("f0", "text", "text"), "day": FoundColumn("f1", "date", "date")}
+    engine.found = FoundTable(f"{found} AS raw(f0, f1, f2)", {**fields, "reason": FoundColumn("f2", "text", "text")}, "test")
+    totals = engine.totals(one.query.aggregation(one.setting), secret)
+    return [totals[key].rows for key in sorted(totals)]
