@@ -53,13 +53,13 @@ class Federated:
             claim=True,
         ),
     ]
-    mechanism: Annotated[str | None, Key("the entry that a round performs, where the file has several")] = None
-    rounds: Annotated[int | None, Key("how many there are; the steps of the entry where absent", COUNT)] = None
+    mechanism: Annotated[str | None, Key("the entry that a round performs, where the file has several", claim=True)] = None
+    rounds: Annotated[int | None, Key("how many there are; the steps of the entry where absent", COUNT, claim=True)] = None
     clients_per_round: Annotated[
-        int | None, Key("clients of one round (expected, where their number is random), as the entry charges them", COUNT)
+        int | None, Key("clients of one round (expected, where their number is random), as the entry charges them", COUNT, claim=True)
     ] = None
-    client_rate: Annotated[float | None, Key("share of the clients in one round, in place of clients_per_round", RATE)] = None
-    population: Annotated[int | None, Key("clients there are, declared public; privacy.dataset_size where absent", COUNT)] = None
+    client_rate: Annotated[float | None, Key("share of the clients in one round, in place of clients_per_round", RATE, claim=True)] = None
+    population: Annotated[int | None, Key("clients there are, declared public; privacy.dataset_size where absent", COUNT, claim=True)] = None
     clip: Annotated[float | None, Key("L2 norm that one client's update of a round is clipped to", POSITIVE)] = None
     noise_multiplier: Annotated[
         float | None,
