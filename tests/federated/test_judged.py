@@ -201,13 +201,35 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] 
     ),
     ({"rounds": 31}, {}, {}, ['mechanism["rounds"].steps: expected 31 steps, one for each round, found 30']),
     (
-        {"rounds": 100, "max_participations": 31},
+        {"sampling": "poisson", "rounds": 100, "max_participations": 31},
         {},
         {},
         ['mechanism["rounds"].steps: expected 31 steps or more, up to 100: one client takes part so often, found 30'],
     ),
     (
-        {"max_participations": 5},
+        {"rounds": 100, "max_participations": 30, "min_separation": 2},
+        {},
+        {},
+        [
+            'federated.max_participations: expected 100 or more with sampling = "none": every client takes part in each of 100 rounds, '
+            "found 30",
+            'federated.min_separation: expected 1 or none with sampling = "none": every client takes part in each of 100 rounds, found 2',
+        ],
+    ),
+    *(
+        (
+            {"sampling": scheme, "rounds": 100, "client_rate": 0.1},
+            {"steps": 10},
+            {"dataset_size": None, "adjacency": "replace-one"},
+            [
+                f'federated.population: expected the number of clients with sampling = "{scheme}", or max_participations: nothing else says '
+                "how often one takes part, found none"
+            ],
+        )
+        for scheme in ("cyclic", "shuffle")
+    ),
+    (
+        {"sampling": "poisson", "max_participations": 5},
         {},
         {},
         ['federated.rounds: expected the number of rounds, as "rounds" counts those of one client, found none'],
