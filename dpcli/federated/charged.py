@@ -36,28 +36,27 @@ def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
     """
     found, window, known = Charged(), ledger.stated_window(plan.pipeline), Tables(plan)
     for run in _under(ledger, key):
-        name = NAME.fullmatch(run.key[len(key) + 1 :])
-        kind = name[1] if name is not None else None
-        rounds = known.rounds_of(run.pipeline) if kind is not None else 0 if known.is_beside(run.pipeline) else None
-        if rounds is None or run.window != window or run.content.get("kind") != "spend":
-            raise LedgerError(_another(key, plan, run))
+        name, rounds = _named(key, run.key), known.rounds(run, key, window)
         found.rounds += rounds
-        if name is not None and kind is not None:
-            found.last[kind] = max(found.last[kind], int(name[2]))
-        else:
+        if name is None or name[1] is None:
             found.beside = True
+        else:
+            found.last[name[1]] = max(found.last[name[1]], int(name[2]))
     return found
 
 
+def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
+    """Whether the ledger has this one of the keys of a run. Raises LedgerError where it was charged for another file or window."""
+    runs = ledger.state().runs
+    if name in runs:
+        Tables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
+        return True
+    return False
+
+
 def beside_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Whether the rest of the file has its entry in the ledger; True where there is no rest. Raises LedgerError as `charged_under`."""
-    runs, name = ledger.state().runs, beside_key(key)
-    if name not in runs:
-        return plan.beside is None
-    run = runs[name]
-    if not Tables(plan).is_beside(run.pipeline) or run.window != ledger.stated_window(plan.pipeline):
-        raise LedgerError(_another(key, plan, run))
-    return True
+    """Whether the rest of the file has its entry in the ledger; True where there is no rest. Raises LedgerError as `is_charged`."""
+    return is_charged(ledger, plan, key, beside_key(key)) or plan.beside is None
 
 
 def charge_key(key: str, number: int, chunk: int) -> str:
@@ -82,9 +81,15 @@ class Tables:
         self._plan, self._known = plan, dict[int, str]()
         self._beside = None if plan.beside is None else canonical(tables_of(plan.beside))
 
-    def is_beside(self, tables: Mapping[str, Any]) -> bool:
-        """Whether they are those of what no round performs."""
-        return canonical(tables) == self._beside
+    def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
+        """How many rounds a charge under `key` pays for, 0 for the rest of the file. Raises LedgerError where it is of another run."""
+        if run.key == beside_key(key):
+            rounds = 0 if canonical(run.pipeline) == self._beside else None
+        else:
+            rounds = self.rounds_of(run.pipeline)
+        if rounds is None or run.window != window or run.content.get("kind") != "spend":
+            raise LedgerError(_another(key, self._plan, run))
+        return rounds
 
     def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
         """How many rounds of the file they are; None where they are something else."""
@@ -97,10 +102,14 @@ class Tables:
         return rounds if canonical(tables) == self._known[steps] else None
 
 
+def _named(key: str, name: str) -> re.Match[str] | None:
+    return NAME.fullmatch(name[len(key) + 1 :]) if name.startswith(f"{key}/") else None
+
+
 def _under(ledger: Ledger, key: str) -> Iterator[Run]:
     runs = ledger.state().runs
     for name in runs:
-        if name.startswith(f"{key}/") and NAME.fullmatch(name[len(key) + 1 :]):
+        if _named(key, name):
             yield runs[name]
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.errors import Denied, InputError, InternalError, LedgerError
-from dpcli.federated.charged import KINDS, Charged, beside_is_charged, beside_key, charge_key, charged_under, kind_of
+from dpcli.federated.charged import KINDS, Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
 from dpcli.federated.kept import kept_of
 from dpcli.federated.plan import FederatedPlan, federated_plan
 from dpcli.federated.round import Round
@@ -79,8 +79,8 @@ class Rounds:
         Raises:
             Denied: it does not fit in what is left: nothing was written, and no noise may be drawn.
             InputError: the plan has no further round, or this process was forked while another thread of its parent was in here.
-            LedgerError: the ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that is another
-                charge.
+            LedgerError: the ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that
+                is another charge.
         """
         with self._lock:
             if self._torn:
@@ -155,6 +155,8 @@ class Rounds:
 
     def _asked(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, beside: Pipeline | None) -> bool:
         """Whether it was charged before; with what the file releases besides its rounds, in one transaction, where that is not charged."""
+        if is_charged(ledger, self.plan, self.key, key):
+            return True
         if beside is None:
             return ledger.spend(rounds, key, why=why).repeated
         whole = replace(rounds, mechanisms=(*rounds.mechanisms, *beside.mechanisms))

@@ -25,7 +25,7 @@ def written(upper: float) -> str:
 
 def rounded_up(amount: Decimal) -> str:
     """An exact amount as a decimal of at most 20 significant digits, rounded up."""
-    return str(_UP.create_decimal(amount).normalize(_UP))
+    return str(_UP.plus(amount).normalize(_UP))
 
 
 def written_down(lower: float | Decimal) -> str:

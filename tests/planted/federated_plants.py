@@ -66,7 +66,7 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "rounds: what else the file releases is free",
         F + "charged.py",
-        "return plan.beside is None",
+        "return is_charged(ledger, plan, key, beside_key(key)) or plan.beside is None",
         "return True",
     ),
     (
@@ -78,7 +78,7 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rounds: beyond the plan", F + "rounds.py", "if self.taken >= self.planned:", "if False:"),
     ("rounds: released twice", F + "round.py", "or not self._claim.acquire(blocking=False):", "or False:"),
     ("rounds: released in a fork", F + "round.py", "if self._process != os.getpid() or", "if False or"),
-    ("rounds: updates of anybody", F + "round.py", "number not in known:", "False:"),
+    ("rounds: updates of anybody", F + "round.py", "(known is not None and number not in known)", "False"),
     ("rounds: two updates of one client", F + "round.py", "if number in sent:", "if False:"),
     (
         "rounds: clients by anything",
@@ -90,7 +90,12 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rounds: how far apart not looked at", F + "kept.py", "if near is not None:", "if False:"),
     ("rounds: participations elsewhere not counted", F + "kept.py", "if not self._alone():", "if False:"),
     ("rounds: another file under the key", F + "charged.py", "if rounds is None or run.window", "if run.window"),
-    ("rounds: another rest of the file under the key", F + "charged.py", "if not Tables(plan).is_beside(run.pipeline) or", "if"),
+    (
+        "rounds: another rest of the file under the key",
+        F + "charged.py",
+        "rounds = 0 if canonical(run.pipeline) == self._beside else None",
+        "rounds = 0",
+    ),
     ("rounds: a fork waits for ever", F + "rounds.py", "        one._lock = threading.Lock()\n", ""),
     (
         "clients: all take part, and few are counted",
