@@ -115,6 +115,11 @@ JUDGED_IN_FILE: dict[str, str] = {
     "federated": "dpcli.federated.judged:judge_rounds",
 }
 
+# What a section says of the rest of the file when a parameter was solved for: (its value, the pipeline with the answer) -> problems.
+JUDGED_SOLVED: dict[str, str] = {
+    "federated": "dpcli.federated.judged:judge_solved",
+}
+
 # What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.
 TASKS: dict[str, str] = {
     "classification": "dpcli.train.plan.settings_classification:Classification",

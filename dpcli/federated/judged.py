@@ -12,12 +12,12 @@ from typing import Any
 
 from dpcli.federated.noise import noise_problems
 from dpcli.federated.participation import Participation, participation, scheme_of
-from dpcli.federated.settings import Federated
+from dpcli.federated.settings import KEPT, Federated
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import Batched, Unsampled
+from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch, Unsampled
 from dpcli.pipeline.document import read_document
-from dpcli.pipeline.model import Entry, Privacy
+from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.pipeline.parts import named
 from dpcli.toml.findings import Findings, Path, Problem
 from dpcli.toml.shown import quoted
@@ -30,7 +30,6 @@ OBSERVED = {
     "local": "the server sees who sent which message",
 }
 MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
-KEPT = ("max_participations", "min_separation")
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
@@ -44,6 +43,11 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
         findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{said}"')
 
 
+def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
+    """`disagreements` once more, when what was to be solved for is a number."""
+    yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
+
+
 def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
     """What the table, [privacy] and the entries do not agree on, as (key, expected, found); nothing where all that is done is charged."""
     yield from _privacy(table, privacy)
@@ -55,6 +59,7 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
         return
     entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
     yield from _alone(entry, entries, place)
+    yield from _taking_part(table, entry, privacy)
     yield from noise_problems(table, entry, place)
     if isinstance(entry.spec, CorrelatedSpec):
         yield from _correlated(table, entry, entry.spec, privacy, place)
@@ -126,6 +131,28 @@ def _alone(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Prob
             (*place, "name"),
             "an entry that no other one names: a round performs it alone",
             f"{quoted(entry.name)}, which {quoted(owner)} names",
+        )
+
+
+def _taking_part(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
+    """Where the sampling contradicts how often a client is said to take part, or nothing says it."""
+    iterations = entry.spec.iterations if isinstance(entry.spec, CorrelatedSpec) else 1
+    rounds = table.rounds or steps_of(entry, privacy) * iterations
+    always = f'with sampling = "{table.sampling}": every client takes part in each of {rounds} rounds'
+    if scheme_of(table) is Unsampled and rounds > 1:
+        if (table.max_participations or rounds) < rounds:
+            yield (HERE, "max_participations"), f"{rounds} or more {always}", str(table.max_participations)
+        if (table.min_separation or 1) > 1:
+            yield (HERE, "min_separation"), f"1 or none {always}", str(table.min_separation)
+    if (
+        issubclass(scheme_of(table), OncePerEpoch)
+        and table.population is privacy.dataset_size is None
+        and all(getattr(table, key) is None for key in KEPT)
+    ):
+        yield (
+            (HERE, "population"),
+            f'the number of clients with sampling = "{table.sampling}", or max_participations: nothing else says how often one takes part',
+            "none",
         )
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpcli.errors import InputError
-from dpcli.federated.judged import disagreements, fitting_entries, rate_of, steps_of
+from dpcli.federated.judged import fitting_entries, rate_of, steps_of
 from dpcli.federated.settings import Federated
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Unsampled
@@ -21,7 +20,6 @@ from dpcli.pipeline.samples import together
 from dpcli.sessions.plan import FilePlan
 from dpcli.toml.findings import Findings
 from dpcli.toml.limits import read_bytes
-from dpcli.toml.shown import key_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,18 @@ class FederatedPlan(FilePlan):
         """The declared number of clients."""
         return self.pipeline.privacy.dataset_size or self.table.population
 
+    @property
+    def per_step(self) -> int:
+        """Rounds of one step of the entry: a run of correlated noise has many."""
+        return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
+
+    @property
+    def beside(self) -> Pipeline | None:
+        """What the file releases that no round performs; None where that is nothing."""
+        one = together(self.entry, self.pipeline.mechanisms)
+        others = tuple(entry for entry in self.pipeline.mechanisms if entry not in one)
+        return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
+
     def charge(self, rounds: int, beside: bool) -> Pipeline:
         """The pipeline of so many rounds, a multiple of `portion`, and of what reads the same sample.
 
@@ -52,7 +62,7 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._counted(rounds, beside)), sections=(), budget=None)
 
     def _counted(self, rounds: int, beside: bool) -> Iterable[Entry]:
-        steps = rounds // self.portion if isinstance(self.entry.spec, CorrelatedSpec) else rounds
+        steps = rounds // self.per_step
         one = together(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
             if entry in one:
@@ -67,14 +77,12 @@ def federated_plan(path: str) -> FederatedPlan:
     Raises:
         InputError: the file cannot be read, has no [federated], or charges less than the table does. CannotCertify: no noise is enough.
     """
-    from dpcli.analysis.calibrate_file import solved
+    from dpcli.analysis.calibrate_file import refuse_contradicted, solved
 
     data = read_bytes(path)
     table = read_federated(data, path)
     pipeline = solved(data, path)
-    for key, expected, found in disagreements(table, pipeline.privacy, pipeline.mechanisms):  # noise may just have been solved for
-        names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-        raise InputError(f"{path}: {key_text(key, names)}: expected {expected}, found {found}")
+    refuse_contradicted(data, path, pipeline)
     (entry,) = fitting_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
     portion = portion_of(entry, rate)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcli.errors import InputError, InternalError
 from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
-from dpcli.federated.server import noisy_sum
+from dpcli.federated.server import clipped_sum, noise_of
+from dpcli.numerics.arrays import np
 
 if TYPE_CHECKING:
+    from dpcli.federated.kept import Kept
     from dpcli.train.noise.randomness import Reals
     from dpcli.train.sampling.draws import Indices
 
@@ -22,9 +25,10 @@ class Round:
     number: of the plan's rounds, from 1. key: of the entry in the ledger that pays for it.
     """
 
-    def __init__(self, plan: FederatedPlan, number: int, key: str, clients: Indices | str) -> None:
+    def __init__(self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, kept: Kept | None = None) -> None:
         self.number, self.key = number, key
-        self._plan, self._clients, self._process, self._released = plan, clients, os.getpid(), False
+        self._plan, self._clients, self._process, self._kept = plan, clients, os.getpid(), kept
+        self._claim = threading.Lock()  # whoever takes it draws the noise; given back only where none was drawn
 
     def __repr__(self) -> str:
         return f"Round({self.number}, key={self.key!r})"
@@ -60,21 +64,43 @@ class Round:
             updates: of each client at most one, by its number: `size` numbers in a row. One that is not finite counts as zero. Where there
                 are none, the noise is released all the same.
 
-        Raises InputError where it was released before, an update is of somebody who was not drawn, or the server adds no noise of its own.
+        Raises InputError where it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
+        takes part more often or sooner than [federated] says; or the server adds no noise of its own.
         """
-        if not isinstance(self._clients, str):
-            stranger = next((client for client in updates if client not in self._clients), None)
-            if stranger is not None:
-                raise InputError(
-                    f"round {self.number}: expected updates of clients that were drawn for it, found one of client {stranger}"
-                )
-        if self._released or self._process != os.getpid():
+        sent = self._sent(updates)
+        found = clipped_sum(self._plan, sent, size)  # runs code of the caller's where an update is an object of his
+        if self._process != os.getpid() or not self._claim.acquire(blocking=False):
             raise InputError(
                 f"round {self.number}: expected one release, found another: it would need noise that nobody has paid for"
             )
-        found = noisy_sum(self._plan, updates, size)
-        self._released = True
-        return found
+        self._count(sent)
+        return np.asarray(found + noise_of(self._plan, size))
+
+    def _count(self, sent: Mapping[int, Any]) -> None:
+        """Note who takes part; where that is refused no noise was drawn, and the round may be released without them."""
+        try:
+            if self._kept is not None:
+                self._kept.take(self.number, sent)
+        except BaseException:
+            self._claim.release()
+            raise
+
+    def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
+        """Each client's one update, by a plain number. Raises InputError for anything else."""
+        known = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
+        sent: dict[int, Any] = {}
+        for client, update in updates.items():
+            if isinstance(client, bool) or not isinstance(client, int | np.integer):
+                raise InputError(f"round {self.number}: expected clients by whole numbers, found {repr(client)[:60]}")
+            number = int(client)
+            if number in sent:
+                raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
+            if number < 0 or (known is not None and number not in known):
+                raise InputError(
+                    f"round {self.number}: expected updates of clients that were drawn for it, found one of client {number}"
+                )
+            sent[number] = update
+        return sent
 
     def __reduce__(self) -> NoReturn:
         raise InternalError("a round is never copied: it is charged for one release")

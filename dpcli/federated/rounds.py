@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.errors import Denied, InputError, InternalError, LedgerError
+from dpcli.federated.charged import KINDS, Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
+from dpcli.federated.kept import kept_of
 from dpcli.federated.plan import FederatedPlan, federated_plan
 from dpcli.federated.round import Round
 from dpcli.federated.server import drawn
@@ -18,8 +22,10 @@ from dpcli.ledger.stores.places import open_ledger
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.pipeline.model import Pipeline
 
 TRIES = 1000  # keys that another process may have charged meanwhile
+_OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process, for those that fork from it
 
 
 class Rounds:
@@ -28,7 +34,8 @@ class Rounds:
     `round` charges the next one and returns it once the charge is durable; only then may its noise be drawn. To iterate is to call `round`
     until the plan has ended. Each charge is an entry of the ledger, with the key KEY/round-000001 and so on (KEY/charge-000001 where one
     pays for several rounds), and is used once: what a process that died was charged for stays charged, and what comes next in another
-    process, or in a fork of this one, is charged anew. Threads may share it.
+    process, or in a fork of this one, is charged anew. Threads may share it. What else the file releases is charged once, with the first
+    round, as KEY/beside. A key is of one file and one window: what they charge may not change under it.
 
     To stop when the ledger says no is sound: whether and what is charged next may depend on all that was released before, and what its
     filter adds up never passes the cap all the same. Source: Feldman & Zrnic 2021, arXiv:2008.11193 (Renyi DP and zCDP); Smith & Thakurta
@@ -38,17 +45,23 @@ class Rounds:
 
     def __init__(self, plan: FederatedPlan, budget: DatasetBudget, key: str, chunk: int, done: int, clients: int | None) -> None:
         self.plan, self.key, self.chunk, self.taken = plan, key, chunk, done
-        self._budget, self._clients, self._lock = budget, clients, threading.Lock()
+        self._budget, self._clients, self._lock, self._torn = budget, clients, threading.Lock(), False
+        self._resumed = done > 0
         self._begin()
+        _OPEN.add(self)
 
     def _begin(self) -> None:
         """As a process that has paid for nothing yet."""
         self._process, self._left, self._paid, self._last = os.getpid(), 0, 0, ""
         self._draws = drawn(self.plan, self._clients)
         with self._open() as ledger:
-            ledger.cost(self.plan.charge(self.plan.portion, beside=True))
-            self._charges = charges_made(ledger, self.key, self.chunk)
-        self._earlier, self._beside = self._charges * self.chunk, not self._charges
+            ledger.cost(self.plan.charge(self.plan.portion, beside=False))
+            if self.plan.beside is not None:
+                ledger.cost(self.plan.beside)
+            before = charged_under(ledger, self.plan, self.key)
+        self._charges, self._unsure = before.last[kind_of(self.chunk)], list[str]()
+        self._resumed = self._resumed or before.rounds > 0
+        self._kept = kept_of(self.plan, self._alone)
 
     @property
     def planned(self) -> int:
@@ -57,18 +70,24 @@ class Rounds:
 
     @property
     def charged(self) -> int:
-        """Rounds that were paid for under this key, those of processes that died among them, each of whose charges counts as `chunk`."""
-        return self._earlier + self._paid
+        """Rounds that were paid for under this key by whatever process, as the ledger's entries say now."""
+        return self._found().rounds
 
     def round(self) -> Round:
         """Charge the next round, if no earlier charge pays for it, and return it.
 
         Raises:
             Denied: it does not fit in what is left: nothing was written, and no noise may be drawn.
-            InputError: the plan has no further round.
-            LedgerError: the ledger is missing, locked or damaged. Where it is asked again later, that is another charge.
+            InputError: the plan has no further round, or this process was forked while another thread of its parent was in here.
+            LedgerError: the ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that
+                is another charge.
         """
         with self._lock:
+            if self._torn:
+                raise InputError(
+                    f'"{self.key}": expected a process that was forked between two rounds, found one that was forked while a round was '
+                    "charged: make another dpcli.rounds in it"
+                )
             if self.taken >= self.planned:
                 raise InputError(f'"{self.key}": expected at most the {self.planned:,} rounds that are planned, found one more')
             if self._process != os.getpid():
@@ -77,7 +96,8 @@ class Rounds:
                 self._charge()
             self._left -= 1
             self.taken += 1
-            return Round(self.plan, self.taken, self._last, self._draws if isinstance(self._draws, str) else next(self._draws))
+            clients = self._draws if isinstance(self._draws, str) else next(self._draws)
+            return Round(self.plan, self.taken, self._last, clients, self._kept)
 
     def __iter__(self) -> Iterator[Round]:
         """The rounds that the plan still has; Denied where the ledger says no."""
@@ -85,35 +105,62 @@ class Rounds:
             yield self.round()
 
     def epsilon(self) -> float:
-        """Upper bound, unrounded, on the epsilon of a run that was planned to have the rounds that were charged, at the file's delta; 0.0
-        before the first.
+        """Upper bound, unrounded, on the epsilon of a run that was planned to have the rounds that were charged under this key by whatever
+        process, at the file's delta; 0.0 before the first.
 
         Whoever stops for what he saw in the outputs has the ledger's cap as his guarantee, and not this.
         """
         from dpcli.analysis.account import headline
 
-        return headline(self.plan.charge(self.charged, beside=True)).upper if self.charged else 0.0
+        found = self._found()
+        return headline(self.plan.charge(found.rounds, beside=True)).upper if found.rounds else 0.0
+
+    def _found(self) -> Charged:
+        with self._open() as ledger:
+            return charged_under(ledger, self.plan, self.key)
+
+    def _alone(self) -> bool:
+        """Whether all charges under the key are this object's: no earlier process, fork or second server has any."""
+        (other,) = (kind for kind in KINDS if kind != kind_of(self.chunk))
+        with self._lock, self._open() as ledger:
+            foreign = [f"{self.key}/{other}-{1:06d}", charge_key(self.key, self._charges + 1, self.chunk), *self._unsure]
+            runs = ledger.state().runs
+            return not self._resumed and not any(name in runs for name in foreign)
 
     def _charge(self) -> None:
         """One more entry in the ledger, of a key that nobody has."""
         count = self._next_count()
-        pipeline, why = self.plan.charge(count, self._beside), f"round {self.taken + 1:,} of {self.planned:,}"
+        pipeline, why = self.plan.charge(count, beside=False), f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
-            window = ledger.stated_window(pipeline)
             for _ in range(TRIES):
+                beside = None if beside_is_charged(ledger, self.plan, self.key) else self.plan.beside
                 self._charges += 1  # whatever becomes of it, a number is asked for once
                 key = charge_key(self.key, self._charges, self.chunk)
+                self._unsure.append(key)
                 try:
-                    receipt = ledger.spend(pipeline, key, why=why, window=window)
+                    repeated = self._asked(ledger, pipeline, key, why, beside)
                 except Denied as refusal:
                     self._charges -= 1
+                    self._unsure.pop()
                     raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
-                if not receipt.repeated:
+                if not repeated:
+                    self._unsure.pop()
                     break
             else:
                 raise LedgerError(f'"{self.key}": expected a key that nobody charged within {TRIES:,} tries, found none')
-        self._last, self._paid, self._beside = key, self._paid + count, False
+            if not beside_is_charged(ledger, self.plan, self.key):
+                raise LedgerError(f'"{self.key}": expected the charge of what else {self.plan.path} releases, found none')
+        self._last, self._paid = key, self._paid + count
         self._left = count if self._paid < self.plan.paid_by else self.planned
+
+    def _asked(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, beside: Pipeline | None) -> bool:
+        """Whether it was charged before; with what the file releases besides its rounds, in one transaction, where that is not charged."""
+        if is_charged(ledger, self.plan, self.key, key):
+            return True
+        if beside is None:
+            return ledger.spend(rounds, key, why=why).repeated
+        whole = replace(rounds, mechanisms=(*rounds.mechanisms, *beside.mechanisms))
+        return ledger.spend_both([(beside, beside_key(self.key)), (rounds, key)], whole, why)[-1].repeated
 
     def _next_count(self) -> int:
         """Rounds of the next charge: a chunk, or as few portions as pay for all that is left."""
@@ -170,18 +217,12 @@ def whole(name: str, given: object, least: int) -> int:
     return given
 
 
-def charge_key(key: str, number: int, chunk: int) -> str:
-    """The key of a run's charge, by its number from 1."""
-    return f"{key}/{'round' if chunk == 1 else 'charge'}-{number:06d}"
+def _forked() -> None:
+    """In a new process, where only the thread that forked lives: whoever held a lock will never release it."""
+    for one in _OPEN:
+        one._torn = one._torn or one._lock.locked()
+        one._lock = threading.Lock()
 
 
-def charges_made(ledger: Ledger, key: str, chunk: int) -> int:
-    """How many charges of a run the ledger has: the last of those numbered one after the other, by a search that looks at few."""
-    runs = ledger.state().runs
-    low, high = 0, 1
-    while charge_key(key, high, chunk) in runs:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if charge_key(key, middle, chunk) in runs else (low, middle)
-    return low
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

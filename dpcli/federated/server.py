@@ -7,9 +7,9 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.federated.judged import KEPT
 from dpcli.federated.participation import scheme_of
 from dpcli.federated.plan import FederatedPlan
+from dpcli.federated.settings import KEPT
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
@@ -51,28 +51,37 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
     return cls(table.sampling, rate=table.client_rate) if table.client_rate is not None else None
 
 
-def noisy_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
-    """The sum of the updates, each clipped, with the noise of one round: drawn anew at each call.
+def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
+    """The sum of the updates, each clipped, without noise: not to be seen by anybody.
 
     Raises InputError where the server adds no noise of its own, or an update has another size.
     """
-    clip, noise = _required_clip(plan), float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
+    clip = _required_clip(plan)
     total = np.zeros(size)
     for client, update in updates.items():
         vector = np.asarray(update, np.float64)
         if vector.shape != (size,):
             raise InputError(f"update of client {client}: expected {size} numbers in a row, found an array of shape {vector.shape}")
         total += clipped(vector, clip)
-    return np.asarray(total + nextafter(noise * clip, inf) * normals(size, system_entropy().noise)(size))
+    return total
+
+
+def noise_of(plan: FederatedPlan, size: int) -> Reals:
+    """The noise of one round: drawn anew at each call."""
+    noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
+    return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise)(size))
 
 
 def clipped(update: Reals, clip: float) -> Reals:
     """The update within L2 norm `clip`, up to a relative 1e-15; one with a number that is not finite contributes zero (DP207)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        norm = float(np.linalg.norm(update))
-    if not np.isfinite(norm):
+    largest = float(np.max(np.abs(update), initial=0.0))
+    if not np.isfinite(largest):
         return np.zeros_like(update)
-    return update * (clip / norm) if norm > clip else update
+    if largest == 0.0:
+        return update
+    scaled = update / largest  # its squares neither overflow nor vanish, but for those that add nothing to the norm
+    norm = float(np.linalg.norm(scaled))
+    return scaled * (clip / norm) if largest > clip / norm else update
 
 
 def _required_clip(plan: FederatedPlan) -> float:

@@ -13,8 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
 from dpcli.toml.findings import Problem
+from dpcli.train.plan.clipping import MEASURABLE
 
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
+KEPT = ("max_participations", "min_separation")  # what the server makes sure of, beyond its draws
 SUMMED = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
 
 
@@ -53,14 +55,19 @@ class Federated:
             claim=True,
         ),
     ]
-    mechanism: Annotated[str | None, Key("the entry that a round performs, where the file has several")] = None
-    rounds: Annotated[int | None, Key("how many there are; the steps of the entry where absent", COUNT)] = None
+    mechanism: Annotated[str | None, Key("the entry that a round performs, where the file has several", claim=True)] = None
+    rounds: Annotated[int | None, Key("how many there are; the steps of the entry where absent", COUNT, claim=True)] = None
     clients_per_round: Annotated[
-        int | None, Key("clients of one round (expected, where their number is random), as the entry charges them", COUNT)
+        int | None,
+        Key("clients of one round (expected, where their number is random), as the entry charges them", COUNT, claim=True),
     ] = None
-    client_rate: Annotated[float | None, Key("share of the clients in one round, in place of clients_per_round", RATE)] = None
-    population: Annotated[int | None, Key("clients there are, declared public; privacy.dataset_size where absent", COUNT)] = None
-    clip: Annotated[float | None, Key("L2 norm that one client's update of a round is clipped to", POSITIVE)] = None
+    client_rate: Annotated[
+        float | None, Key("share of the clients in one round, in place of clients_per_round", RATE, claim=True)
+    ] = None
+    population: Annotated[
+        int | None, Key("clients there are, declared public; privacy.dataset_size where absent", COUNT, claim=True)
+    ] = None
+    clip: Annotated[float | None, Key("L2 norm that one client's update of a round is clipped to", MEASURABLE)] = None
     noise_multiplier: Annotated[
         float | None,
         Key(

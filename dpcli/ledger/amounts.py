@@ -23,6 +23,11 @@ def written(upper: float) -> str:
     return str(_UP.create_decimal(stated(upper)).normalize(_UP))
 
 
+def rounded_up(amount: Decimal) -> str:
+    """An exact amount as a decimal of at most 20 significant digits, rounded up."""
+    return str(_UP.plus(amount).normalize(_UP))
+
+
 def written_down(lower: float | Decimal) -> str:
     """A cap in [0, inf), rounded down: a double as what it is, a decimal as it was stated."""
     return str(_DOWN.create_decimal(Decimal(lower)).normalize(_DOWN))

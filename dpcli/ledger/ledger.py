@@ -15,7 +15,7 @@ from dpcli.ledger.approval import Approve, Proposable, Refuse
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
 from dpcli.ledger.earlier import pages
-from dpcli.ledger.filters.filter import Cost
+from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.moving import Arrived, Leave
@@ -194,6 +194,18 @@ class Ledger:
         """
         return self._charge("spend", pipeline, key, delta, why, None, window)
 
+    def spend_both(self, parts: Sequence[tuple[Pipeline, str]], whole: Pipeline, why: str = "") -> tuple[Receipt, ...]:
+        """Charge parts of one run, each under its key, all or none, as `spend` does. whole: the run of which a refusal speaks."""
+        requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
+        try:
+            return self.append_all([(request, request.key) for request in requests])
+        except Denied:
+            from dpcli.ledger.denial import denial
+
+            raise Denied(
+                denial(self.state(), whole, sum_of([one.cost for one in requests]), requests[0].delta, requests[0].window)
+            ) from None
+
     def reserve(
         self,
         pipeline: Pipeline,
@@ -316,18 +328,30 @@ class Ledger:
         expires: str | None,
         window: Sequence[str],
     ) -> Receipt:
-        from dpcli.pipeline.canonical import tables_of
-
-        cost, at = self.cost(pipeline, delta)
-        blocks = self.stated_window(pipeline, window)
-        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
+        request = self._request(kind, pipeline, key, delta, why, expires, window)
         try:
             found = self._append(request, key)
             return replace(found, told=request.told(found.run)) if found.repeated and found.run else found
         except Denied:
             from dpcli.ledger.denial import denial
 
-            raise Denied(denial(self.state(), pipeline, cost, at, blocks, self.who)) from None
+            raise Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who)) from None
+
+    def _request(
+        self,
+        kind: str,
+        pipeline: Pipeline,
+        key: str,
+        delta: float | None,
+        why: str,
+        expires: str | None,
+        window: Sequence[str],
+    ) -> Charge:
+        from dpcli.pipeline.canonical import tables_of
+
+        cost, at = self.cost(pipeline, delta)
+        blocks = self.stated_window(pipeline, window)
+        return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, moved: bool = False) -> Receipt:
         """moved: whether it may be asked of a dataset that has moved."""

@@ -34,7 +34,12 @@ OTHERWISE: dict[str, Any] = {
     "min_clients": 40,
     "dishonest": 3,
 }
-OTHERWISE |= {"max_participations": 28, "min_separation": 2}
+OTHERWISE |= {"max_participations": 28, "min_separation": 2, "rounds": 31, "clients_per_round": 49}
+SAID |= {"population": None, "client_rate": None, "mechanism": "rounds"}
+OTHERWISE |= {"population": 100, "mechanism": "other"}
+BESIDE: dict[str, dict[str, Any]] = {"client_rate": {"clients_per_round": None, "client_rate": 0.5}}  # in place of another key
+FREE = {"clip"}  # noise is stated as a multiple of it
+OTHER = '[[mechanism]]\nname = "other"\ntype = "gaussian"\nnoise_multiplier = 2.0\nsteps = 30\n'
 
 
 def told(old: str, new: str) -> list[str]:
@@ -46,8 +51,14 @@ def told(old: str, new: str) -> list[str]:
 
 @pytest.mark.parametrize("key", CLAIMED)
 def test_what_a_server_and_its_clients_are_said_to_do_is_told(key: str) -> None:
-    words = told(*(file({**SAID, key: table[key]}) for table in (SAID, OTHERWISE)))
+    said = {**SAID, **BESIDE.get(key, {})}
+    changed = {"client_rate": 0.25}.get(key, OTHERWISE.get(key))
+    words = told(file(said, more=OTHER), file({**said, key: changed}, more=OTHER))
     assert len(words) == 1 and words[0].startswith(f"federated.{key} ") and words[0].endswith("and not by noise")
+
+
+def test_every_key_on_which_the_price_rests_is_a_claim() -> None:
+    assert {*members_of(Federated)} - {*CLAIMED} == FREE
 
 
 def test_a_file_that_says_nothing_more_of_its_clients_is_told() -> None:

@@ -201,13 +201,35 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] 
     ),
     ({"rounds": 31}, {}, {}, ['mechanism["rounds"].steps: expected 31 steps, one for each round, found 30']),
     (
-        {"rounds": 100, "max_participations": 31},
+        {"sampling": "poisson", "rounds": 100, "max_participations": 31},
         {},
         {},
         ['mechanism["rounds"].steps: expected 31 steps or more, up to 100: one client takes part so often, found 30'],
     ),
     (
-        {"max_participations": 5},
+        {"rounds": 100, "max_participations": 30, "min_separation": 2},
+        {},
+        {},
+        [
+            'federated.max_participations: expected 100 or more with sampling = "none": every client takes part in each of 100 rounds, '
+            "found 30",
+            'federated.min_separation: expected 1 or none with sampling = "none": every client takes part in each of 100 rounds, found 2',
+        ],
+    ),
+    *(
+        (
+            {"sampling": scheme, "rounds": 100, "client_rate": 0.1},
+            {"steps": 10},
+            {"dataset_size": None, "adjacency": "replace-one"},
+            [
+                f'federated.population: expected the number of clients with sampling = "{scheme}", or max_participations: nothing '
+                "else says how often one takes part, found none"
+            ],
+        )
+        for scheme in ("cyclic", "shuffle")
+    ),
+    (
+        {"sampling": "poisson", "max_participations": 5},
         {},
         {},
         ['federated.rounds: expected the number of rounds, as "rounds" counts those of one client, found none'],
@@ -551,3 +573,41 @@ def test_solved_noise_is_judged_again(tmp_path: Any) -> None:
     (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
     plan = federated_plan(str(tmp_path / "fed.toml"))
     assert share_of_one(plan.table, plan.entry.spec.noise_multiplier) > 10  # type: ignore[attr-defined]
+
+
+CONTRADICTED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
+    (
+        "noise",
+        {"noise": "secure-aggregation", "min_clients": 40, "dishonest": 4, "noise_multiplier": 0.5},
+        {},
+        "1",
+        "noise_multiplier",
+    ),
+    ("noise", {"noise": "local", "noise_multiplier": 2.0}, {}, "1", "noise_multiplier"),
+    ("steps", {"rounds": 30}, {}, "60", "steps"),
+    ("steps", {"sampling": "poisson", "rounds": 300, "max_participations": 30}, {}, "3", "steps"),
+    ("steps", {"sampling": "poisson", "rounds": 30}, POISSON, "9", "rounds"),
+    ("rate", {"sampling": "poisson", "client_rate": 0.1}, {"sampling": {"scheme": "poisson", "rate": 0.1}}, "0.5", "client_rate"),
+    ("batch-size", {"sampling": "poisson", "clients_per_round": 10}, POISSON, "0.5", "clients_per_round"),
+]
+
+
+@pytest.mark.parametrize(("solve", "table", "entry", "target", "key"), CONTRADICTED)
+def test_an_answer_that_the_table_contradicts_is_not_given(
+    solve: str, table: dict[str, Any], entry: dict[str, Any], target: str, key: str, tmp_path: Any
+) -> None:
+    """Whatever is solved for, the file that would hold the answer is one that is refused."""
+    path, answer = tmp_path / "fed.toml", tmp_path / "answer.toml"
+    path.write_text(file(table, entry))
+    found = run("calibrate", str(path), "--solve", solve, "--target-epsilon", target, "--write", str(answer))
+    assert found.code == 2 and found.out == "" and not answer.exists()
+    assert re.search(rf"(federated|mechanism\[.rounds.\])\.{key}: expected ", found.err), found.err
+    path.write_text(file(None, entry))
+    assert run("calibrate", str(path), "--solve", solve, "--target-epsilon", target).code == 0
+
+
+def test_an_answer_that_agrees_with_the_table_is_written_and_read(tmp_path: Any) -> None:
+    path, answer = tmp_path / "fed.toml", tmp_path / "answer.toml"
+    path.write_text(file({"noise": "secure-aggregation", "min_clients": 40, "dishonest": 4}))
+    assert run("calibrate", str(path), "--solve", "noise", "--target-epsilon", "1", "--write", str(answer)).code == 0
+    assert wrong(answer.read_text()) == ""

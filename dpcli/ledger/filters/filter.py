@@ -9,12 +9,12 @@ al. 2023, arXiv:2309.05901).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpcli.errors import CannotCertify, InputError
-from dpcli.ledger.amounts import Amounts
+from dpcli.ledger.amounts import Amounts, add, read, rounded_up
 from dpcli.registry import FILTERS, load
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ class Cost:
 
     amounts: Mapping[str, str]
     detail: str
+
+
+def sum_of(costs: Sequence[Cost]) -> Cost:
+    """What they cost together, rounded up."""
+    total: Amounts = {}
+    for cost in costs:
+        total = add(total, read(cost.amounts))
+    return Cost({name: rounded_up(value) for name, value in total.items()}, "; ".join(cost.detail for cost in costs))
 
 
 class Filter(Protocol):
