@@ -11,7 +11,7 @@ from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.settings import KEPT
 
 
-class Kept:
+class CountedClients:
     """The rounds in which each client took part; `alone` says whether all rounds of the run were this object's."""
 
     def __init__(self, path: str, limit: Participation, alone: Callable[[], bool]) -> None:
@@ -47,8 +47,8 @@ class Kept:
             )
 
 
-def kept_of(plan: FederatedPlan, alone: Callable[[], bool]) -> Kept | None:
+def kept_of(plan: FederatedPlan, alone: Callable[[], bool]) -> CountedClients | None:
     """What is to be counted; None where nothing but the draws of the server limits how often a client takes part."""
     if all(getattr(plan.table, key) is None for key in KEPT):
         return None
-    return Kept(plan.path, participation(plan.table, plan.rounds, plan.rate, first=True), alone)
+    return CountedClients(plan.path, participation(plan.table, plan.rounds, plan.rate, first=True), alone)

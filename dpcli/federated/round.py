@@ -14,7 +14,7 @@ from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
 
 if TYPE_CHECKING:
-    from dpcli.federated.kept import Kept
+    from dpcli.federated.kept import CountedClients
     from dpcli.train.noise.randomness import Reals
     from dpcli.train.sampling.draws import Indices
 
@@ -25,7 +25,9 @@ class Round:
     number: of the plan's rounds, from 1. key: of the entry in the ledger that pays for it.
     """
 
-    def __init__(self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, kept: Kept | None = None) -> None:
+    def __init__(
+        self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, kept: CountedClients | None = None
+    ) -> None:
         self.number, self.key = number, key
         self._plan, self._clients, self._process, self._kept = plan, clients, os.getpid(), kept
         self._claim = threading.Lock()  # whoever takes it draws the noise; given back only where none was drawn
