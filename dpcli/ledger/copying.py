@@ -6,28 +6,33 @@ The order, in which a death at any moment errs toward charging too much or not a
 2. what was taken in is read again, and must lead to the same head;
 3. the dataset is closed here, durably ("moved"): nobody is charged here from now on. What others wrote since step 1 goes along, as does
    that entry;
-4. the copy is opened there ("copied"), and the transaction ends: durable, whole, and the only one that can be charged;
-5. a last entry here names it. A copy that was named is never made again.
+4. the writer's lock is taken here again, and held to the end of step 5: whoever copies at the same moment waits, and then finds that a copy
+   was named. The copy is opened there ("copied"), and the transaction there ends: durable, whole, and the only one that can be charged;
+5. under that lock a last entry here names it. A copy that was named is never made again;
+6. the copy is verified.
 
 After a death before 3 nothing has happened. After one between 3 and 4 nobody can charge it anywhere, and after one between 4 and 5 only
 there: the same command goes on. What is there already must be a beginning of the same chain.
+
+What is left: two transactions in two places do not end at once. Whoever dies, or loses the lock, between the commit of 4 and the commit of 5
+leaves a copy that was not named. If it is also taken away from where it was made before the command is given again, a second one is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.chain import Head, StoredRow, digest, opened
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened
 from dpcli.ledger.checkpoint import checkpoint_of
 from dpcli.ledger.earlier import pages
 from dpcli.ledger.forgetful import ForgetfulRuns
 from dpcli.ledger.grammar import seen
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_double
-from dpcli.ledger.moving import Open
+from dpcli.ledger.moving import Arrived, Open
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address, created, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
@@ -58,32 +63,38 @@ class Copying:
     new: bool = False
     progress: Progress | None = None
 
-    def fill(self, target: Store) -> None:
-        """Take all of it in and open it there (1 to 4); nothing where it is there already.
+    def fill(self, target: Store, held: ExitStack) -> Naming:
+        """Take all of it in and open it there (1 to 4), and what is to be done under the lock that `held` lets go of (5).
 
-        Raises LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
+        Nothing is taken in where it is there already. Raises LedgerError where the chain is broken, has moved elsewhere, or `target` has
+        another one under its name.
         """
-        to = address(self.url, target)
+        to, dataset = address(self.url, target), self.ledger.dataset
         self._refuse(target, to)
-        with target.writing(self.ledger.dataset) as tail, closing(ForgetfulRuns()) as runs:
-            if self._arrived(target):
-                return
-            state = LedgerState(self.ledger.dataset, runs=runs)
+        with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
+            there = self._arrived(target)
+            if there:
+                return self._locked(target, held, there)
+            state = LedgerState(dataset, runs=runs)
             self._take(target, tail, state, self._end())
             self._read_again(target, state.head)
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._take(target, tail, state, departure.at)
-            self._open(target, tail, state)
+            naming = self._locked(target, held, "")
+            return Naming(naming.ledger, naming.tail, self._open(target, tail, state).row.hash)
 
-    def named(self, copy: Ledger) -> Head:
-        """Note here which entry opened the copy (5); the end of the chain that was copied."""
-        departure = self.ledger.state().departure
-        rows = () if departure is None else copy.store.after(copy.dataset, departure.at.seq - 1, 2)
-        if departure is None or len(rows) != 2 or rows[0].hash != departure.at.hash:
-            raise LedgerError(f'{copy.store.place}: dataset "{copy.dataset}": expected what was copied, found another chain')
-        self.ledger.arrived(rows[1].hash)
-        return departure.at
+    def _locked(self, target: Store, held: ExitStack, copy: str) -> Naming:
+        """Hold the dataset where it was. Raises LedgerError where a copy other than `copy` was named meanwhile."""
+        ledger = self.ledger
+        departure = ledger.state().departure
+        if departure is not None and departure.copy == copy != "":
+            return Naming(ledger, None, copy)
+        tail = held.enter_context(ledger.store.writing(ledger.dataset))
+        departure = ledger.state().departure  # what others wrote until now
+        if departure is None or departure.copy not in ("", copy):
+            raise LedgerError(f"{target.place}: {_second(ledger.dataset)}")
+        return Naming(ledger, tail, copy)
 
     def _refuse(self, target: Store, to: str) -> None:
         store, state = self.ledger.store, self.ledger.state()
@@ -101,19 +112,16 @@ class Copying:
         if state.departure is not None and state.departure.to != to:
             state.refuse_moved()
 
-    def _arrived(self, target: Store) -> bool:
-        """Whether all of it is there, and open. Raises LedgerError where it was, and is there no longer."""
+    def _arrived(self, target: Store) -> str:
+        """The hash of the entry that opened it there, "" where none did. Raises LedgerError where it was, and is there no longer."""
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
-            return False
+            return ""
         rows = target.after(dataset, departure.at.seq - 1, 2)
         there = len(rows) == 2 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
         if departure.copy and not there:
-            raise LedgerError(
-                f'{target.place}: dataset "{dataset}" has arrived here before, and is here no longer: a second copy would be a second '
-                "budget; restore this ledger from its own backup"
-            )
-        return there
+            raise LedgerError(f"{target.place}: {_second(dataset)}")
+        return rows[1].hash if there else ""
 
     def _end(self) -> Head:
         """Of what is copied: the entry that closed it, or the last."""
@@ -147,11 +155,38 @@ class Copying:
         if head != end:
             raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read: nothing was moved')
 
-    def _open(self, target: Store, tail: Tail, state: LedgerState) -> None:
+    def _open(self, target: Store, tail: Tail, state: LedgerState) -> LedgerEntry:
         asked = Open(self.ledger.store.address, digest(target.schema()), target.version, seen(self.why))
-        Ledger(target, self.ledger.dataset).append_in(tail, state, asked)
+        entry = Ledger(target, self.ledger.dataset).append_in(tail, state, asked)
         if target.takes_notes:
             tail.note(checkpoint_of(state))
+        assert entry is not None  # an opening is always written
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A copy that is about to be durable, by the hash of the entry that opened it. tail: of where it was, None where it was named before."""
+
+    ledger: Ledger
+    tail: Tail | None
+    copy: str
+
+    def done(self) -> Head:
+        """Name it (5), durably when the lock is let go; the end of the chain that was copied."""
+        state = self.ledger.state()
+        departure = state.departure
+        assert departure is not None
+        if self.tail is not None:
+            self.ledger.append_in(self.tail, state.rehearsal(), Arrived(self.copy))
+        return departure.at
+
+
+def _second(dataset: str) -> str:
+    return (
+        f'dataset "{dataset}" has arrived here before, and is here no longer: a second copy would be a second budget; restore this '
+        "ledger from its own backup"
+    )
 
 
 def copied(source: str, target: str, dataset: str, why: str = "", new: bool = False, progress: Progress | None = None) -> Copied:
@@ -162,11 +197,19 @@ def copied(source: str, target: str, dataset: str, why: str = "", new: bool = Fa
     with open_ledger(source, dataset) as ledger:
         copying, departure = Copying(ledger, target, why, new, progress), ledger.state().departure
         with _told(ledger):
-            created(target, copying.fill, DAY)
-            with open_ledger(target, dataset) as copy:
-                verified = verify(copy, progress=progress)
-                repeated = departure is not None and departure.copy != ""
-                return Copied(dataset, address(target, copy.store), copying.named(copy), repeated, verified)
+            at = _moved(copying)
+        with open_ledger(target, dataset) as copy:
+            verified = verify(copy, progress=progress)
+            repeated = departure is not None and departure.copy != ""
+            return Copied(dataset, address(target, copy.store), at, repeated, verified)
+
+
+def _moved(copying: Copying) -> Head:
+    """All but verify it (1 to 5); the end of the chain that was copied."""
+    namings: list[Naming] = []
+    with ExitStack() as held:
+        created(copying.url, lambda target: namings.append(copying.fill(target, held)), DAY)
+        return namings[-1].done()
 
 
 @contextmanager

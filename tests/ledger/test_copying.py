@@ -210,11 +210,12 @@ POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("_open", "about to open it there", True, 1),
     ("_open", "opened, not durable", False, 1),
     ("created", "durable there", False, 1),
+    ("done", "about to say so here", True, 1),
+    ("done", "said so here, not durable", False, 1),
+    ("verify", "durable here", True, 1),
     ("verify", "verified", False, 1),
-    ("arrived", "about to say so here", True, 1),
-    ("arrived", "said so here", False, 1),
 )
-HOMES: dict[str, Any] = {"leave": Ledger, "arrived": Ledger, "created": copying, "verify": copying}
+HOMES: dict[str, Any] = {"leave": Ledger, "done": copying.Naming, "created": copying, "verify": copying}
 
 
 def dying(name: str, before: bool, turn: int) -> None:
@@ -727,3 +728,50 @@ def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> N
     copied(source.url, target.url, DATASET)
     with open_ledger(target.url, DATASET) as ledger:
         verify(ledger, anchor)
+
+
+# Two who copy at once, each to a place that the other does not see.
+
+
+def test_whoever_copies_a_second_time_waits_and_makes_no_second_copy(tmp_path: Path) -> None:
+    """The second begins while the first has just made its own durable, and cannot see it, as if each had a disk of its own."""
+    source = File(str(tmp_path / "a.db"))
+    lived(source)
+    target, aside = str(tmp_path / "b.db"), str(tmp_path / "in use.db")
+
+    def first() -> None:
+        real = copying.created
+
+        def slow(url: str, fill: Any, seconds: float) -> None:
+            real(url, fill, seconds)
+            os.rename(url, aside)
+            (tmp_path / "durable").touch()
+            time.sleep(1.0)
+
+        copying.created = slow  # type: ignore[attr-defined]
+        copied(source.url, target, DATASET)
+
+    child = started(first)
+    while not (tmp_path / "durable").exists():
+        time.sleep(0.01)
+    with pytest.raises(LedgerError, match="would be a second budget"):
+        copied(source.url, target, DATASET)
+    os.waitpid(child, 0)
+    assert not os.path.exists(target)
+    assert open_places(source, File(aside)) == [aside]
+
+
+def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = way
+    lived(source)
+
+    def fail(*arguments: object, **named: object) -> None:
+        with open_ledger(source.url, DATASET) as ledger:
+            departure = ledger.state().departure
+        assert departure is not None and departure.copy
+        raise LedgerError("stopped")
+
+    monkeypatch.setattr(copying, "verify", fail)
+    with pytest.raises(LedgerError, match="stopped"):
+        copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == [target.url]
