@@ -80,7 +80,21 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
         raise InputError(
             f"{shown}: expected 1 to {MOST_RUNS:,} runs, found {len(lines):,}{': import it in parts' if lines else ''}"
         )
-    return _each(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
+    runs = _each(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
+    _refuse_twice(runs)
+    return runs
+
+
+def _refuse_twice(runs: Sequence[PastRun]) -> None:
+    """Two lines with one key would be charged as one run."""
+    first: dict[str, str] = {}
+    for run in runs:
+        before = first.setdefault(run.key, run.place)
+        if before != run.place:
+            raise InputError(
+                f"{run.place}: key: expected another key for each run, found that of line {before.rpartition(':')[2]}: "
+                f"{run.key[:60]!r}"
+            )
 
 
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
@@ -189,10 +203,9 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
             if not names:
                 names = _header(cells, f"{shown}:{reader.line_num}")
                 continue
-            if len(cells) > len(names):
-                raise InputError(
-                    f"{shown}:{reader.line_num}: expected {len(names)} cells, found {len(cells)}: quote what holds a comma"
-                )
+            if len(cells) != len(names):
+                hint = "quote what holds a comma" if len(cells) > len(names) else "a cell that says nothing is an empty one"
+                raise InputError(f"{shown}:{reader.line_num}: expected {len(names)} cells, found {len(cells)}: {hint}")
             yield reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell}
     except csv.Error as error:
         raise InputError(f"{shown}:{reader.line_num}: expected csv, found something else ({error})") from None
@@ -224,7 +237,9 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
             continue
         place = f"{shown}:{number}"
         try:
-            found = json.loads(line, parse_float=str, parse_int=str)
+            found = json.loads(line, parse_float=str, parse_int=str, object_pairs_hook=_once)
+        except Twice as twice:
+            raise InputError(f"{place}: expected each name once, found {escaped(str(twice)[:40])!r} twice") from None
         except (ValueError, RecursionError):
             raise InputError(f"{place}: expected a JSON object, found something else") from None
         if type(found) is not dict:
@@ -234,6 +249,19 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
         if other is not None:
             raise InputError(f"{place}: {other}: expected text or a number, found something else")
         yield number, {name: value.strip() for name, value in found.items() if value and value.strip()}
+
+
+class Twice(ValueError):
+    """A name that a JSON object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values under one name the first would be lost."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Twice(twice)
+    return dict(pairs)
 
 
 def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
