@@ -13,7 +13,7 @@ from dpcli.ledger.chain import digest
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.remaining import share_of
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import open_store
+from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
 HIGH = 0.8  # share of a cap above which somebody should look
@@ -74,7 +74,7 @@ def _of_ledger(url: str) -> Iterator[Unread | Glance]:
     try:
         store = open_store(url)
     except LedgerError as error:
-        yield Unread(_shown(url), None, str(error))
+        yield Unread(without_secrets(url), None, str(error))
         return
     with closing(store):
         try:
@@ -87,12 +87,6 @@ def _of_ledger(url: str) -> Iterator[Unread | Glance]:
                 yield _glance(store, name, schema, amiss)
             except LedgerError as error:
                 yield Unread(store.place, name, str(error))
-
-
-def _shown(url: str) -> str:
-    """A place that could not be opened, without what may be a password."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if separator else url
 
 
 def _glance(store: Store, name: str, schema: str, amiss: str) -> Glance:
