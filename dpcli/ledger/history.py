@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import CannotCertify, Denied, InputError, NotRepresentable
@@ -347,6 +348,8 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
         found = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         found = math.nan
+    if 0.0 < found < math.inf and Decimal(text) > Decimal(repr(found)):
+        found = math.nextafter(found, math.inf)  # never less than what was written; a double is charged as it is spelled
     vanished = found == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
     if not 0.0 <= found < math.inf or vanished:
         raise Wrong(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")

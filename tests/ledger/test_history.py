@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -328,3 +329,16 @@ def test_no_run_of_a_file_is_passed_over_in_silence(tmp_path: Path) -> None:
             read_history(str(tmp_path / name), "2030-01-01T00:00:00Z")
     (tmp_path / "sound.csv").write_text(head + row.format("k", "") + row.format("s", "1e-6"))
     assert len(read_history(str(tmp_path / "sound.csv"), "2030-01-01T00:00:00Z")) == 2
+
+
+@pytest.mark.parametrize("column", ["epsilon", "delta"])
+def test_a_number_is_never_read_as_less_than_is_written(column: str, tmp_path: Path) -> None:
+    chance = random.Random(column)
+    for _ in range(60):
+        digits = "".join(chance.choice("0123456789") for _ in range(chance.randrange(1, 40)))
+        cells = {"date": "2024-01-01", "key": "k", **STATED, "epsilon": "0.5", column: f"0.1{digits}"}
+        (run,) = read_history(written(tmp_path, [cells]), "2030-01-01T00:00:00Z")
+        (entry,) = run.pipeline.mechanisms
+        read = float(getattr(entry.spec, column))
+        assert Decimal(repr(read)) >= Decimal(cells[column])
+        assert read <= math.nextafter(float(cells[column]), math.inf)
