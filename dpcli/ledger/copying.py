@@ -14,7 +14,7 @@ The order, in which a death at any moment errs toward charging too much or not a
 After a death before 3 nothing has happened. After one between 3 and 4 nobody can charge it anywhere, and after one between 4 and 5 only
 there: the same command goes on. What is there already must be a beginning of the same chain.
 
-What is left: two transactions in two places do not end at once. Whoever dies, or loses the lock, between the commit of 4 and the commit of 5
+What is left: two transactions in two places do not end at once. Whoever dies, or loses the lock, between the commits of 4 and 5
 leaves a copy that was not named. If it is also taken away from where it was made before the command is given again, a second one is made.
 """
 
@@ -30,7 +30,7 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened
 from dpcli.ledger.checkpoint import checkpoint_of
 from dpcli.ledger.earlier import pages
 from dpcli.ledger.forgetful import ForgetfulRuns
-from dpcli.ledger.grammar import seen
+from dpcli.ledger.grammar import TEXT, TYPES, seen
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_double
 from dpcli.ledger.moving import Arrived, Open
 from dpcli.ledger.state import LedgerState
@@ -78,6 +78,7 @@ class Copying:
             state = LedgerState(dataset, runs=runs)
             self._take(target, tail, state, self._end())
             self._read_again(target, state.head)
+            self._refuse_origin()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._take(target, tail, state, departure.at)
@@ -111,6 +112,15 @@ class Copying:
         refuse_changed(store, state)
         if state.departure is not None and state.departure.to != to:
             state.refuse_moved()
+
+    def _refuse_origin(self) -> None:
+        """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""
+        place = self.ledger.store.address
+        if not TYPES["said"](place):
+            raise LedgerError(
+                f"{place!a}: expected a path of visible characters, at most {TEXT}, which the copy names: rename it first; nothing was "
+                "moved"
+            )
 
     def _arrived(self, target: Store) -> str:
         """The hash of the entry that opened it there, "" where none did. Raises LedgerError where it was, and is there no longer."""
@@ -166,7 +176,7 @@ class Copying:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A copy that is about to be durable, by the hash of the entry that opened it. tail: of where it was, None where it was named before."""
+    """A copy that is about to be durable, by the hash of the entry that opened it. tail: of where it was; None: named before."""
 
     ledger: Ledger
     tail: Tail | None

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import CannotCertify, Denied, InputError, NotRepresentable
@@ -80,7 +81,21 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
         raise InputError(
             f"{shown}: expected 1 to {MOST_RUNS:,} runs, found {len(lines):,}{': import it in parts' if lines else ''}"
         )
-    return _each(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
+    runs = _each(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
+    _refuse_twice(runs)
+    return runs
+
+
+def _refuse_twice(runs: Sequence[PastRun]) -> None:
+    """Two lines with one key would be charged as one run."""
+    first: dict[str, str] = {}
+    for run in runs:
+        before = first.setdefault(run.key, run.place)
+        if before != run.place:
+            raise InputError(
+                f"{run.place}: key: expected another key for each run, found that of line {before.rpartition(':')[2]}: "
+                f"{run.key[:60]!r}"
+            )
 
 
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
@@ -199,10 +214,9 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
             if not names:
                 names = _header(cells, f"{shown}:{reader.line_num}")
                 continue
-            if len(cells) > len(names):
-                raise InputError(
-                    f"{shown}:{reader.line_num}: expected {len(names)} cells, found {len(cells)}: quote what holds a comma"
-                )
+            if len(cells) != len(names):
+                hint = "quote what holds a comma" if len(cells) > len(names) else "a cell that says nothing is an empty one"
+                raise InputError(f"{shown}:{reader.line_num}: expected {len(names)} cells, found {len(cells)}: {hint}")
             yield reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell}
     except csv.Error as error:
         raise InputError(f"{shown}:{reader.line_num}: expected csv, found something else ({error})") from None
@@ -234,7 +248,9 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
             continue
         place = f"{shown}:{number}"
         try:
-            found = json.loads(line, parse_float=str, parse_int=str)
+            found = json.loads(line, parse_float=str, parse_int=str, object_pairs_hook=_once)
+        except Twice as twice:
+            raise InputError(f"{place}: expected each name once, found {escaped(str(twice)[:40])!r} twice") from None
         except (ValueError, RecursionError):
             raise InputError(f"{place}: expected a JSON object, found something else") from None
         if type(found) is not dict:
@@ -244,6 +260,19 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
         if other is not None:
             raise InputError(f"{place}: {other}: expected text or a number, found something else")
         yield number, {name: value.strip() for name, value in found.items() if value and value.strip()}
+
+
+class Twice(ValueError):
+    """A name that a JSON object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values under one name the first would be lost."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Twice(twice)
+    return dict(pairs)
 
 
 def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
@@ -329,6 +358,8 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
         found = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         found = math.nan
+    if 0.0 < found < math.inf and Decimal(text) > Decimal(repr(found)):
+        found = math.nextafter(found, math.inf)  # never less than what was written; a double is charged as it is spelled
     vanished = found == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
     if not 0.0 <= found < math.inf or vanished:
         raise Wrong(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")

@@ -13,7 +13,7 @@ from dpcli.ledger.chain import digest
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.remaining import share_of
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import open_store
+from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
 HIGH = 0.8  # share of a cap above which somebody should look
@@ -37,6 +37,11 @@ class Glance:
         return self.state.dataset
 
     @property
+    def moved_to(self) -> str | None:
+        """Where it is charged now, None where that is here."""
+        return None if self.state.departure is None else self.state.departure.to
+
+    @property
     def added_up_by(self) -> str:
         """The filter, or what stands in its place."""
         terms = self.state.open_terms()
@@ -53,21 +58,23 @@ class Unread:
 
 
 def overview(urls: Sequence[str]) -> tuple[tuple[Unread, ...], tuple[Glance, ...]]:
-    """What cannot be read, and every dataset by the share of its cap that is used, the fullest first.
+    """What cannot be read, and every dataset by the share of its cap that is used, the fullest first; those that have moved come last.
 
     Raises InputError for what names no ledger at all.
     """
     found = [each for url in dict.fromkeys(urls) for each in _of_ledger(url)]
     glances = [each for each in found if isinstance(each, Glance)]
     unread = tuple(each for each in found if isinstance(each, Unread))
-    return unread, tuple(sorted(glances, key=lambda glance: (-glance.used, glance.dataset, glance.ledger)))
+    return unread, tuple(
+        sorted(glances, key=lambda glance: (glance.moved_to is not None, -glance.used, glance.dataset, glance.ledger))
+    )
 
 
 def _of_ledger(url: str) -> Iterator[Unread | Glance]:
     try:
         store = open_store(url)
     except LedgerError as error:
-        yield Unread(_shown(url), None, str(error))
+        yield Unread(without_secrets(url), None, str(error))
         return
     with closing(store):
         try:
@@ -80,12 +87,6 @@ def _of_ledger(url: str) -> Iterator[Unread | Glance]:
                 yield _glance(store, name, schema, amiss)
             except LedgerError as error:
                 yield Unread(store.place, name, str(error))
-
-
-def _shown(url: str) -> str:
-    """A place that could not be opened, without what may be a password."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if separator else url
 
 
 def _glance(store: Store, name: str, schema: str, amiss: str) -> Glance:
@@ -104,7 +105,10 @@ def fullest_block(state: LedgerState) -> str | None:
 
 
 def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss: str) -> Iterator[str]:
-    if used > 1.0:
+    if state.departure is not None:
+        arrived = "" if state.departure.copy else ", and the copy may not be open yet: dpcli budget copy completes the move"
+        yield f"moved to {state.departure.to}{arrived}"
+    elif used > 1.0:
         yield "more is spent than the cap allows since it was lowered"
     elif used > HIGH:
         yield "used up" if used == 1.0 else f"more than {100.0 * HIGH:.0f} % is used"

@@ -30,6 +30,7 @@ def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
     """A row for each dataset; exit code 4 where one cannot be read."""
     code = 4 if unread else 0
     table, warned = _table(unread, glances), [glance for glance in glances if glance.warnings]
+    live = [glance for glance in glances if glance.moved_to is None]
     whys = tuple(f"cannot be read: {each.why}" for each in unread)
     records = [*map(_unread_data, unread), *map(_data, glances)]
     return Document(
@@ -37,7 +38,7 @@ def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
         data={"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": code},
         verdict="unknown" if unread else "warn" if warned else "pass",
         tables=(table,) if table.rows else (),
-        total=str(len(glances)),
+        total=str(len(live)),
         exit_code=code,
         records=records,
         title="budgets",
@@ -63,10 +64,13 @@ def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
 
 
 def _headline(unread: Sequence[Unread], glances: Sequence[Glance], warned: int) -> str:
-    count = len(glances)
+    live = [glance for glance in glances if glance.moved_to is None]
+    count, gone = len(live), len(glances) - len(live)
     said = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
-    if glances and glances[0].used:
-        said += f", the fullest {glances[0].dataset} at {percent_used(glances[0].used)} of its cap"
+    if live and live[0].used:
+        said += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
+    if gone:
+        said += f"; {gone:,} that moved elsewhere"
     if warned:
         said += f"; {warned:,} to look at"
     return said + (f"; {len(unread):,} that cannot be read" if unread else "")
@@ -116,6 +120,7 @@ def _data(glance: Glance) -> dict[str, Any]:
         "runs": glance.state.charges,
         "entries": glance.state.head.seq,
         "last_entry": glance.state.latest,
+        "moved_to": glance.moved_to,
         "warnings": list(glance.warnings),
         "error": None,
     }

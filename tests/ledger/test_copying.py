@@ -775,3 +775,52 @@ def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeyp
     with pytest.raises(LedgerError, match="stopped"):
         copied(source.url, target.url, DATASET)
     assert open_places(source, target) == [target.url]
+
+
+# Files that get their names.
+
+
+def test_a_draft_is_no_ledger(tmp_path: Path) -> None:
+    """Whoever dies between the commit of a new file and its name leaves a whole ledger, beside the one that the next try makes."""
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+
+    def task() -> None:
+        os.link = lambda *paths: os.kill(os.getpid(), signal.SIGKILL) if str(paths[1]) == target.url else real(*paths)  # type: ignore[assignment]
+        copied(source.url, target.url, DATASET)
+
+    real = os.link
+    assert killed(task)
+    (draft,) = tmp_path.glob(".b.db.*.new")
+    for path in (str(draft), f"sqlite:///{draft}", os.path.join(str(tmp_path), ".", draft.name)):
+        done = dpcli("budget", "show", path)
+        assert done.code == 4 and "the draft of one" in done.err, done
+    assert open_places(source, File(str(draft))) == []
+    copied(source.url, target.url, DATASET)
+    assert open_places(source, target, File(str(draft))) == [target.url]
+
+
+def test_nothing_is_closed_where_the_copy_could_not_get_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = File(str(tmp_path / "a.db"))
+    lived(source)
+
+    def refused(*paths: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refused)
+        with pytest.raises(LedgerError, match="with hard links"):
+            copied(source.url, str(tmp_path / "b.db"), DATASET)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]
+    assert open_places(source) == [source.url]
+
+
+@pytest.mark.parametrize("name", ["n\nl.db", "z\N{ZERO WIDTH SPACE}.db", os.fsdecode(b"b\xff.db")], ids=["line", "unseen", "bytes"])
+def test_nothing_is_closed_where_the_copy_could_not_say_where_it_comes_from(name: str, tmp_path: Path) -> None:
+    source = File(str(tmp_path / "a.db"))
+    lived(source)
+    named = File(str(tmp_path / name))
+    os.rename(source.url, named.url)
+    with pytest.raises(LedgerError, match="visible characters"):
+        copied(named.url, str(tmp_path / "b.db"), DATASET)
+    assert open_places(named) == [named.url] and not (tmp_path / "b.db").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -205,9 +206,10 @@ def test_a_run_of_today_is_no_run_of_the_history(ledger: Ledger, tmp_path: Path)
         imported(ledger, written(tmp_path, [{"date": "2024-01-01", "key": "today", "file": "run.toml"}]))
 
 
-def test_the_same_key_twice_in_one_history_is_one_run_or_none(ledger: Ledger, tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match='key "pilot"'):
-        imported(ledger, written(tmp_path, [LINES[0], {**LINES[0], "epsilon": "0.1"}]))
+def test_the_same_key_twice_in_one_history_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    for second in (LINES[0], {**LINES[0], "epsilon": "0.1"}, {**LINES[0], "note": "another run"}):
+        with pytest.raises(InputError, match=r":3: key: .* line 2: 'pilot'"):
+            imported(ledger, written(tmp_path, [LINES[0], second]))
     assert len(ledger.entries()) == 1
 
 
@@ -331,3 +333,42 @@ def test_a_cap_that_two_persons_raise(tmp_path: Path) -> None:
         line = {"date": "2024-01-01", "key": "much", "epsilon": "5", **STATED}
         with pytest.raises(Denied, match="with --reason and another person's dpcli budget approve; then"):
             imported(ledger, written(tmp_path, [line]))
+
+
+def test_no_run_of_a_file_is_passed_over_in_silence(tmp_path: Path) -> None:
+    """Two runs under one key, a name that stands twice, and a row that is cut off: each would charge less than was written."""
+    from dpcli.errors import InputError
+    from dpcli.ledger.history import read_history
+
+    head = "date,key,unit,adjacency,epsilon,delta\n"
+    row = "2025-01-01,{},user,add-remove,0.5,{}\n"
+    cases = {
+        "twice.csv": (
+            head + row.format("k", "") + row.format("other", "") + row.format("k", ""),
+            r"twice.csv:4: key: .*line 2: 'k'",
+        ),
+        "cut.csv": (head + row.format("k", "1e-6") + "2025-01-01,s,user,add-remove,0.5\n", r"cut.csv:3: expected 6 cells, found 5"),
+        "names.jsonl": (
+            '{"date":"2025-01-02","key":"j","epsilon":5.0,"unit":"user","adjacency":"add-remove","epsilon":0.1}\n',
+            r"names.jsonl:1: expected each name once, found 'epsilon' twice",
+        ),
+    }
+    for name, (text, expected) in cases.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError, match=expected):
+            read_history(str(tmp_path / name), "2030-01-01T00:00:00Z")
+    (tmp_path / "sound.csv").write_text(head + row.format("k", "") + row.format("s", "1e-6"))
+    assert len(read_history(str(tmp_path / "sound.csv"), "2030-01-01T00:00:00Z")) == 2
+
+
+@pytest.mark.parametrize("column", ["epsilon", "delta"])
+def test_a_number_is_never_read_as_less_than_is_written(column: str, tmp_path: Path) -> None:
+    chance = random.Random(column)
+    for _ in range(60):
+        digits = "".join(chance.choice("0123456789") for _ in range(chance.randrange(1, 40)))
+        cells = {"date": "2024-01-01", "key": "k", **STATED, "epsilon": "0.5", column: f"0.1{digits}"}
+        (run,) = read_history(written(tmp_path, [cells]), "2030-01-01T00:00:00Z")
+        (entry,) = run.pipeline.mechanisms
+        read = float(getattr(entry.spec, column))
+        assert Decimal(repr(read)) >= Decimal(cells[column])
+        assert read <= math.nextafter(float(cells[column]), math.inf)

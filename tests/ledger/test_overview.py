@@ -148,3 +148,21 @@ def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatc
         assert isinstance(glance, Glance) and glance.state.head.seq == size
         counts.append((stores[-1].rows, len(asked)))
     assert counts[0] == counts[1] and counts[0][0] <= 4, counts
+
+
+def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
+    from dpcli.ledger.copying import copied
+
+    source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    for name, epsilon in (("gone", "0.9"), ("here", "0.1")):
+        with init(source, name, replace(plain(), schema="")) as ledger:
+            charge(ledger, "run", epsilon)
+    copied(source, target, "gone")
+    found = json.loads(dpcli("budget", "overview", source, "-f", "json").out)["datasets"]
+    assert [(row["dataset"], row["moved_to"]) for row in found] == [("here", None), ("gone", target)]
+    assert found[1]["warnings"][0] == f"moved to {target}"
+    text = dpcli("budget", "overview", source).out
+    assert "1 dataset, the fullest here" in text and "1 that moved elsewhere" in text and f"moved to {target}" in text
+    assert dpcli("budget", "overview", source, "-f", "total").out == "1\n"
+    both = json.loads(dpcli("budget", "overview", source, target, "-f", "json").out)["datasets"]
+    assert [(row["dataset"], row["moved_to"]) for row in both] == [("gone", None), ("here", None), ("gone", target)]

@@ -281,3 +281,12 @@ def test_what_no_ledger_takes(tmp_path: Path) -> None:
         for other in ("2026-01-02", "last 2 days"):
             with pytest.raises(InputError, match="expected the window of"):
                 plan_of(ledger, Schedule((replace(own, window=other),)))
+
+
+def test_a_plan_that_nobody_could_wait_for_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    with opened(str(tmp_path / "l.db"), "day") as ledger:
+        run = ScheduledRun(str(tmp_path / "run.toml"), date(2030, 1, 1), "day", None, 10_000, "last 2000 days")
+        with pytest.raises(InputError, match=r"at most 2,000,000 blocks in all.*found 20,000,000"):
+            plan_of(ledger, Schedule((run,), "long.toml"))
+        assert len(plan_of(ledger, Schedule((replace(run, count=3),), "long.toml")).runs) == 3

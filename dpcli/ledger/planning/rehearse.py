@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
 TOLD = 100  # denied runs of which each full block is looked up
+MOST_CHARGED = 2_000_000  # runs times the blocks of each, in one schedule
 BEYOND = 1000  # runs that are walked past the end of a schedule
 
 
@@ -108,7 +109,19 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
 
     priced = tuple(_priced(ledger, run, load(run.file)) for run in schedule.runs)
     before = ledger.state().rehearsal()
+    _refuse_long(before, schedule, priced)
     return rehearsed(before, schedule, priced)
+
+
+def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
+    """Each block of each run is added up: nobody waits for the end of it above so many. Raises InputError there."""
+    blocks = [max(1, len(window_on(before, run, run.scheduled.first))) for run in priced]
+    charged = sum(blocks[place] for _, place in schedule.days())
+    if charged > MOST_CHARGED:
+        raise InputError(
+            f"{schedule.path or '<schedule>'}: expected runs that charge at most {MOST_CHARGED:,} blocks in all, counted in each run, "
+            f"found {charged:,}: plan fewer runs, or shorter windows"
+        )
 
 
 def rehearsed(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,10 @@ from dpcli.ledger.terms import LedgerTerms, checked
 from dpcli.registry import load
 
 POSTGRES = ("postgresql://", "postgres://")
+EXPECTED = "expected a path, sqlite:///path or postgresql://..."
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
+# What libpq reads as well as a URL, and would be made as a file of that name, password and all.
+CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
 
 
 def open_store(url: str) -> Store:
@@ -37,10 +42,20 @@ def path_of(url: str) -> str:
     """The path of a ledger in a file."""
     scheme, separator, rest = url.partition("://")
     if not separator:
+        if CONNINFO.search(url):
+            raise InputError(f"{EXPECTED}, found the parameters of a connection")
         return url
-    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
-        raise InputError(f"expected a path, sqlite:///path or postgresql://..., found {url[:60]!r}")
+    if scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
+        raise InputError(f"{EXPECTED}, found {f'{scheme}://...' if SCHEME.fullmatch(scheme) else 'another kind of URL'}")
     return rest[1:]  # sqlite:///relative, sqlite:////absolute
+
+
+def without_secrets(url: str) -> str:
+    """A place as a message may quote it: nothing of a URL but its scheme, as its other parts may hold a password."""
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        return "the parameters of a connection" if CONNINFO.search(url) else url
+    return url if scheme == "sqlite" else f"{scheme if SCHEME.fullmatch(scheme) else '?'}://..."
 
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.stores.store import UNSURE
@@ -99,7 +100,12 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     """The error for a connection that did not come about."""
     text = " ".join(str(error).split())
     known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
-    secrets = sorted((str(value) for name, value in settings.items() if "password" in name and value), key=len, reverse=True)
+    secrets = sorted(
+        (str(value) for name, value in settings.items() if ("password" in name or name == "passfile") and value),
+        key=len,
+        reverse=True,
+    )
+    secrets = [part for each in secrets for part in dict.fromkeys((each, quote(each, safe="")))]
     quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
     return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
 

@@ -306,6 +306,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
+            _try_link(draft)
             _fill(draft, fill, connect)
             os.link(draft, path)
         finally:
@@ -315,6 +316,19 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
         raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once") from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
+
+
+def _try_link(draft: str) -> None:
+    """Raise LedgerError where the file system takes no second name, before anything is asked of another ledger."""
+    other = f"{draft[: -len('.new')]}.link"
+    try:
+        os.link(draft, other)
+    except OSError as error:
+        raise LedgerError(
+            f"{os.path.dirname(draft)}: expected a file system with hard links, by which a new ledger gets its name, found none "
+            f"({error.strerror}); nothing was written"
+        ) from None
+    os.unlink(other)
 
 
 def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ MAGIC = b"SQLite format 3\0"
 APPLICATION = 0x6470636C  # "dpcl": tells a ledger from any other SQLite database
 VERSION = 1
 CUT_OFF = "the file was cut off: it holds fewer pages than it says; restore it from a backup"
+DRAFT = re.compile(r"\..*\.[0-9a-f]{16}\.new", re.DOTALL)  # the name of a ledger that is being made (stores.sqlite.create)
 NETWORK = frozenset(
     {
         "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "fuse.sshfs", "sshfs", "ceph", "fuse.ceph", "lustre",
@@ -43,6 +45,11 @@ def refuse(path: str, held: bool = False) -> int:
     connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of it would
     drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
+    if DRAFT.fullmatch(os.path.basename(path)):
+        raise LedgerError(
+            f"{path}: expected a ledger, found the draft of one, left by a command that was stopped before it had its name: remove it, and "
+            "give that command again"
+        )
     try:
         info = os.lstat(path)
     except FileNotFoundError:
