@@ -55,7 +55,8 @@ def parsed(words: tuple[str, ...], *flags: str) -> bool:
     """Whether a command takes some flags; what else it needs is made up."""
     command = COMMANDS[words]
     needed = [parameter for parameter in command.params if parameter.required]
-    arguments = ["a"] * sum(max(p.nargs, 1) for p in needed if isinstance(p, click.Argument))
+    positions = [p for p in needed if isinstance(p, click.Argument)]
+    arguments = [x for p in positions for x in ["1" if isinstance(p.type, click.types.IntParamType) else "a"] * max(p.nargs, 1)]
     for option in (p for p in needed if isinstance(p, click.Option)):
         value = option.type.choices[0] if isinstance(option.type, click.Choice) else "1"
         arguments += [option.opts[-1], str(value)]
