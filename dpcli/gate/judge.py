@@ -15,6 +15,7 @@ from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
 from dpcli.gate.caps import cap_conditions, capped, delta_condition
 from dpcli.gate.claims import claims
+from dpcli.gate.data_read import other_data
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
 from dpcli.gate.flags import GateTerms
 from dpcli.gate.horizon import horizon_condition
@@ -185,7 +186,11 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, caps, terms))
     if bases is not None:
-        said += [*_against(opened, result, base, now, caps, terms), *claims(changes, opened.pipeline)]
+        said += [
+            *_against(opened, result, base, now, caps, terms),
+            *claims(changes, opened.pipeline),
+            *other_data(changes, opened.pipeline),
+        ]
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
     conditions = _placed(_remedied(after.conditions, result, changes), opened)
