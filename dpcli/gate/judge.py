@@ -72,9 +72,10 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     if terms.base_ref is not None:
-        from dpcli.gate.missed import drawn_in
+        from dpcli.gate.missed import drawn_in, named_by
 
-        paths += drawn_in(terms.base_ref, found, [name for one in policy.together for name in one.datasets])
+        shared = [name for one in policy.together for name in one.datasets]
+        paths += drawn_in(terms.base_ref, found, [*shared, *(named_by(paths) if terms.together is not None else ())])
     with asked_once():
         bases = _bases(paths, terms)
         files = tuple(_judged(path, terms, bases) for path in paths)
