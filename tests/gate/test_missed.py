@@ -62,7 +62,7 @@ def test_a_change_that_nobody_gave_is_no_pass(base: Path, name: str, change) -> 
     # what is only told of is no file that passes
     assert another.code == 0 and "gate: pass (1 pass); 1 warning" in another.out
     table = dpcli("gate", "other.toml", "--base-ref", "base", folder=base).out
-    assert [line.split()[:2] for line in table.splitlines() if name in line][0] == ["warning", name]
+    assert next(line.split()[:2] for line in table.splitlines() if name in line) == ["warning", name]
     assert f"{name}: a pipeline that differs from base" in another.out
     assert "not given" not in against(base, "other.toml", name).out
     assert "not given" not in against(base, ".").out
