@@ -33,7 +33,12 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
     )
     for one in changes:
         cheap = one.epsilon is not None and one.increase <= ROUNDING
-        stated = [edit for edit in one.change.edits if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap)]
+        uncounted = {edit.path[-1] for edit in one.change.edits} in ({"steps"}, {"epochs"})  # not one of them in place of the other
+        stated = [
+            edit
+            for edit in one.change.edits
+            if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap) or (uncounted and edit.new is None)
+        ]
         if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
             continue
         sign = "+" if one.increase > 0.0 else ""
