@@ -15,7 +15,6 @@ from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
 from dpcli.gate.caps import cap_conditions, capped, delta_condition
 from dpcli.gate.claims import claims
-from dpcli.gate.data_read import other_data
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
 from dpcli.gate.flags import GateTerms
 from dpcli.gate.horizon import horizon_condition
@@ -24,6 +23,7 @@ from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
+from dpcli.gate.one_source import one_source, sources
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -97,7 +97,8 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     found = totals(caps, files, terms.horizon or terms.policy.horizon, terms.base_ref)
-    return (*found, *uncapped(files, {name for one in caps for name in one.datasets}, terms.horizon or terms.policy.horizon))
+    told = uncapped(files, {name for one in caps for name in one.datasets}, terms.horizon or terms.policy.horizon)
+    return (*found, *told, *one_source(files))
 
 
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:
@@ -187,6 +188,8 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, caps, terms))
     if bases is not None:
+        from dpcli.gate.data_read import other_data
+
         said += [
             *_against(opened, result, base, now, caps, terms),
             *claims(changes, opened.pipeline),
@@ -195,7 +198,8 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
     conditions = _placed(_remedied(after.conditions, result, changes), opened)
-    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own)
+    read = sources(opened.path, toml_document(opened.data, opened.path)[1])
+    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own, read)
 
 
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:
