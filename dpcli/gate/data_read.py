@@ -26,7 +26,7 @@ def other_data(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condit
     for edit in edits:
         for path, old, new in _sources(edit):
             was = "none" if old is None else shown(old)
-            yield Condition("data", "warn", f"{'.'.join(path)} {was} -> {shown(new)}: other data are read{meant}", path)
+            yield Condition("data", "warn", f"{'.'.join(map(str, path))} {was} -> {shown(new)}: other data are read{meant}", path)
 
 
 def _sources(edit: Edit) -> Iterator[tuple[Path, Any, Any]]:
