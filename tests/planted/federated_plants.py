@@ -49,9 +49,9 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "clients: solved noise not judged",
-        "analysis/calibrate_file.py",
-        "refuse_contradicted(text, path, found.pipeline)",
-        "pass",
+        "analysis/calibrate.py",
+        "    refuse_contradicted(answer)\n",
+        "",
     ),
     ("rounds: one charge for two", F + "rounds.py", "self._left = count if", "self._left = 2 * count if"),
     ("rounds: a repeated charge is taken", F + "rounds.py", "if not repeated:", "if True:"),
