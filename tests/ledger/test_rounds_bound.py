@@ -16,6 +16,7 @@ import dpcli
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
 from dpcli.federated.server import clipped
+from dpcli.ledger import checkpoint, earlier
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.toml.render import InvalidFile
@@ -229,6 +230,28 @@ def test_what_was_charged_is_read_from_the_ledger(url: str, tmp_path: Path) -> N
     assert a.charged == b.charged == due + 2
     found = {a.epsilon(), b.epsilon()}
     assert found == {headline(tmp_path, due + 2)}
+
+
+def test_entries_of_other_keys_are_not_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond those since the last checkpoint, however many there are."""
+    monkeypatch.setattr(checkpoint, "EVERY", 4)
+    path, seen = plan(tmp_path), list[str]()
+    run, other = dpcli.rounds(path, url, "k"), dpcli.rounds(path, url, "k2")
+    for _ in range(5):
+        run.round()
+    for _ in range(20):
+        other.round()
+    entry_of = earlier.entry_of
+    monkeypatch.setattr(earlier, "entry_of", lambda row, place: seen.append(entry_of(row, place).key) or entry_of(row, place))
+    asked: list[tuple[Callable[[], Any], int]] = [
+        (lambda: run.charged, 5),
+        (lambda: dpcli.rounds(path, url, "k").charged, 5),
+        (lambda: dpcli.rounds(path, url, "K").charged, 0),
+    ]
+    for ask, due in asked:
+        assert ask() == due
+    assert {key for key in seen if key.startswith("k/")} == {f"k/round-{number:06d}" for number in range(1, 6)}
+    assert len({key for key in seen if key.startswith("k2/")}) == 1  # that at the checkpoint
 
 
 def test_charges_that_somebody_else_wrote_under_the_key_are_refused(url: str, tmp_path: Path) -> None:
