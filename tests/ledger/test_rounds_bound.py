@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -309,31 +310,102 @@ def test_passes_of_a_server_that_limits_more_are_counted(url: str, tmp_path: Pat
         turns[2].release({7: [1.0]}, 1)
 
 
+def test_a_client_is_once_in_a_pass_that_is_shuffled(url: str, tmp_path: Path) -> None:
+    """Passes follow one another, so that it may be in two rounds that do: but not before the second pass is paid for."""
+    table = {"sampling": "shuffle", "clients_per_round": 25, "rounds": 12, "max_participations": 3}
+    run = dpcli.rounds(
+        plan(tmp_path, table=table, entry={"steps": 12, "sampling": {"scheme": "shuffle", "batch_size": 25}}), url, "k"
+    )
+    turns = [run.round() for _ in range(4)]
+    turns[3].release({7: [1.0]}, 1)
+    with pytest.raises(
+        InputError,
+        match=r"^round 2: expected clients that took part at most once in each pass, of which 1 were paid for, found client 7, who took "
+        "part in round 4$",
+    ):
+        turns[1].release({7: [1.0]}, 1)
+    run.round().release({7: [1.0]}, 1)
+
+
+def passes(scheme: str) -> dict[str, Any]:
+    return {"steps": 12, "sampling": {"scheme": scheme, "batch_size": 25}}
+
+
+# [federated] that limits how often a client takes part, and the entry of it
+KEPT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"sampling": "poisson", "max_participations": 3}, {"steps": 3}),
+    ({"sampling": "poisson", "max_participations": 4, "min_separation": 2}, {"steps": 4}),
+    ({"sampling": "none", "min_separation": 1}, {"steps": 12}),
+    ({"sampling": "fixed-size", "min_separation": 5}, {"steps": 3}),
+    ({"sampling": "cyclic", "min_separation": 2}, {"steps": 3}),
+    ({"sampling": "shuffle", "max_participations": 2}, {"steps": 2}),
+    ({"sampling": "shuffle", "max_participations": 3}, passes("shuffle")),
+    ({"sampling": "shuffle", "min_separation": 2}, passes("shuffle")),
+    ({"sampling": "cyclic", "max_participations": 2}, passes("cyclic")),
+]
+
+
+@pytest.mark.parametrize(("table", "entry"), KEPT)
+def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
+    """A server that sends one client wherever that is let in: with several objects, in any order of releases, until the ledger says no.
+
+    What its releases cost is one Gaussian each: they may not add up to more than was charged, whenever one looks.
+    """
+    seed = 0 if os.environ.get("CI") else random.randrange(2**32)
+    for number in range(3):
+        draw = random.Random(f"{seed} {number}")
+        url = opened(str(tmp_path / f"{number}.db"), 1.0 if number else 0.25)
+        path = plan(tmp_path, table={"rounds": 12, "clients_per_round": 25, **table}, entry=entry)
+        size = dpcli.rounds(path, url, "k").plan.portion
+        runs = [dpcli.rounds(path, url, "k", chunk=size * draw.choice([1, 2]), done=draw.choice([0, 3])) for _ in range(3)]
+        waiting, released = list[dpcli.Round](), 0
+        for _ in range(60):
+            if draw.random() < 0.5:
+                try:
+                    waiting.append(draw.choice(runs).round())
+                except (Denied, InputError):
+                    runs.append(dpcli.rounds(path, url, "k", done=draw.choice([0, 8])))
+            elif waiting:
+                try:
+                    waiting.pop(draw.randrange(len(waiting))).release({7: [1.0]}, 1)
+                    released += 1
+                except InputError as refusal:
+                    assert "expected clients that t" in str(refusal)
+            assert released * RHO <= spent(url) * (1 + 1e-9), (seed, number, released)
+        assert released > 0
+
+
 @pytest.mark.parametrize("chunk", [1, 2])
-def test_participations_of_other_processes_are_not_taken_for_none(chunk: int, url: str, tmp_path: Path) -> None:
-    path = limited(tmp_path, most=5, steps=5)
-    first = dpcli.rounds(path, url, "k")
-    second = dpcli.rounds(path, url, "k", chunk=chunk)
-    first.round().release({7: [1.0]}, 1)
-    turn = second.round()
-    words = "expected all rounds of the key in one process, which counts how often a client takes part"
-    for one in (turn, first.round(), dpcli.rounds(path, url, "k", done=1).round(), dpcli.rounds(path, url, "j", done=1).round()):
-        with pytest.raises(InputError, match=words):
-            one.release({7: [1.0]}, 1)
+def test_each_process_counts_and_pays_for_its_own_rounds(chunk: int, url: str, tmp_path: Path) -> None:
+    path = limited(tmp_path, most=2, steps=2)
+    for done, due in ((0, 2), (5, 4), (999, 5)):
+        run = dpcli.rounds(path, url, "k", done=done, chunk=chunk)
+        turns = [run.round() for _ in range(min(4, 1000 - done))]
+        for turn in turns[:2]:
+            turn.release({7: [1.0]}, 1)
+        for turn in turns[2:]:
+            with pytest.raises(InputError, match="fewer than 2 rounds, found client 7$"):
+                turn.release({7: [1.0]}, 1)
+            turn.release({8: [1.0]}, 1)
+        assert run.charged == due
 
 
-def test_participations_in_a_fork_are_refused(url: str, tmp_path: Path) -> None:
-    run = dpcli.rounds(limited(tmp_path, most=5, steps=5), url, "k")
+def test_a_fork_counts_and_pays_for_its_own_rounds(url: str, tmp_path: Path) -> None:
+    run = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k")
+    turn = run.round()
     run.round().release({7: [1.0]}, 1)
 
     def child() -> None:
+        run.round().release({7: [1.0]}, 1)
         try:
-            run.round().release({7: [1.0]}, 1)
+            turn.release({8: [1.0]}, 1)
         except InputError:
-            os._exit(0)
-        os._exit(1)
+            os._exit(run.charged)
 
-    assert exit_code(child) == 0
+    assert exit_code(child) == 2
+    turn.release({8: [1.0]}, 1)
+    with pytest.raises(InputError, match="found client 7$"):
+        run.round().release({7: [1.0]}, 1)
 
 
 def exit_code(act: Callable[[], None]) -> int:

@@ -88,7 +88,7 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("rounds: participations not counted", F + "kept.py", "if len(taken) >= self._limit.most:", "if False:"),
     ("rounds: how far apart not looked at", F + "kept.py", "if near is not None:", "if False:"),
-    ("rounds: participations elsewhere not counted", F + "kept.py", "if not self._alone():", "if False:"),
+    ("rounds: participations that nobody paid for", F + "kept.py", "if len(taken) >= paid:", "if False:"),
     ("rounds: another file under the key", F + "charged.py", "if rounds is None or run.window", "if run.window"),
     (
         "rounds: another rest of the file under the key",
