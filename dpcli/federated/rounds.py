@@ -192,7 +192,9 @@ def rounds(
         )
     if whole("done", done, 0) > plan.rounds:
         raise InputError(f"done: expected at most the {plan.rounds:,} rounds that are planned, found {done}")
-    checked_key(charge_key(text_of("key", key), 1, size))
+    if not text_of("key", key):
+        raise InputError("key: expected a name for this run, found none")
+    checked_key(charge_key(key, 1, size))
     found = DatasetBudget(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
     return Rounds(plan, found, key, size, done, None if clients is None else whole("clients", clients, 0))
 

@@ -135,6 +135,50 @@ def test_a_client_sends_one_update(url: str, tmp_path: Path) -> None:
         one.release(Twice(), 1)
 
 
+SECRET = "a secret word"
+NO_UPDATES: list[Any] = [
+    SECRET,
+    [SECRET],
+    [10**400],
+    [1 + 2j],
+    np.array([1 + 2j]),
+    None,
+    [None],
+    [[1], [1, 2]],
+    [[1.0]],
+    [],
+    1.0,
+    {SECRET: 1.0},
+    np.array(["2026-01-01"], "datetime64[D]"),
+    np.array([1], "timedelta64[s]"),
+]
+
+
+@pytest.mark.parametrize("update", NO_UPDATES, ids=lambda update: repr(update)[:20])
+def test_what_is_no_update_is_refused_and_not_quoted(update: Any, url: str, tmp_path: Path) -> None:
+    one = dpcli.rounds(written(tmp_path), url, "k").round()
+    with pytest.raises(InputError, match=r"^update of client 3: expected 1 numbers in a row, found ") as refusal:
+        one.release({3: update}, 1)
+    assert SECRET not in str(refusal.value) and refusal.value.__context__ is None
+    assert one.release({3: np.array([1.0], np.float16), 4: [True], 5: np.ma.array([2], mask=[1])}, 1).shape == (1,)
+
+
+@pytest.mark.parametrize("size", [-1, 1.0, True, "1", None, 10**13, (1,), float("nan")])
+def test_a_size_is_a_plain_number(size: Any, url: str, tmp_path: Path) -> None:
+    one = dpcli.rounds(written(tmp_path), url, "k").round()
+    with pytest.raises(InputError, match=r"^round 1: expected a size from 0 to "):
+        one.release({}, size)
+    for updates in ([], [(1, [1.0])], None, 3):
+        with pytest.raises(InputError, match=r"^round 1: expected updates by the numbers of clients, found"):
+            one.release(updates, 1)  # type: ignore[arg-type]
+    assert one.release({}, np.int64(2)).shape == (2,)  # type: ignore[arg-type]
+
+
+def test_a_run_has_a_name(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^key: expected a name for this run, found none$"):
+        dpcli.rounds(written(tmp_path), url, "")
+
+
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("noise", {"entry": {"noise_multiplier": 5 * SIGMA}}),
     ("name", {"entry": {"name": "turns"}, "table": {"mechanism": "turns"}}),
@@ -358,7 +402,7 @@ def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any]
         path = plan(tmp_path, table={"rounds": 12, "clients_per_round": 25, **table}, entry=entry)
         size = dpcli.rounds(path, url, "k").plan.portion
         runs = [dpcli.rounds(path, url, "k", chunk=size * draw.choice([1, 2]), done=draw.choice([0, 3])) for _ in range(3)]
-        waiting, released = list[dpcli.Round](), 0
+        waiting, refused, released = list[dpcli.Round](), list[str](), 0
         for _ in range(60):
             if draw.random() < 0.5:
                 try:
@@ -370,9 +414,9 @@ def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any]
                     waiting.pop(draw.randrange(len(waiting))).release({7: [1.0]}, 1)
                     released += 1
                 except InputError as refusal:
-                    assert "expected clients that t" in str(refusal)
+                    refused.append(str(refusal))
             assert released * RHO <= spent(url) * (1 + 1e-9), (seed, number, released)
-        assert released > 0
+        assert released > 0 and all("expected clients that t" in words for words in refused)
 
 
 @pytest.mark.parametrize("chunk", [1, 2])
@@ -384,7 +428,7 @@ def test_each_process_counts_and_pays_for_its_own_rounds(chunk: int, url: str, t
         for turn in turns[:2]:
             turn.release({7: [1.0]}, 1)
         for turn in turns[2:]:
-            with pytest.raises(InputError, match="fewer than 2 rounds, found client 7$"):
+            with pytest.raises(InputError, match=r"fewer than 2 rounds, found client 7$"):
                 turn.release({7: [1.0]}, 1)
             turn.release({8: [1.0]}, 1)
         assert run.charged == due
@@ -404,7 +448,7 @@ def test_a_fork_counts_and_pays_for_its_own_rounds(url: str, tmp_path: Path) -> 
 
     assert exit_code(child) == 2
     turn.release({8: [1.0]}, 1)
-    with pytest.raises(InputError, match="found client 7$"):
+    with pytest.raises(InputError, match=r"found client 7$"):
         run.round().release({7: [1.0]}, 1)
 
 
