@@ -8,7 +8,7 @@ where a run went on in another process a client may take part as often again, an
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dpcli.errors import InputError
 from dpcli.federated.participation import Participation, participation
@@ -35,7 +35,7 @@ class CountedClients:
                 self._taken.setdefault(client, []).append(number)
 
     def _refuse(self, number: int, client: int, paid: int) -> None:
-        taken = self._taken.get(client, ())
+        taken: Sequence[int] = self._taken.get(client, ())
         near = next((other for other in taken if abs(number - other) < self._limit.apart), None)
         if near is not None:
             raise InputError(

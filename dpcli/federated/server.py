@@ -63,7 +63,8 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
     clip = _required_clip(plan)
     total = np.zeros(size)
     for client, update in updates.items():
-        total += clipped(_vector(client, update, size), clip)
+        vector = _vector(client, update, size)
+        total += clipped(vector, clip)
     return total
 
 
