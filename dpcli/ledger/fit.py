@@ -11,6 +11,7 @@ from dpcli.ledger.amounts import read
 from dpcli.ledger.state import LedgerState
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.section import contradictions
+from dpcli.rounding import up
 
 DIGITS = 4
 DOUBLINGS = 14
@@ -59,6 +60,8 @@ def _noise(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], boo
         if not low < middle < found:
             break
         low, found = (low, middle) if fits(middle) else (middle, found)
+    if _asked(pipeline, entry):
+        return f"{up(found / now)} times the noise in {entry.name}, by a smaller epsilon, rho or weight, or a larger error"
     return f"{key} = {found:.10g} in {entry.name} (now {now:.10g}){_with_section(pipeline, entry, key, found)}"
 
 
@@ -67,10 +70,15 @@ def _doubled(now: float) -> Iterator[float]:
 
 
 def _steps(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
-    if entry.epochs is not None or entry.steps < 2:
+    if entry.epochs is not None or entry.steps < 2 or _asked(pipeline, entry):
         return ""
     count = _most(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)
     return f"{count:,} steps of {entry.name} (now {entry.steps:,}){_with_section(pipeline, entry, 'steps', count)}" if count else ""
+
+
+def _asked(pipeline: Pipeline, entry: Entry) -> bool:
+    """Whether it comes from a [[query]], which states neither its noise nor how often it runs."""
+    return entry in pipeline.mechanisms[len(pipeline.mechanisms) - len(pipeline.queries) :]
 
 
 def _with_section(pipeline: Pipeline, entry: Entry, key: str, value: float) -> str:
