@@ -71,7 +71,7 @@ APPROVED = {"proposal": "count?", "approval": "said?"}  # the number of what was
 QUOTA = {"of": "holder", "name": "name", "members": "people", "share": "portion", "alert_at": "portion", "why": "said"}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
-    "moved": {"to": "said", "copy": "hash?", "why": "text?"},
+    "moved": {"to": "said", "copy": "hash?", "why": "text?", **APPROVED},
     "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
     "spend": CHARGE,
     "reserve": {**CHARGE, "expires": "stamp?"},
@@ -90,6 +90,7 @@ ASKS = {
     "amend": {"kind": "name", "epsilon": "positive", "caps": "amounts", "why": "said"},
     "void": {"kind": "name", "key": "name", "why": "said"},
     "quota": {"kind": "name", **QUOTA},
+    "moved": {"kind": "name", "to": "said", "why": "said"},
 }
 TERMS = {
     "unit": "name",

@@ -36,6 +36,7 @@ from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)
 PEOPLE = ("ada", "eve")
+ELSEWHERE = "/srv/elsewhere.db"
 ALIKE = ("ADA", "Ada ", "\uff41da", "\u0430da", "a\u0301da", " ada")
 
 
@@ -67,6 +68,8 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
         return number(ledger.amend(2.0, "a second analysis", **more))
     if kind == "quota":
         return number(ledger.quota("person", "bob", "0.5", why="a fair share", **more))
+    if kind == "moved":
+        return number(ledger.leave(ELSEWHERE, "a server of our own", **more))
     return number(ledger.void("night", "no data came", **more))
 
 
@@ -75,6 +78,8 @@ def done(ledger: Ledger, kind: str) -> bool:
     state = ledger.state()
     if kind == "quota":
         return "quota of person bob" in state.quotas
+    if kind == "moved":
+        return state.departure is not None and state.departure.to == ELSEWHERE
     return state.epsilon == 2.0 if kind == "amend" else state.run("night").status == "void"
 
 
@@ -92,7 +97,7 @@ def test_another_person_makes_it_effective(kind: str, two: Place) -> None:
         assert receipt.entry is not None
         assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
         assert done(ada, kind) and not ada.state().proposals
-        with pytest.raises(LedgerError, match="still open"):
+        with pytest.raises(LedgerError, match="still open|has moved to"):
             eve.approve(seq, "again")
         assert verify(eve).notes == ()
 
@@ -146,6 +151,7 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
     "the cap was amended": ("amend", amended),
     "another quota was proposed": ("quota", lambda ada, eve: ada.quota("person", "bob", "0.6", why="or so")),
     "the quota was set": ("quota", lambda ada, eve: eve.approve(asked(ada, "quota"), "it is fine")),
+    "another place was proposed": ("moved", lambda ada, eve: ada.leave("/srv/another.db", "or there")),
     "another cap was proposed": ("amend", lambda ada, eve: ada.amend(5.0, "or so")),
 }
 
@@ -204,6 +210,7 @@ def test_a_reason_on_both_sides(words: str, two: Place) -> None:
             lambda: ada.amend(2.0, words),
             lambda: ada.void("night", words),
             lambda: ada.quota("person", "bob", "0.5", why=words),
+            lambda: ada.leave(ELSEWHERE, words),
             lambda: eve.approve(seq, words),
             lambda: eve.refuse(seq, words),
         ):
@@ -255,6 +262,7 @@ def signed(ledger: Ledger, content: dict[str, Any], who: str) -> dict[str, Any]:
 CAPS = {"epsilon": "2.0", "delta": "0"}
 AMEND = {"kind": "amend", "epsilon": 2.0, "caps": CAPS, "why": "a reason"}
 VOID = {"kind": "void", "key": "night", "why": "a reason"}
+MOVED = {"kind": "moved", "to": ELSEWHERE, "why": "a reason"}
 YES = {"proposal": 3, "approval": "fine"}
 SIGNED = {**AMEND, **YES, "approver": "eve"}
 # What somebody writes without dpcli, after ada proposed AMEND in entry 3 and VOID in entry 4.
@@ -284,6 +292,10 @@ LIES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"kind": "propose", "asks": {**AMEND, "caps": {"rho": "1"}}, "expires": 2},
         "the caps that the ledger has",
     ),
+    "a move of one": ("eve", MOVED, "expected what another person proposed"),
+    "a move that nobody approved": ("eve", {**MOVED, **YES}, "expected what was proposed"),
+    "a move that has arrived": ("eve", {**MOVED, "copy": "0" * 64}, "expected a dataset that moves once"),
+    "a spender's move": ("sam", {"kind": "propose", "asks": MOVED, "expires": 2}, "needs the role dpcli_admin"),
     "a run that is not there": ("ada", {"kind": "propose", "asks": {**VOID, "key": "x"}, "expires": 2}, "the key of a reservation"),
     "something else": ("ada", {"kind": "propose", "asks": {"kind": "spend"}, "expires": 2}, "expected asks"),
 }
@@ -348,7 +360,7 @@ def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
 
 FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name in LIES if name in {
     *("an amendment of one", "a void of one", "his own", "his own void", "another cap", "wider caps", "another run"),
-    *("no such entry", "no proposal"),
+    *("no such entry", "no proposal", "a move of one", "a move that nobody approved", "a move that has arrived"),
 }}  # fmt: skip
 
 
@@ -474,7 +486,8 @@ def test_both_databases_answer_alike_and_their_notes_are_true(
 def test_every_kind_that_takes_two_may_be_proposed() -> None:
     assert set(ASKS) == set(TWO_PERSONS)
     for kind, names in ASKS.items():
-        assert {"kind": "name", **ENTRIES[kind], "proposal": "count?"}.items() >= names.items()
+        assert set(names) <= {"kind", *ENTRIES[kind]} and names["why"] == "said"
+        assert all(type_ == {"kind": "name", **ENTRIES[kind]}[name] for name, type_ in names.items() if name != "why")
         assert {name for name, type_ in ENTRIES[kind].items() if not type_.endswith("?")} - {"approver"} <= set(names)
 
 
@@ -482,7 +495,7 @@ def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
     url = str(tmp_path / "ledger.db")
     flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
-    assert opened.code == 0 and "two persons for amend, void and quota" in opened.out
+    assert opened.code == 0 and "two persons for amend, void, quota and copy" in opened.out
     made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
     assert made.code == 0 and json.loads(made.out)["granted"] is False
     own = dpcli("budget", "approve", url, "2", "--reason", "fine")

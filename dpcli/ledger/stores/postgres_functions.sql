@@ -142,6 +142,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT CASE
     WHEN asks ->> 'kind' = 'amend' THEN 'cap'
     WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
+    WHEN asks ->> 'kind' = 'moved' THEN 'place'
     WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
 $$;
@@ -705,6 +706,8 @@ BEGIN
     format('expected a proposal for at most %s days', dpcli.rules() ->> 'open'));
   IF content #>> '{asks,kind}' = 'void' THEN
     PERFORM dpcli.check_move(of_dataset, content -> 'asks');
+  ELSIF content #>> '{asks,kind}' = 'moved' THEN
+    PERFORM dpcli.permit_moving();
   ELSE
     PERFORM dpcli.permit(content #>> '{asks,kind}');
     IF content #>> '{asks,kind}' = 'quota' THEN
@@ -725,7 +728,7 @@ BEGIN
     PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
       'expected a ledger of two persons');
     RETURN;
-  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'refuse') THEN
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
     RETURN;
   END IF;
   PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');
