@@ -124,9 +124,9 @@ class Copying:
         if found is None or found.asks["to"] != to or found.expires <= state.time(self.ledger.now()):
             found = self.ledger.leave(to, self.why).state.proposals["place"]
         raise LedgerError(
-            f'dataset "{self.ledger.dataset}": expected a move to {to} that two persons want; entry {found.seq} of {found.who} proposes it, '
-            f"until {found.expires}: once another person has approved that (dpcli budget approve LEDGER {found.seq} --reason TEXT), the same "
-            "command moves it; nothing was moved"
+            f'dataset "{self.ledger.dataset}": expected a move to {to} that two persons want; entry {found.seq} of {found.who} '
+            f"proposes it, until {found.expires}: once another person has approved that (dpcli budget approve LEDGER {found.seq} "
+            "--reason TEXT), the same command moves it; nothing was moved"
         )
 
     def _refuse_origin(self) -> None:

@@ -17,7 +17,6 @@ from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.proposals import MOST_DAYS
-from dpcli.toml.looks import letters
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
 DEPTH = 50  # an entry has fewer levels
@@ -163,7 +162,6 @@ def rules() -> dict[str, Any]:
         "asks": ASKS,
         "open": MOST_DAYS,
         "holders": list(HOLDERS),
-        "alike": letters(),
         "terms": TERMS,
         "declared": DECLARED,
         "certified": CERTIFIED,

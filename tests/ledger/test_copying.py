@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -471,7 +471,7 @@ def governed(place: Place) -> tuple[LedgerState, dict[str, int]]:
 
 def proposed(source: Place, target: Place, why: str = "a server of our own") -> int:
     """The entry that proposes a move of a ledger of two persons."""
-    with pytest.raises(LedgerError, match="two persons want; entry ([0-9]+) of .* proposes it") as refused:
+    with pytest.raises(LedgerError, match=r"two persons want; entry ([0-9]+) of .* proposes it") as refused:
         copied(source.url, target.url, DATASET, why)
     return int(re.search("entry ([0-9]+) of", str(refused.value))[1])  # type: ignore[index]
 

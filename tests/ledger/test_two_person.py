@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, sealed
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.expiry import clock, later
-from dpcli.ledger.grammar import ASKS, ENTRIES
+from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
@@ -97,7 +98,7 @@ def test_another_person_makes_it_effective(kind: str, two: Place) -> None:
         assert receipt.entry is not None
         assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
         assert done(ada, kind) and not ada.state().proposals
-        with pytest.raises(LedgerError, match="still open|has moved to"):
+        with pytest.raises(LedgerError, match=r"still open|has moved to"):
             eve.approve(seq, "again")
         assert verify(eve).notes == ()
 
@@ -413,6 +414,35 @@ def test_both_see_names_alike(database: Database) -> None:
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
             assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
+
+
+def test_no_letter_makes_another_person_of_one(database: Database) -> None:
+    """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""
+    init(database.url, DATASET, TWO).close()
+    changed = [chr(c) for c in range(0x21, 0x20000) if looks(f"x{chr(c)}y") != f"x{chr(c)}y"]
+    whole = [f"x{c}y" for c in changed if TYPES["name"](f"x{c}y") and "." not in unicodedata.normalize("NFKD", c)]
+    pieces = [piece for piece in whole if looks(piece).isascii()]
+    pieces += random.Random(7).sample(whole, 1000)
+    assert len(pieces) > 2_000
+    with database.cluster.connect(database.name) as connection:
+        (found,) = connection.execute("SELECT dpcli.looks(%s)", (".".join(pieces),)).fetchone()
+    servers: dict[str, str] = {}
+    for piece, seen in zip(pieces, found.split("."), strict=True):
+        assert servers.setdefault(looks(piece), seen) == seen, (piece, ascii(piece))
+
+
+def test_one_person_of_two_logins_does_not_approve_past_dpcli(proposed: Database) -> None:
+    import psycopg
+
+    with by(proposed, "\u0142ukasz") as one:
+        seq = asked(one, "amend")
+        for name in ("lukasz", "\u0141ukasz", "\u026bukas\u017e"):
+            proposed.cluster.login(name, "dpcli_admin")
+            content = {**AMEND, "why": "a second analysis", "proposal": seq, "approval": "fine", "approver": name}
+            content["caps"] = one.entries()[seq - 1].content["asks"]["caps"]
+            with pytest.raises(psycopg.Error, match="expected the approval of another person"):
+                by_hand(proposed, name, canonical(signed(one, content, name)))
+        assert not done(one, "amend")
 
 
 # Any history, in either database, read from its notes or as a whole.
