@@ -203,7 +203,7 @@ class Ledger:
             from dpcli.ledger.denial import denial
 
             raise Denied(
-                denial(self.state(), whole, sum_of([one.cost for one in requests]), requests[0].delta, requests[0].window)
+                denial(self.state(), whole, sum_of([one.cost for one in requests]), requests[0].delta, requests[0].window, self.who)
             ) from None
 
     def reserve(
