@@ -27,4 +27,12 @@ def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """The writer who goes by the approver's name, or by one that people do not tell from it."""
-    return next((one for one in writers if any(looks(name) == looks(approver) for name in one.names)), None)
+    asked = {looks(each) for each in _called(approver)}
+    return next((one for one in writers if any(looks(name) in asked for name in one.names)), None)
+
+
+def _called(approver: str) -> tuple[str, ...]:
+    """Whom an approver names: as it stands, and of "Name <address>" and "@login" what they are made of."""
+    name, _, mail = approver.partition("<")
+    parts = (approver, name, mail.partition(">")[0])
+    return tuple(plain for part in parts if (plain := part.strip().removeprefix("@")))

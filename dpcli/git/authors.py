@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from dpcli.git.command import run_git
 
@@ -15,15 +16,26 @@ _HEADER = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})? \d+ (\d+)(?: \d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """name, mail: of a line's commit. mail: without its brackets."""
+    """name, mail: of a line's commit. mail: without its brackets. mapped: another name and address that .mailmap has for them."""
 
     name: str
     mail: str
+    mapped: tuple[str, str] = ("", "")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What somebody may be called who goes by these: the name, the address, and what stands before its @."""
-        return tuple(dict.fromkeys(each for each in (self.name, self.mail, self.mail.partition("@")[0]) if each))
+        """What somebody may be called who goes by these: the names, the addresses, and what stands before their @.
+
+        Of an address that a forge makes (12345+login@users.noreply.github.com) and of a tagged one also the login alone.
+        """
+        mails = [mail for mail in (self.mail, self.mapped[1]) if mail]
+        return tuple(dict.fromkeys(each for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails))) if each))
+
+
+def _logins(mail: str) -> tuple[str, str]:
+    whole = mail.partition("@")[0]
+    number, plus, login = whole.partition("+")
+    return whole, login if plus and number.isdigit() else number
 
 
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
@@ -38,11 +50,32 @@ def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
         found = run_git(folder, "blame", "--line-porcelain", *(() if shallow else ("--root",)), *ranges, "--", name)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    return _read(found.stdout) if ranges and found.returncode == 0 else {}
+    return _unmapped(folder, _read(found.stdout)) if ranges and found.returncode == 0 else {}
 
 
-def _read(said: bytes) -> dict[int, Author]:
-    found: dict[int, Author] = {}
+def _unmapped(folder: str, found: dict[int, tuple[str, Author]]) -> dict[int, Author]:
+    """As the commits have them: blame says what .mailmap makes of that, which whoever changes the file may change too."""
+    commits = sorted({commit for commit, _ in found.values()})
+    try:
+        said = (
+            run_git(folder, "log", "--no-walk", "--no-show-signature", "--format=%H%x00%an%x00%ae", *commits).stdout
+            if commits
+            else b""
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return {}
+    stated = {fields[0]: fields[1:] for line in said.split(b"\n") if len(fields := list(map(_text, line.split(b"\0")))) == 3}
+    return {line: _stated(author, *stated[commit]) for line, (commit, author) in found.items() if commit in stated}
+
+
+def _stated(mapped: Author, name: str, mail: str) -> Author:
+    other = (mapped.name, mapped.mail)
+    return Author(name, mail) if other == (name, mail) else Author(name, mail, other)
+
+
+def _read(said: bytes) -> dict[int, tuple[str, Author]]:
+    """By line: the commit that it is of, and its author as blame says."""
+    found: dict[int, tuple[str, Author]] = {}
     facts: dict[bytes, bytes] = {}
     line = 0
     for text in said.split(b"\n"):
@@ -51,7 +84,8 @@ def _read(said: bytes) -> dict[int, Author]:
             line, facts = int(header[1]), {b"commit": text.partition(b" ")[0]}
         elif text.startswith(b"\t"):  # the line itself, at the end of what is said of it
             if facts.get(b"commit", b"0").strip(b"0") and b"boundary" not in facts:
-                found[line] = Author(_text(facts.get(b"author", b"")), _text(facts.get(b"author-mail", b"")).strip("<>"))
+                author = Author(_text(facts.get(b"author", b"")), _text(facts.get(b"author-mail", b"")).strip("<>"))
+                found[line] = (_text(facts[b"commit"]), author)
             facts = {}
         else:
             key, _, value = text.partition(b" ")

@@ -67,9 +67,8 @@ class Approve:
         if found.asks["kind"] == "amend":
             _refuse_wide(found, state)
             return {"approver": self.who}
-        if found.asks["kind"] == "quota":
-            return {}
-        Move("void", found.asks["key"], self.who, found.asks["why"], self.despite_clock).entry(state, now)
+        if found.asks["kind"] == "void":
+            Move("void", found.asks["key"], self.who, found.asks["why"], self.despite_clock).entry(state, now)
         return {}
 
 

@@ -71,6 +71,7 @@ class Copying:
         """
         to, dataset = address(self.url, target), self.ledger.dataset
         self._refuse(target, to)
+        self._refuse_one(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
             there = self._arrived(target)
             if there:
@@ -112,6 +113,21 @@ class Copying:
         refuse_changed(store, state)
         if state.departure is not None and state.departure.to != to:
             state.refuse_moved()
+
+    def _refuse_one(self, target: Store, to: str) -> None:
+        """In a ledger of two persons, propose the move where nobody has; raises LedgerError until another person has approved it."""
+        state = self.ledger.state()
+        if not state.open_terms().two_person or state.departure is not None:
+            return
+        self._refuse_origin()
+        found = state.proposals.get("place")
+        if found is None or found.asks["to"] != to or found.expires <= state.time(self.ledger.now()):
+            found = self.ledger.leave(to, self.why).state.proposals["place"]
+        raise LedgerError(
+            f'dataset "{self.ledger.dataset}": expected a move to {to} that two persons want; entry {found.seq} of {found.who} '
+            f"proposes it, until {found.expires}: once another person has approved that (dpcli budget approve LEDGER {found.seq} "
+            "--reason TEXT), the same command moves it; nothing was moved"
+        )
 
     def _refuse_origin(self) -> None:
         """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""

@@ -29,11 +29,21 @@ def _digest(path: str) -> str:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe has no end, and gives its contents once
             raise InputError(f"--data {path}: expected a file, found something else: name each file of a folder")
         with open(path, "rb") as file:
+            before = _written(file.fileno())
             while piece := file.read(PIECE):
                 size += len(piece)
                 total.update(piece)
+            after = _written(file.fileno())
     except OSError as error:
         raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
     if not size:
         raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
+    if before != after:  # half of one and half of another is the fingerprint of neither
+        raise InputError(f"--data {path}: expected a file that nobody writes to, found one that was changed while it was read")
     return total.hexdigest()
+
+
+def _written(file: int) -> tuple[int, int]:
+    """The size of an open file, and when it was last written."""
+    found = os.fstat(file)
+    return found.st_size, found.st_mtime_ns

@@ -17,7 +17,6 @@ from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.proposals import MOST_DAYS
-from dpcli.toml.looks import letters
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
 DEPTH = 50  # an entry has fewer levels
@@ -71,7 +70,7 @@ APPROVED = {"proposal": "count?", "approval": "said?"}  # the number of what was
 QUOTA = {"of": "holder", "name": "name", "members": "people", "share": "portion", "alert_at": "portion", "why": "said"}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
-    "moved": {"to": "said", "copy": "hash?", "why": "text?"},
+    "moved": {"to": "said", "copy": "hash?", "why": "text?", **APPROVED},
     "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
     "spend": CHARGE,
     "reserve": {**CHARGE, "expires": "stamp?"},
@@ -90,6 +89,7 @@ ASKS = {
     "amend": {"kind": "name", "epsilon": "positive", "caps": "amounts", "why": "said"},
     "void": {"kind": "name", "key": "name", "why": "said"},
     "quota": {"kind": "name", **QUOTA},
+    "moved": {"kind": "name", "to": "said", "why": "said"},
 }
 TERMS = {
     "unit": "name",
@@ -162,7 +162,6 @@ def rules() -> dict[str, Any]:
         "asks": ASKS,
         "open": MOST_DAYS,
         "holders": list(HOLDERS),
-        "alike": letters(),
         "terms": TERMS,
         "declared": DECLARED,
         "certified": CERTIFIED,

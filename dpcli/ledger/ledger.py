@@ -213,7 +213,7 @@ class Ledger:
             from dpcli.ledger.denial import denial
 
             raise Denied(
-                denial(self.state(), whole, sum_of([one.cost for one in requests]), requests[0].delta, requests[0].window)
+                denial(self.state(), whole, sum_of([one.cost for one in requests]), requests[0].delta, requests[0].window, self.who)
             ) from None
 
     def reserve(
@@ -320,9 +320,12 @@ class Ledger:
         """Note that the definitions which guard the entries were made again by a later version."""
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", moved=True)
 
-    def leave(self, to: str, why: str = "") -> Receipt:
-        """Close the dataset here, as it moves to the ledger at `to` (dpcli.ledger.copying). Raises LedgerError where it moved elsewhere."""
-        return self._append(Leave(to, seen(why)), "", moved=True)
+    def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
+        """Close the dataset here, as it moves to the ledger at `to` (dpcli.ledger.copying). In a ledger of two persons it is proposed.
+
+        Raises LedgerError where it moved elsewhere.
+        """
+        return self._append(Proposable(Leave(to, seen(why)), expires), "", moved=True)
 
     def arrived(self, copy: str) -> Receipt:
         """Note the hash of the entry that opened its copy there."""

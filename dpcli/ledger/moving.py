@@ -4,6 +4,8 @@ Two copies that can both be charged would be two budgets. So the chain is closed
 and that entry goes along; what opens the copy is its next entry ("copied"), which says who copied it, from where, and which definitions
 guard it from then on. Its `previous` is the hash of all that was copied. Once the copy is durable, a last entry here names it, and no other
 copy is made.
+
+In a ledger of two persons one proposes the move and another approves it: a place of one's own choice has no guards, or those of one person.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.errors import InputError, LedgerError
+from dpcli.keys.words import has_words
 from dpcli.ledger.state import LedgerState
 
 
@@ -23,8 +26,10 @@ class Leave:
     why: str = ""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        state.open_terms()
+        two = state.open_terms().two_person
         if state.departure is None:
+            if two and not has_words(self.why):
+                raise InputError("--reason: expected why, as another person has to approve that the dataset moves, found nothing")
             return {"kind": "moved", "to": self.to, **({"why": self.why} if self.why else {})}
         if state.departure.to != self.to:
             state.refuse_moved()

@@ -160,9 +160,12 @@ def stated_quota(
 def _portion(flag: str, text: str) -> str:
     """A decimal as entries spell it: 0.250 and .25 are 0.25."""
     try:
-        found = format(Decimal(text).normalize(), "f") if len(text) <= 20 else ""
+        stated = Decimal(text) if len(text) <= 20 else Decimal("nan")
     except InvalidOperation:
-        found = ""
+        stated = Decimal("nan")
+    # What has no place among six digits after the point is not written out, nor rounded to 0: its exponent may have any size.
+    near = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
+    found = format(stated.normalize(), "f") if near else ""
     if not TYPES["portion"](found):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
     return found

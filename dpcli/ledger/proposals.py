@@ -1,8 +1,8 @@
 """What one person asked for and another has to approve, in a ledger of two persons: nothing of it counts until then.
 
-A proposal is about one subject: the cap, one quota, or one run. It is open until it is approved or refused, or something else is said of
-its subject: the cap was amended, the run was started, somebody proposed anew. It is approved under its number, so that nobody approves
-what he did not read. Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
+A proposal is about one subject: the cap, one quota, one run, or where the dataset moves. It is open until it is approved or refused, or
+something else is said of its subject: the cap was amended, the run was started, somebody proposed anew. It is approved under its number,
+so that nobody approves what he did not read. Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
 """
 
 from __future__ import annotations
@@ -43,7 +43,13 @@ def subject_of(content: Mapping[str, Any]) -> str:
     if kind == "propose":
         return subject_of(content["asks"])
     moved = dict.fromkeys(("start", "commit", "void"), f"run {content.get('key')}")
-    return {"amend": "cap", "quota": f"quota of {content.get('of')} {content.get('name')}", **moved}.get(str(kind), "")
+    found = {"amend": "cap", "quota": f"quota of {content.get('of')} {content.get('name')}", "moved": "place"}
+    return {**found, **moved}.get(str(kind), "")
+
+
+def arrives(content: Mapping[str, Any]) -> bool:
+    """Whether an entry only notes that a dataset has arrived where it moved: that it moves was approved before."""
+    return content["kind"] == "moved" and "copy" in content
 
 
 def proposal_of(entry: LedgerEntry) -> Proposal:

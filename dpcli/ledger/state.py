@@ -15,14 +15,14 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.expiry import is_stamp, later
-from dpcli.ledger.proposals import Proposals, after, numbered, refuse_unapproved, subject_of
+from dpcli.ledger.proposals import Proposals, after, arrives, numbered, refuse_unapproved, subject_of
 from dpcli.ledger.quotas import Quota, Quotas, UnknownPeople, concerning, quota_of
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
-TWO_PERSONS = ("amend", "void", "quota")  # what a ledger of two persons takes on the word of both
+TWO_PERSONS = ("amend", "void", "quota", "moved")  # what a ledger of two persons takes on the word of both
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -303,7 +303,7 @@ class LedgerState:
         """What takes two persons is what a second one approved; without that term nothing is proposed."""
         two = self.terms is not None and self.terms.two_person is True
         try:
-            if two and entry.kind in TWO_PERSONS:
+            if two and entry.kind in TWO_PERSONS and not arrives(entry.content):
                 refuse_unapproved(self.proposals, entry)
             elif entry.kind == "refuse" and numbered(self.proposals, entry.content["proposal"]) is None:
                 raise LedgerError("refuses nothing that is proposed")

@@ -146,6 +146,9 @@ def _granted(receipt: Receipt) -> str:
             return f"set, entry {receipt.entry.row.seq}: {said(state, state.quotas[subject_of(receipt.entry.content)])}"
         if receipt.entry is not None and receipt.entry.kind == "refuse":
             return f"entry {receipt.entry.content['proposal']} is closed, by entry {receipt.entry.row.seq}: nobody can approve it; {left}"
+        if receipt.entry is not None and receipt.entry.kind == "moved":
+            place = receipt.entry.content["to"]
+            return f"closed, entry {receipt.entry.row.seq}: the dataset moves to {place}; dpcli budget copy completes that"
         if receipt.entry is not None and receipt.entry.kind == "upgrade":
             return f"upgraded: version {state.version} guards the entries from here on; {left}"
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"

@@ -115,7 +115,7 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 def how(state: LedgerState) -> str:
     """What adds the runs up, and who may change it."""
     stated = state.open_terms()
-    two = "; two persons for amend, void and quota" if stated.two_person else ""
+    two = "; two persons for amend, void, quota and copy" if stated.two_person else ""
     if stated.mode == "declared":
         return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
     own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())

@@ -143,6 +143,8 @@ def _origin(content: Mapping[str, Any]) -> str:
 def _asks(asks: Mapping[str, Any]) -> str:
     if asks["kind"] == "quota":
         return _quota(asks)
+    if asks["kind"] == "moved":
+        return f"move to {asks['to']}"
     return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'give back "{asks["key"]}"'
 
 

@@ -15,6 +15,8 @@ def asked(proposal: Proposal, state: LedgerState) -> str:
         return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
     if asks["kind"] == "quota":
         return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
+    if asks["kind"] == "moved":
+        return f"to move the dataset to {asks['to']}"
     return f'to give back "{asks["key"]}"'
 
 

@@ -29,8 +29,9 @@ def said(state: LedgerState, quota: Quota) -> str:
     words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     on = "" if state.open_terms().family is None else " on the fullest block"
-    taken = rounded(min(100.0 * used(state, quota), 1e6), 1)
-    return f"{quota.words}{members}, {quota.share} of the cap, is used to {taken} %{on}: {words} left"
+    share = used(state, quota)
+    taken = f"used to {rounded(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by what was charged before it"
+    return f"{quota.words}{members}, {quota.share} of the cap, is {taken}{on}: {words} left"
 
 
 def warnings(state: LedgerState, who: str) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
+LAST = 0x1FFFF  # of the characters that are letters of some script
 _ALIKE = str.maketrans(
     {
         **dict(
@@ -51,16 +53,24 @@ def looks(name: str) -> str:
     return shaped.replace("rn", "m").replace("vv", "w")
 
 
-def letters() -> list[tuple[int, int]]:
-    """Characters that are taken for another one, as pairs of numbers: for those who compare names without Python.
+@cache
+def letters() -> dict[str, list[tuple[int, int]]]:
+    """`looks` as tables of numbers, for those who compare names without Python, in compatibility forms (NFKD).
 
-    The capitals are those of Greek and Cyrillic, and of Latin without accents.
+    letters: a character and the one that it is taken for. gone: ranges of characters that nobody goes by. A character that becomes two
+    (\u00df) is in neither.
     """
-    upper = [
-        (c, c + 32) for low, high in ((0x41, 0x5A), (0x391, 0x3A9), (0x410, 0x42F)) for c in range(low, high + 1) if c != 0x3A2
-    ]
-    upper += [(c, c + 80) for c in range(0x400, 0x410)]
-    return [*upper, *((c, ord(text)) for c, text in _ALIKE.items())]
+    found = [(ord(" "), ord(looks("_")))]  # between words; at the ends it is gone
+    gone: list[tuple[int, int]] = []
+    for code in (*range(0x21, 0xD800), *range(0xE000, LAST + 1)):
+        seen = looks(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
+        if not seen and gone and gone[-1][1] == code - 1:
+            gone[-1] = (gone[-1][0], code)
+        elif not seen and not chr(code).isspace():
+            gone.append((code, code))
+        elif len(seen) == 1 and seen != chr(code):
+            found.append((code, ord(seen)))
+    return {"letters": found, "gone": gone}
 
 
 def mixed(name: str) -> tuple[str, ...]:

@@ -51,6 +51,13 @@ def verdict(place: Path, *flags: str) -> tuple[str, str]:
         ("ada@y.invalid", "Ada Lovelace", "Ada@Y.invalid", False),
         ("ada@y.invalid", "Ada Lovelace", "ada@z.invalid", True),
         ("Ada Lovelace", "ada lovelace", "x@y.invalid", False),
+        ("Ada Lovelace <ada@y.invalid>", "Ada Lovelace", "x@y.invalid", False),
+        ("The Countess <ada@y.invalid>", "Ada Lovelace", "ada@y.invalid", False),
+        ("Eve <eve@y.invalid>", "Ada Lovelace", "ada@y.invalid", True),
+        ("@ada", "Ada Lovelace", "ada@y.invalid", False),
+        ("ada", "Ada Lovelace", "12345+ada@users.noreply.github.com", False),
+        ("@ada", "Ada Lovelace", "ada+work@y.invalid", False),
+        ("work", "Ada Lovelace", "ada+work@y.invalid", True),
         ("privacy board", "Ada Lovelace", "ada@y.invalid", True),
     ],
 )
@@ -94,6 +101,20 @@ def test_where_git_does_not_know_the_waiver_holds_and_a_warning_says_so(
         (alone / name).write_bytes((place / name).read_bytes())
     assert verdict(alone)[0] == "waived"
     assert judged(alone / "train.toml", *policy, *DAY)["exit_code"] == 0
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_mailmap_makes_nobody_another_person(committed: bool, place: Path) -> None:
+    """Whoever writes the waiver may write that file too; who is one person by it stays one."""
+    waive(place)
+    commit(place, "ada", "ada@y.invalid")
+    (place / ".mailmap").write_text("Bob <bob@y.invalid> <ada@y.invalid>\n")
+    if committed:
+        commit(place, "ada", "ada@y.invalid")
+    assert verdict(place)[0] == "fail"
+    waive(place, "bob")
+    commit(place, "ada", "ada@y.invalid")
+    assert verdict(place)[0] == "fail"
 
 
 def test_authors_of_lines(place: Path) -> None:

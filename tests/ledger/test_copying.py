@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -468,9 +469,41 @@ def governed(place: Place) -> tuple[LedgerState, dict[str, int]]:
         return eve.state(), {kind: each.entry.row.seq for kind, each in found.items() if each.entry is not None}
 
 
+def proposed(source: Place, target: Place, why: str = "a server of our own") -> int:
+    """The entry that proposes a move of a ledger of two persons."""
+    with pytest.raises(LedgerError, match=r"two persons want; entry ([0-9]+) of .* proposes it") as refused:
+        copied(source.url, target.url, DATASET, why)
+    return int(re.search("entry ([0-9]+) of", str(refused.value))[1])  # type: ignore[index]
+
+
+def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
+    """Where nobody else looks he could approve what he asks for: another person has to approve the place."""
+    source, target = way
+    governed(source)
+    with pytest.raises(InputError, match="--reason: expected why"):
+        copied(source.url, target.url, DATASET)
+    seq = proposed(source, target)
+    with by(source, "eve") as eve:
+        assert proposed(source, target, "again") == seq == eve.state().head.seq  # what waits is not proposed again
+        charge(eve, "meanwhile", "0.1")  # it is charged where it is
+        with pytest.raises(LedgerError):
+            open_ledger(target.url, DATASET).state()
+        eve.refuse(seq, "not yet")
+        again = proposed(source, target)
+        assert again > seq and (approved := eve.approve(again, "it is ours").entry) is not None
+        assert approved.content["who"] == "eve"
+    done = copied(source.url, target.url, DATASET)
+    assert done.at.seq == approved.row.seq and done.verified.problems == ()
+    with by(target, "eve") as eve:
+        assert eve.state().terms.two_person and "meanwhile" in eve.state().runs  # type: ignore[union-attr]
+    assert copied(source.url, target.url, DATASET).repeated
+
+
 def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
     source, target = way
     before, asked = governed(source)
+    with by(source, "eve") as eve:
+        eve.approve(proposed(source, target), "it is ours")
     copied(source.url, target.url, DATASET)
     with by(source, "eve") as eve:
         end = eve.state().head

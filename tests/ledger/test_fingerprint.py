@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,34 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
     for name in ("empty", "pipe", ".", "nowhere"):
         with pytest.raises(InputError, match=f"--data {tmp_path / name}"):
             fingerprint_of([str(tmp_path / name)])
+
+
+def _grows(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x")
+
+
+def _changes(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+@pytest.mark.parametrize("change", [_grows, _changes])
+@pytest.mark.parametrize("at", range(4))
+def test_a_file_that_is_written_meanwhile_has_none(
+    at: int, change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data := tmp_path / "data").write_bytes(b"abcd")
+    os.utime(data, ns=(0, 0))  # whatever the clock of the file system shows
+    reads = iter(range(10))
+
+    class Total:
+        def update(self, piece: bytes) -> None:
+            if next(reads) == at:
+                change(data)
+
+    monkeypatch.setattr(fingerprint, "PIECE", 1)
+    monkeypatch.setattr(fingerprint.hashlib, "sha256", Total)
+    with pytest.raises(InputError, match="changed while it was read"):
+        fingerprint_of([str(data)])
 
 
 def test_the_same_data_under_a_second_name(place: Place, tmp_path: Path) -> None:

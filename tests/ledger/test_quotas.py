@@ -26,7 +26,7 @@ from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, Place, made
-from tests.ledger.setting import DATASET, charge, run_file, terms
+from tests.ledger.setting import DATASET, charge, run, run_file, terms
 from tests.ledger.test_checkpoint import folded
 from tests.ledger.test_postgres_checkpoint import EVERY
 from tests.ledger.test_postgres_roles import by_hand
@@ -409,7 +409,7 @@ FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
     ((None, "a", ("\x1b",), "1", "1"), "--member: expected"),
     *(
         (("a", None, (), share, "1"), "--share: expected a decimal")
-        for share in ("-1", "1.1", "x", "", "nan", "1e-9", "inf", "25%")
+        for share in ("-1", "1.1", "x", "", "nan", "snan", "1e-9", "1e-999999999", "1e999999999", "1e9999999999", "inf", "25%")
     ),
     (("a", None, (), "1", "2"), "--alert-at: expected a decimal"),
 )
@@ -419,6 +419,31 @@ FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
 def test_flags_that_name_no_quota(asked: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         stated_quota(*asked)
+
+
+@given(digits=st.integers(0, 10**6), exponent=st.integers(-(10**9), 10**9) | st.integers(-12, 3))
+def test_a_share_of_any_size_is_that_or_refused(digits: int, exponent: int) -> None:
+    """Never another one, however far its exponent is from what can be written out."""
+    text = f"{digits}e{exponent}"
+    try:
+        spelled = stated_quota("a", None, (), text, "0.8")[2]
+    except InputError:
+        return
+    assert Fraction(spelled) == digits * Fraction(10) ** exponent and 0 <= Fraction(spelled) <= 1
+
+
+def test_what_is_charged_together_over_a_quota_is_told_so(place_of_two: Place) -> None:
+    with by(place_of_two, "ada") as ada:
+        limited(ada, "ada", "0.1")
+        for count, fits in ((2, False), (1, True)):
+            parts = [(run(0.05 * count), "beside"), (run(0.05), "rounds")]
+            if fits:
+                assert not any(each.repeated for each in ada.spend_both(parts, run(0.1)))
+                continue
+            before = ada.state().head
+            with pytest.raises(Denied, match=r"the quota of ada is 0.1 of the cap: 0\.10* of 0\.10* is left"):
+                ada.spend_both(parts, run(0.15))
+            assert ada.state().head == before
 
 
 @pytest.mark.parametrize(("share", "spelled"), [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, sealed
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.expiry import clock, later
-from dpcli.ledger.grammar import ASKS, ENTRIES
+from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
@@ -36,6 +37,7 @@ from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)
 PEOPLE = ("ada", "eve")
+ELSEWHERE = "/srv/elsewhere.db"
 ALIKE = ("ADA", "Ada ", "\uff41da", "\u0430da", "a\u0301da", " ada")
 
 
@@ -67,6 +69,8 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
         return number(ledger.amend(2.0, "a second analysis", **more))
     if kind == "quota":
         return number(ledger.quota("person", "bob", "0.5", why="a fair share", **more))
+    if kind == "moved":
+        return number(ledger.leave(ELSEWHERE, "a server of our own", **more))
     return number(ledger.void("night", "no data came", **more))
 
 
@@ -75,6 +79,8 @@ def done(ledger: Ledger, kind: str) -> bool:
     state = ledger.state()
     if kind == "quota":
         return "quota of person bob" in state.quotas
+    if kind == "moved":
+        return state.departure is not None and state.departure.to == ELSEWHERE
     return state.epsilon == 2.0 if kind == "amend" else state.run("night").status == "void"
 
 
@@ -92,7 +98,7 @@ def test_another_person_makes_it_effective(kind: str, two: Place) -> None:
         assert receipt.entry is not None
         assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
         assert done(ada, kind) and not ada.state().proposals
-        with pytest.raises(LedgerError, match="still open"):
+        with pytest.raises(LedgerError, match=r"still open|has moved to"):
             eve.approve(seq, "again")
         assert verify(eve).notes == ()
 
@@ -146,6 +152,7 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
     "the cap was amended": ("amend", amended),
     "another quota was proposed": ("quota", lambda ada, eve: ada.quota("person", "bob", "0.6", why="or so")),
     "the quota was set": ("quota", lambda ada, eve: eve.approve(asked(ada, "quota"), "it is fine")),
+    "another place was proposed": ("moved", lambda ada, eve: ada.leave("/srv/another.db", "or there")),
     "another cap was proposed": ("amend", lambda ada, eve: ada.amend(5.0, "or so")),
 }
 
@@ -204,6 +211,7 @@ def test_a_reason_on_both_sides(words: str, two: Place) -> None:
             lambda: ada.amend(2.0, words),
             lambda: ada.void("night", words),
             lambda: ada.quota("person", "bob", "0.5", why=words),
+            lambda: ada.leave(ELSEWHERE, words),
             lambda: eve.approve(seq, words),
             lambda: eve.refuse(seq, words),
         ):
@@ -255,6 +263,7 @@ def signed(ledger: Ledger, content: dict[str, Any], who: str) -> dict[str, Any]:
 CAPS = {"epsilon": "2.0", "delta": "0"}
 AMEND = {"kind": "amend", "epsilon": 2.0, "caps": CAPS, "why": "a reason"}
 VOID = {"kind": "void", "key": "night", "why": "a reason"}
+MOVED = {"kind": "moved", "to": ELSEWHERE, "why": "a reason"}
 YES = {"proposal": 3, "approval": "fine"}
 SIGNED = {**AMEND, **YES, "approver": "eve"}
 # What somebody writes without dpcli, after ada proposed AMEND in entry 3 and VOID in entry 4.
@@ -284,6 +293,10 @@ LIES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"kind": "propose", "asks": {**AMEND, "caps": {"rho": "1"}}, "expires": 2},
         "the caps that the ledger has",
     ),
+    "a move of one": ("eve", MOVED, "expected what another person proposed"),
+    "a move that nobody approved": ("eve", {**MOVED, **YES}, "expected what was proposed"),
+    "a move that has arrived": ("eve", {**MOVED, "copy": "0" * 64}, "expected a dataset that moves once"),
+    "a spender's move": ("sam", {"kind": "propose", "asks": MOVED, "expires": 2}, "needs the role dpcli_admin"),
     "a run that is not there": ("ada", {"kind": "propose", "asks": {**VOID, "key": "x"}, "expires": 2}, "the key of a reservation"),
     "something else": ("ada", {"kind": "propose", "asks": {"kind": "spend"}, "expires": 2}, "expected asks"),
 }
@@ -348,7 +361,7 @@ def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
 
 FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name in LIES if name in {
     *("an amendment of one", "a void of one", "his own", "his own void", "another cap", "wider caps", "another run"),
-    *("no such entry", "no proposal"),
+    *("no such entry", "no proposal", "a move of one", "a move that nobody approved", "a move that has arrived"),
 }}  # fmt: skip
 
 
@@ -401,6 +414,35 @@ def test_both_see_names_alike(database: Database) -> None:
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
             assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
+
+
+def test_no_letter_makes_another_person_of_one(database: Database) -> None:
+    """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""
+    init(database.url, DATASET, TWO).close()
+    changed = [chr(c) for c in range(0x21, 0x20000) if looks(f"x{chr(c)}y") != f"x{chr(c)}y"]
+    whole = [f"x{c}y" for c in changed if TYPES["name"](f"x{c}y") and "." not in unicodedata.normalize("NFKD", c)]
+    pieces = [piece for piece in whole if looks(piece).isascii()]
+    pieces += random.Random(7).sample(whole, 1000)
+    assert len(pieces) > 2_000
+    with database.cluster.connect(database.name) as connection:
+        (found,) = connection.execute("SELECT dpcli.looks(%s)", (".".join(pieces),)).fetchone()
+    servers: dict[str, str] = {}
+    for piece, seen in zip(pieces, found.split("."), strict=True):
+        assert servers.setdefault(looks(piece), seen) == seen, (piece, ascii(piece))
+
+
+def test_one_person_of_two_logins_does_not_approve_past_dpcli(proposed: Database) -> None:
+    import psycopg
+
+    with by(proposed, "\u0142ukasz") as one:
+        seq = asked(one, "amend")
+        for name in ("lukasz", "\u0141ukasz", "\u026bukas\u017e"):
+            proposed.cluster.login(name, "dpcli_admin")
+            content = {**AMEND, "why": "a second analysis", "proposal": seq, "approval": "fine", "approver": name}
+            content["caps"] = one.entries()[seq - 1].content["asks"]["caps"]
+            with pytest.raises(psycopg.Error, match="expected the approval of another person"):
+                by_hand(proposed, name, canonical(signed(one, content, name)))
+        assert not done(one, "amend")
 
 
 # Any history, in either database, read from its notes or as a whole.
@@ -474,7 +516,8 @@ def test_both_databases_answer_alike_and_their_notes_are_true(
 def test_every_kind_that_takes_two_may_be_proposed() -> None:
     assert set(ASKS) == set(TWO_PERSONS)
     for kind, names in ASKS.items():
-        assert {"kind": "name", **ENTRIES[kind], "proposal": "count?"}.items() >= names.items()
+        assert set(names) <= {"kind", *ENTRIES[kind]} and names["why"] == "said"
+        assert all(type_ == {"kind": "name", **ENTRIES[kind]}[name] for name, type_ in names.items() if name != "why")
         assert {name for name, type_ in ENTRIES[kind].items() if not type_.endswith("?")} - {"approver"} <= set(names)
 
 
@@ -482,7 +525,7 @@ def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
     url = str(tmp_path / "ledger.db")
     flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
-    assert opened.code == 0 and "two persons for amend, void and quota" in opened.out
+    assert opened.code == 0 and "two persons for amend, void, quota and copy" in opened.out
     made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
     assert made.code == 0 and json.loads(made.out)["granted"] is False
     own = dpcli("budget", "approve", url, "2", "--reason", "fine")

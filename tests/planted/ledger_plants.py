@@ -314,7 +314,14 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("a refused proposal approved", L + "proposals.py", "name != subject and each.seq != refused", "name != subject"),
     ("two persons forgotten: done at once", L + "approval.py", "return None if asks is None else {", "return asks if asks else {"),
     ("caps wider than what is read", L + "approval.py", "        _refuse_wide(found, state)\n", ""),
-    ("a chain of one person accepted", L + "state.py", "if two and entry.kind in TWO_PERSONS:", "if False:"),
+    (
+        "a chain of one person accepted",
+        L + "state.py",
+        "if two and entry.kind in TWO_PERSONS and not arrives(entry.content):",
+        "if False:",
+    ),
+    ("one person moves it", L + "ledger.py", "Proposable(Leave(to, seen(why)), expires)", "Leave(to, seen(why))"),
+    ("a chain that one person moved", L + "state.py", "and not arrives(entry.content)", 'and entry.kind != "moved"'),
     ("a chain with another body accepted", L + "proposals.py", "any(content.get(name) != value for", "any(False for"),
     (
         "open proposals forgotten",

@@ -446,7 +446,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "condition.measured is not None",
     ),
     ("gate: a waiver approved by whoever wrote it", "gate/waivers.py", "if own is not None:", "if False:"),
-    ("gate: an author whose name looks alike", "gate/waiver_authors.py", "looks(name) == looks(approver)", "name == approver"),
+    ("gate: an author whose name looks alike", "gate/waiver_authors.py", "looks(name) in asked", "name == approver"),
     (
         "gate: the author of one line alone",
         "gate/waiver_authors.py",

@@ -26,6 +26,9 @@ def command(ledger: str, target: str, names: tuple[str, ...], why: str, new: boo
     A dataset never returns to a ledger from which it has moved. TO must not have a dataset of that name, unless it holds a beginning of
     the same chain. In PostgreSQL an administrator of the ledger copies, into a dataset that is new there.
 
+    In a ledger that was opened with --two-person the first call only proposes the move (exit code 4): once another person has approved it
+    with `dpcli budget approve`, the same command makes it.
+
     Exit code 0: done, or done before. 1: done, and a cost is larger than what was charged. 4: refused, or damaged.
     """
     from dpcli.ledger.copying import all_of, copied

@@ -30,7 +30,7 @@ from dpcli.registry import BLOCKS, FILTERS
 @click.option("--max-blocks", type=int, help="Blocks: in how many of them one unit's records may lie; 1 for a user-day.")
 @click.option("--block", "names", multiple=True, metavar="NAME", help="A block, where they are by region; repeatable.")
 @click.option("--block-count", "count", type=int, help="Number of blocks, where they are by a hash of the unit.")
-@click.option("--two-person", is_flag=True, help="Another person has to approve each amend, void and quota; fixed for good.")
+@click.option("--two-person", is_flag=True, help="Another person has to approve each amend, void, quota and copy; fixed for good.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
 @output_options("text", "total", "records")
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:

@@ -142,25 +142,31 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT CASE
     WHEN asks ->> 'kind' = 'amend' THEN 'cap'
     WHEN asks ->> 'kind' = 'quota' THEN format('quota of %s %s', asks ->> 'of', asks ->> 'name')
+    WHEN asks ->> 'kind' = 'moved' THEN 'place'
     WHEN asks ->> 'kind' IN ('start', 'commit', 'void') THEN 'run ' || (asks ->> 'key')
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
+$$;
+
+-- Characters that are taken for others or for nothing, as dpcli.toml.looks says them.
+CREATE OR REPLACE FUNCTION dpcli.letters() RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT '{letters}'::jsonb
 $$;
 
 -- A name as people see it, as in dpcli.toml.looks: without accents, case, spaces at its ends, and with one letter for those that look alike.
 CREATE OR REPLACE FUNCTION dpcli.looks(name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  alike jsonb := dpcli.rules() -> 'alike';
-  before text := (SELECT string_agg(chr((m ->> 0)::integer), '' ORDER BY i) FROM jsonb_array_elements(alike) WITH ORDINALITY AS pair (m, i));
-  after text := (SELECT string_agg(chr((m ->> 1)::integer), '' ORDER BY i) FROM jsonb_array_elements(alike) WITH ORDINALITY AS pair (m, i));
+  tables jsonb := dpcli.letters();
+  before text := (SELECT string_agg(chr((m ->> 0)::integer), '' ORDER BY i) FROM jsonb_array_elements(tables -> 'letters') WITH ORDINALITY AS pair (m, i));
+  after text := (SELECT string_agg(chr((m ->> 1)::integer), '' ORDER BY i) FROM jsonb_array_elements(tables -> 'letters') WITH ORDINALITY AS pair (m, i));
   found text := '';
 BEGIN
   SELECT coalesce(string_agg(CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r
       WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer) THEN ' ' ELSE c END, '' ORDER BY i), '') INTO found
   FROM regexp_split_to_table(lower(normalize(name, NFKD)), '') WITH ORDINALITY AS piece (c, i)
-  WHERE c <> '' AND ascii(c) NOT BETWEEN 768 AND 879 AND NOT EXISTS (SELECT FROM jsonb_array_elements(dpcli.rules() -> 'unseen') r
+  WHERE c <> '' AND NOT EXISTS (SELECT FROM jsonb_array_elements((tables -> 'gone') || (dpcli.rules() -> 'unseen')) r
     WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer);
-  found := btrim(regexp_replace(found, ' +', ' ', 'g'));
+  found := replace(replace(btrim(regexp_replace(found, ' +', ' ', 'g')), chr(223), 'ss'), chr(7838), 'ss');
   FOR i IN 1..3 LOOP
     found := translate(found, before, after);
   END LOOP;
@@ -705,6 +711,8 @@ BEGIN
     format('expected a proposal for at most %s days', dpcli.rules() ->> 'open'));
   IF content #>> '{asks,kind}' = 'void' THEN
     PERFORM dpcli.check_move(of_dataset, content -> 'asks');
+  ELSIF content #>> '{asks,kind}' = 'moved' THEN
+    PERFORM dpcli.permit_moving();
   ELSE
     PERFORM dpcli.permit(content #>> '{asks,kind}');
     IF content #>> '{asks,kind}' = 'quota' THEN
@@ -725,7 +733,7 @@ BEGIN
     PERFORM dpcli.require(content ->> 'kind' NOT IN ('propose', 'refuse') AND NOT content ?| ARRAY['proposal', 'approval'],
       'expected a ledger of two persons');
     RETURN;
-  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'refuse') THEN
+  ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'refuse') OR content ->> 'kind' = 'moved' AND content ? 'copy' THEN
     RETURN;
   END IF;
   PERFORM dpcli.require(content ? 'proposal', 'expected what another person proposed, as the ledger is one of two persons');

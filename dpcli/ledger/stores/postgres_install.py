@@ -8,6 +8,7 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
+from dpcli.toml.looks import letters
 
 VERSION = 6
 NOTED = 3  # since when totals are noted
@@ -75,9 +76,9 @@ def renew(connection: Any, place: str) -> int:
 
 
 def definitions(name: str) -> str:
-    """A file of definitions, with the rules of the grammar in their place."""
+    """A file of definitions, with the rules of the grammar in their place, and how names look."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return text.replace("{rules}", canonical(rules()))
+    return text.replace("{rules}", canonical(rules())).replace("{letters}", canonical(letters()))
 
 
 def _refuse_server(connection: Any, place: str) -> None:
