@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -100,12 +101,17 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
     there, here = rows(target), rows(source)
     assert there[: len(entries)] == entries == here[: len(entries)]
     assert there[: done.at.seq] == here[: done.at.seq] and done.at.seq == len(entries) + 1
-    with open_ledger(target.url, DATASET) as copy, open_ledger(source.url, DATASET) as left:
-        moved, opened = copy.entries()[-2:]
-        assert (moved.kind, moved.content["to"], moved.content["why"]) == ("moved", done.to, "a server of our own")
-        assert (opened.kind, opened.content["from"], opened.content["previous"]) == ("copied", left.store.address, done.at.hash)
+    with open_ledger(target.url, DATASET) as copy, open_ledger(source.url, DATASET) as source_:
+        closed, own, opened = copy.entries()[-3:]
+        assert (closed.kind, closed.content["to"], closed.content["why"]) == ("moved", done.to, "a server of our own")
+        assert (own.kind, own.content["to"], own.content["copy"]) == (
+            "moved",
+            done.to,
+            done.at.hash == closed.row.hash and done.at.hash,
+        )
+        assert (opened.kind, opened.content["from"], opened.content["previous"]) == ("copied", source_.store.address, own.row.hash)
         assert opened.content["schema"] == digest(copy.store.schema()) and opened.content["version"] == copy.store.version
-        assert left.entries()[-1].content["copy"] == opened.row.hash
+        assert source_.entries()[-1].content["copy"] == own.row.hash
         after = copy.state()
         assert (after.spent, after.reserved, after.caps, after.charges) == (
             before.spent,
@@ -113,7 +119,7 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
             before.caps,
             before.charges,
         )
-        for ledger in (copy, left):
+        for ledger in (copy, source_):
             found = verify(ledger)
             assert (found.problems, found.notes) == ((), ())
         ends = [copy.commit("under way", "it went along"), copy.void("waiting", "never began"), charge(copy, "here", "0.5")]
@@ -175,7 +181,9 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
     copied(target.url, third.url, DATASET)
     assert open_places(source, target, third) == [third.url]
     with open_ledger(third.url, DATASET) as ledger:
-        assert [entry.kind for entry in ledger.entries()][-6:] == ["moved", "copied", "spend", "moved", "copied", "spend"]
+        assert [entry.kind for entry in ledger.entries()][-6:] == ["moved", "copied", "spend", *("moved",) * 2, "copied", "spend"][
+            -6:
+        ]
         assert verify(ledger).problems == ()
 
 
@@ -207,15 +215,18 @@ POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("leave", "about to close it here", True, 1),
     ("leave", "closed here", False, 1),
     ("_take", "the rest is taken", False, 2),
-    ("_open", "about to open it there", True, 1),
-    ("_open", "opened, not durable", False, 1),
+    ("_prepare", "about to give it a name", True, 1),
+    ("_prepare", "has a name, not durable", False, 1),
     ("created", "durable there", False, 1),
-    ("done", "about to say so here", True, 1),
-    ("done", "said so here, not durable", False, 1),
-    ("verify", "durable here", True, 1),
+    ("name", "about to name it here", True, 1),
+    ("name", "named here, durable", False, 1),
+    ("open", "about to open it there", True, 1),
+    ("open", "open there, durable", False, 1),
+    ("verify", "about to verify it", True, 1),
     ("verify", "verified", False, 1),
 )
-HOMES: dict[str, Any] = {"leave": Ledger, "done": copying.Naming, "created": copying, "verify": copying}
+CLOSED, OPENED = 4, 12  # the first points at which it is closed where it was, and open where it goes
+HOMES: dict[str, Any] = {"leave": Ledger, "created": copying, "verify": copying}
 
 
 def dying(name: str, before: bool, turn: int) -> None:
@@ -248,8 +259,8 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     assert killed(task)
     granted = open_places(source, target)
     assert len(granted) <= 1
-    closed = POINTS.index(point) >= 4
-    assert granted == ([] if closed and POINTS.index(point) < 8 else [target.url] if closed else [source.url])
+    reached = POINTS.index(point)
+    assert granted == ([source.url] if reached < CLOSED else [] if reached < OPENED else [target.url])
     known = {key for place in (source, target) for key in runs_at(place)}
     done = copied(source.url, target.url, DATASET)
     assert known <= runs_at(target)
@@ -257,6 +268,44 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     assert done.verified.problems == () == done.verified.notes
     with open_ledger(source.url, DATASET) as ledger:
         assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point[1].replace(" ", "-"))
+def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, int], tmp_path: Path) -> None:
+    """Whatever is left beside, as a draft or under its name, is charged in one place at most, as it is and after the same command."""
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+    name, _, before, turn = point
+
+    def task() -> Copied:
+        dying(name, before, turn)
+        return copied(source.url, target.url, DATASET)
+
+    assert killed(task)
+    taken = [File(str(tmp_path / f"taken{number}.db")) for number, _ in enumerate(left(tmp_path))]
+    for path, place in zip(left(tmp_path), taken, strict=True):
+        path.rename(place.url)
+    everywhere = (source, target, *taken)
+    assert len(open_places(*everywhere)) <= 1
+    with suppress(LedgerError):
+        copied(source.url, target.url, DATASET)
+    assert len(open_places(*everywhere)) <= 1
+    for place in taken:  # what was taken away is put in its place, and from there to a third
+        for origin, goal in ((source, place), (place, target), (place, File(str(tmp_path / "third.db")))):
+            with suppress(LedgerError):
+                copied(origin.url, goal.url, DATASET)
+            assert len(open_places(*everywhere, File(str(tmp_path / "third.db")))) <= 1, (origin, goal)
+        if not os.path.exists(target.url) and os.path.exists(place.url):
+            os.rename(place.url, target.url)
+            with suppress(LedgerError):
+                copied(source.url, target.url, DATASET)
+            assert len(open_places(*everywhere)) <= 1
+    assert POINTS.index(point) < OPENED or open_places(source, target, *taken, File(str(tmp_path / "third.db")))
+
+
+def left(folder: Path) -> list[Path]:
+    """The copy, and drafts of it."""
+    return sorted(path for path in folder.iterdir() if path.name == "b.db" or path.name.startswith(".b.db"))
 
 
 def runs_at(place: Place) -> set[str]:
@@ -287,7 +336,7 @@ def follow(source: str, target: str, folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "error", [LedgerError("the disk is full; nothing was written"), KeyboardInterrupt()], ids=["full", "stopped"]
 )
-@pytest.mark.parametrize(("point", "closed"), [("_read_again", False), ("_open", True)])
+@pytest.mark.parametrize(("point", "closed"), [("_read_again", False), ("_prepare", True), ("name", True), ("open", True)])
 def test_who_fails_after_it_was_closed_here_says_so(
     way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool, error: BaseException
 ) -> None:
@@ -665,7 +714,7 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
         ledger.arrived("a" * 64)
-        with pytest.raises(LedgerError, match="another copy of it was opened"):
+        with pytest.raises(LedgerError, match="another copy of it was named"):
             ledger.arrived("b" * 64)
         row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
@@ -695,8 +744,17 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
         "spend": SPEND,
     }
     sound = {
-        "moved": [("open", "moved"), ("open", "moved", "arrived"), ("open", "moved", "copied", "spend", "moved")],
-        "copied": [("open", "moved", "copied"), ("open", "moved", "copied", "spend")],
+        "moved": [
+            ("open", "moved"),
+            ("open", "moved", "arrived"),
+            ("open", "moved", "own"),
+            ("open", "moved", "copied", "spend", "moved"),
+        ],
+        "copied": [
+            ("open", "moved", "copied"),
+            ("open", "moved", "copied", "spend"),
+            ("open", "moved", "own", "copied", "spend", "moved", "own", "copied"),
+        ],
     }
     broken = {
         "moved": [
@@ -704,6 +762,10 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
             ("open", "moved", "spend"),
             ("open", "arrived"),
             ("open", "moved", "arrived", "arrived"),
+            ("open", "moved", "own", "own"),
+            ("open", "moved", "own", "arrived"),
+            ("open", "moved", "arrived", "own"),
+            ("open", "moved", "own", "spend"),
         ],
         "copied": [("open", "copied"), ("open", "moved", "arrived", "copied"), ("open", "moved", "copied", "copied")],
     }
@@ -711,7 +773,10 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
     def read(kinds: tuple[str, ...]) -> None:
         state = LedgerState(DATASET)
         for name in kinds:
-            state.apply(sealed({**contents[name], "who": "x", "when": clock(), "dpcli": "0"}, DATASET, state.head))
+            content = contents["arrived"] if name == "own" else contents[name]
+            if name == "own":
+                content = {**content, "copy": state.head.hash if state.departure is None else state.departure.at.hash}
+            state.apply(sealed({**content, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, state.head))
 
     for kinds in sound[kind]:
         read(kinds)
@@ -733,32 +798,36 @@ def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> N
 # Two who copy at once, each to a place that the other does not see.
 
 
-def test_whoever_copies_a_second_time_waits_and_makes_no_second_copy(tmp_path: Path) -> None:
+def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
     """The second begins while the first has just made its own durable, and cannot see it, as if each had a disk of its own."""
     source = File(str(tmp_path / "a.db"))
     lived(source)
-    target, aside = str(tmp_path / "b.db"), str(tmp_path / "in use.db")
+    target, aside = File(str(tmp_path / "b.db")), File(str(tmp_path / "aside.db"))
 
     def first() -> None:
         real = copying.created
 
         def slow(url: str, fill: Any, seconds: float) -> None:
             real(url, fill, seconds)
-            os.rename(url, aside)
+            os.rename(url, aside.url)
             (tmp_path / "durable").touch()
             time.sleep(1.0)
 
         copying.created = slow  # type: ignore[attr-defined]
-        copied(source.url, target, DATASET)
+        with suppress(LedgerError):
+            copied(source.url, target.url, DATASET)
 
-    child = started(first)
-    while not (tmp_path / "durable").exists():
+    child, deadline = started(first), time.monotonic() + 30.0
+    while not (tmp_path / "durable").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
+    copied(source.url, target.url, DATASET)
+    assert os.waitpid(child, 0)[1] == 0
+    assert open_places(source, target, aside) == [target.url]
+    os.rename(target.url, tmp_path / "elsewhere.db")
+    os.rename(aside.url, target.url)
     with pytest.raises(LedgerError, match="would be a second budget"):
-        copied(source.url, target, DATASET)
-    os.waitpid(child, 0)
-    assert not os.path.exists(target)
-    assert open_places(source, File(aside)) == [aside]
+        copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == []
 
 
 def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
