@@ -73,7 +73,7 @@ class Copying:
                 return
             state = LedgerState(dataset, runs=runs)
             self._take(target, tail, state, self._end())
-            self._read_again(target, state.head)
+            self.read_again(target, state.head)
             self._refuse_origin()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
@@ -139,7 +139,7 @@ class Copying:
         if not there:
             return None
         kinds = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}').kind for row in rows[1:]]
-        return CopyThere(rows[1].hash, "copied" in kinds)
+        return CopyThere(Head(rows[1].seq, rows[1].hash), "copied" in kinds)
 
     def _end(self) -> Head:
         """Of what is copied: the entry that closed it, or the last."""
@@ -165,13 +165,13 @@ class Copying:
         if state.head != end:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
 
-    def _read_again(self, target: Store, end: Head) -> None:
+    def read_again(self, target: Store, end: Head) -> None:
         dataset, head = self.ledger.dataset, Head()
         for row in _all(target, dataset, 0):
             opened(row, dataset, head)
             head = Head(row.seq, row.hash)
         if head != end:
-            raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read: nothing was moved')
+            raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
 
     def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
         copy = Ledger(target, self.ledger.dataset)
@@ -181,10 +181,15 @@ class Copying:
 
 @dataclass(frozen=True, slots=True)
 class CopyThere:
-    """A copy that is whole: the hash of the entry that it is named by, and whether it can be charged."""
+    """A copy that was made durable, up to the entry `end` by whose hash it is named, and whether it can be charged."""
 
-    name: str
+    end: Head
     open: bool
+
+    @property
+    def name(self) -> str:
+        """What no other copy has."""
+        return self.end.hash
 
 
 def _second(dataset: str) -> str:
@@ -217,6 +222,8 @@ def _moved(copying: Copying) -> bool:
         there = copying.arrived(copy.store)
         if there is None:
             raise LedgerError(f"{copy.store.place}: the copy was taken away while it was made")
+        if not there.open:
+            copying.read_again(copy.store, there.end)
         copying.name(there.name)
         if not there.open:
             with _told(ledger, ended=False):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -211,7 +212,7 @@ def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Plac
 POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("_take", "nothing is taken", True, 1),
     ("_take", "all is taken", False, 1),
-    ("_read_again", "read again", False, 1),
+    ("read_again", "read again", False, 1),
     ("leave", "about to close it here", True, 1),
     ("leave", "closed here", False, 1),
     ("_take", "the rest is taken", False, 2),
@@ -336,7 +337,7 @@ def follow(source: str, target: str, folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "error", [LedgerError("the disk is full; nothing was written"), KeyboardInterrupt()], ids=["full", "stopped"]
 )
-@pytest.mark.parametrize(("point", "closed"), [("_read_again", False), ("_prepare", True), ("name", True), ("open", True)])
+@pytest.mark.parametrize(("point", "closed"), [("read_again", False), ("_prepare", True), ("name", True), ("open", True)])
 def test_who_fails_after_it_was_closed_here_says_so(
     way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool, error: BaseException
 ) -> None:
@@ -843,6 +844,54 @@ def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeyp
     monkeypatch.setattr(copying, "verify", fail)
     with pytest.raises(LedgerError, match="stopped"):
         copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == [target.url]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_move_of_before_copies_had_names_goes_on(named: bool, tmp_path: Path) -> None:
+    """What opened them came next after the closing entry, and is what they are named by."""
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+    with open_ledger(source.url, DATASET) as ledger:
+        ledger.leave(target.url)
+    Path(target.url).write_bytes(Path(source.url).read_bytes())
+    Path(target.url).chmod(0o600)
+    with open_ledger(target.url, DATASET) as copy, copy.store.writing(DATASET) as tail:
+        said = {"kind": "copied", "from": source.url, "schema": digest(copy.store.schema()), "version": copy.store.version}
+        entry = sealed({**said, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, copy.state().head)
+        tail.append(entry.row)
+    if named:
+        with open_ledger(source.url, DATASET) as ledger:
+            ledger.arrived(entry.row.hash)
+    assert copied(source.url, target.url, DATASET).repeated == named
+    assert copied(source.url, target.url, DATASET).repeated
+    assert open_places(source, target) == [target.url]
+    os.rename(target.url, tmp_path / "elsewhere.db")
+    with pytest.raises(LedgerError, match="would be a second budget"):
+        copied(source.url, target.url, DATASET)
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE entry SET body = replace(body, '0.125', '0.025') WHERE seq = 2", "DELETE FROM entry WHERE seq = 3"]
+)
+def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, tmp_path: Path) -> None:
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+
+    def task() -> Copied:
+        dying("name", True, 1)
+        return copied(source.url, target.url, DATASET)
+
+    assert killed(task)
+    with closing(sqlite3.connect(target.url)) as connection, connection:
+        guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for statement in (*(f"DROP TRIGGER {name}" for name, _ in guards), damage, *(sql for _, sql in guards)):
+            connection.execute(statement)
+    with pytest.raises(LedgerError):
+        copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == []
+    os.unlink(target.url)  # nothing was named: it is made again
+    copied(source.url, target.url, DATASET)
     assert open_places(source, target) == [target.url]
 
 

@@ -79,7 +79,9 @@ WALKED = [pytest.param(words, id=" ".join(words), marks=marks(words)) for words 
 
 def quoting(folder: Path) -> list[str]:
     """The files in which the password is, or that are named for it."""
-    return [str(path) for path in folder.rglob("*") if SECRET in path.name or (path.is_file() and SECRET.encode() in path.read_bytes())]
+    return [
+        str(path) for path in folder.rglob("*") if SECRET in path.name or (path.is_file() and SECRET.encode() in path.read_bytes())
+    ]
 
 
 @pytest.mark.sampled
