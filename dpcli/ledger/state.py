@@ -336,7 +336,7 @@ class LedgerState:
             and not (self.departure.copy or self.departure.prepared)
         ):
             own = copy_ == self.departure.at.hash  # no entry names its own chain's but a copy's first
-            self.departure = replace(self.departure, **({"prepared": entry.row.hash} if own else {"copy": copy_}))
+            self.departure = replace(self.departure, prepared=entry.row.hash) if own else replace(self.departure, copy=copy_)
         else:
             raise LedgerError(f"{self._place(entry)}: moves what has moved: the ledger was changed by hand")
 
