@@ -110,12 +110,7 @@ class Copying:
         if damaged:
             raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
         refuse_changed(store, state)
-        if state.departure is not None and state.departure.prepared:
-            raise LedgerError(
-                f'{store.place}: dataset "{self.ledger.dataset}" is a copy that is not open yet: dpcli budget copy from where it comes '
-                f"from to {state.departure.to} completes the move"
-            )
-        if state.departure is not None and state.departure.to != to:
+        if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()
 
     def _refuse_origin(self) -> None:
@@ -138,8 +133,10 @@ class Copying:
             raise LedgerError(f"{target.place}: {_second(dataset)}")
         if not there:
             return None
-        kinds = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}').kind for row in rows[1:]]
-        return CopyThere(Head(rows[1].seq, rows[1].hash), "copied" in kinds)
+        entries = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
+        if entries[0].kind != "copied" and entries[0].content.get("copy") != departure.at.hash:
+            return None  # a later state of the ledger that it comes from
+        return CopyThere(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
 
     def _end(self) -> Head:
         """Of what is copied: the entry that closed it, or the last."""

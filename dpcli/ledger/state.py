@@ -167,7 +167,12 @@ class LedgerState:
         return self.terms
 
     def refuse_moved(self) -> None:
-        """Raise LedgerError where the dataset has moved."""
+        """Raise LedgerError where the dataset has moved, or is a copy that is not open yet."""
+        if self.departure is not None and self.departure.prepared:
+            raise LedgerError(
+                f'dataset "{self.dataset}" is a copy that is not open yet: dpcli budget copy, from where it comes from to '
+                f"{self.departure.to}, completes the move"
+            )
         if self.departure is not None:
             there = (
                 "it is charged there, and"

@@ -261,6 +261,8 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     granted = open_places(source, target)
     assert len(granted) <= 1
     reached = POINTS.index(point)
+    if POINTS[reached][0] == "name":
+        assert "is a copy that is not open yet" in dpcli("budget", "anchor", target.url, "--dataset", DATASET).err
     assert granted == ([source.url] if reached < CLOSED else [] if reached < OPENED else [target.url])
     known = {key for place in (source, target) for key in runs_at(place)}
     done = copied(source.url, target.url, DATASET)
@@ -869,6 +871,25 @@ def test_a_move_of_before_copies_had_names_goes_on(named: bool, tmp_path: Path) 
     os.rename(target.url, tmp_path / "elsewhere.db")
     with pytest.raises(LedgerError, match="would be a second budget"):
         copied(source.url, target.url, DATASET)
+
+
+def test_a_later_state_of_the_ledger_is_no_copy_of_it(tmp_path: Path) -> None:
+    source, target, other = (File(str(tmp_path / name)) for name in ("a.db", "b.db", "c.db"))
+    lived(source)
+    with open_ledger(source.url, DATASET) as ledger:
+        ledger.leave(target.url)
+    before = Path(source.url).read_bytes()
+    copied(source.url, target.url, DATASET)
+    os.rename(target.url, other.url)
+    Path(target.url).write_bytes(Path(source.url).read_bytes())  # closed, with the name of the copy
+    Path(target.url).chmod(0o600)
+    Path(source.url).write_bytes(before)
+    with pytest.raises(LedgerError, match="found another entry"):
+        copied(source.url, target.url, DATASET)
+    with open_ledger(source.url, DATASET) as ledger:
+        departure = ledger.state().departure
+    assert departure is not None and departure.copy == ""
+    assert open_places(source, target, other) == [other.url]
 
 
 @pytest.mark.parametrize(
