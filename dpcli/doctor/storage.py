@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpcli.doctor.fact import ROOM, Fact
 from dpcli.errors import InputError, LedgerError
-from dpcli.ledger.stores.places import POSTGRES, open_store
+from dpcli.ledger.stores.places import POSTGRES, open_store, path_of
 from dpcli.ledger.stores.sqlite_file import NETWORK
 
 WAL_SINCE = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing either
@@ -88,7 +88,7 @@ def _server(url: str) -> Fact:
 
 
 def _folder(ledger: str | None) -> Path:
-    folder = Path.cwd() if ledger is None else Path(ledger).resolve().parent
+    folder = Path.cwd() if ledger is None else Path(path_of(ledger)).resolve().parent
     if not folder.is_dir():
         raise InputError(f"--ledger: expected a file in a folder that exists, found no folder {folder}")
     return folder

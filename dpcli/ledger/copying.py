@@ -6,33 +6,31 @@ The order, in which a death at any moment errs toward charging too much or not a
 2. what was taken in is read again, and must lead to the same head;
 3. the dataset is closed here, durably ("moved"): nobody is charged here from now on. What others wrote since step 1 goes along, as does
    that entry;
-4. the writer's lock is taken here again, and held to the end of step 5: whoever copies at the same moment waits, and then finds that a copy
-   was named. The copy is opened there ("copied"), and the transaction there ends: durable, whole, and the only one that can be charged;
-5. under that lock a last entry here names it. A copy that was named is never made again;
-6. the copy is verified.
+4. the copy gets a name that no other has (`Prepare`), and the transaction there ends: durable, whole, and closed as its chain is;
+5. under the writer's lock here a last entry names it, durably. A dataset names one copy, and never another;
+6. what was named is opened there ("copied"), and nothing else is;
+7. the copy is verified.
 
-After a death before 3 nothing has happened. After one between 3 and 4 nobody can charge it anywhere, and after one between 4 and 5 only
-there: the same command goes on. What is there already must be a beginning of the same chain.
-
-What is left: two transactions in two places do not end at once. Whoever dies, or loses the lock, between the commits of 4 and 5
-leaves a copy that was not named. If it is also taken away from where it was made before the command is given again, a second one is made.
+After a death before 3 nothing has happened. After one between 3 and 6 nobody can charge it anywhere, and after 6 only there: the same
+command goes on. What is there already must be a beginning of the same chain. A copy that was taken away from where it was made can be
+charged where it was opened before, and else nowhere; so can a draft that somebody renames.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened
-from dpcli.ledger.checkpoint import checkpoint_of
+from dpcli.ledger.chain import Head, StoredRow, digest, entry_of, opened
 from dpcli.ledger.earlier import pages
 from dpcli.ledger.forgetful import ForgetfulRuns
 from dpcli.ledger.grammar import TEXT, TYPES, seen
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_double
-from dpcli.ledger.moving import Arrived, Open
+from dpcli.ledger.moving import Open, Prepare
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address, created, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
@@ -63,40 +61,42 @@ class Copying:
     new: bool = False
     progress: Progress | None = None
 
-    def fill(self, target: Store, held: ExitStack) -> Naming:
-        """Take all of it in and open it there (1 to 4), and what is to be done under the lock that `held` lets go of (5).
+    def fill(self, target: Store) -> None:
+        """Take all of it in, close it here, and give the copy its name (1 to 4); nothing where that was done.
 
-        Nothing is taken in where it is there already. Raises LedgerError where the chain is broken, has moved elsewhere, or `target` has
-        another one under its name.
+        Raises LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
         """
         to, dataset = address(self.url, target), self.ledger.dataset
         self._refuse(target, to)
         self._refuse_one(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
-            there = self._arrived(target)
-            if there:
-                return self._locked(target, held, there)
+            if self.arrived(target) is not None:
+                return
             state = LedgerState(dataset, runs=runs)
             self._take(target, tail, state, self._end())
-            self._read_again(target, state.head)
+            self.read_again(target, state.head)
             self._refuse_origin()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._take(target, tail, state, departure.at)
-            naming = self._locked(target, held, "")
-            return Naming(naming.ledger, naming.tail, self._open(target, tail, state).row.hash)
+            self._prepare(target, tail, state)
 
-    def _locked(self, target: Store, held: ExitStack, copy: str) -> Naming:
-        """Hold the dataset where it was. Raises LedgerError where a copy other than `copy` was named meanwhile."""
-        ledger = self.ledger
-        departure = ledger.state().departure
-        if departure is not None and departure.copy == copy != "":
-            return Naming(ledger, None, copy)
-        tail = held.enter_context(ledger.store.writing(ledger.dataset))
-        departure = ledger.state().departure  # what others wrote until now
-        if departure is None or departure.copy not in ("", copy):
-            raise LedgerError(f"{target.place}: {_second(ledger.dataset)}")
-        return Naming(ledger, tail, copy)
+    def name(self, copy: str) -> None:
+        """Name it where it was, under the writer's lock (5). Raises LedgerError where another was named meanwhile."""
+        departure = self.ledger.state().departure
+        assert departure is not None
+        if departure.copy != copy:
+            try:
+                self.ledger.arrived(copy)
+            except LedgerError:
+                if self.ledger.state().departure == departure:
+                    raise
+                raise LedgerError(f"{departure.to}: {_second(self.ledger.dataset)}") from None
+
+    def open(self, target: Ledger, copy: str) -> None:
+        """Open what was named (6); nothing where it is open."""
+        asked = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
+        target.append_all([(asked, "")], moved=True)
 
     def _refuse(self, target: Store, to: str) -> None:
         store, state = self.ledger.store, self.ledger.state()
@@ -111,7 +111,7 @@ class Copying:
         if damaged:
             raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
         refuse_changed(store, state)
-        if state.departure is not None and state.departure.to != to:
+        if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()
 
     def _refuse_one(self, target: Store, to: str) -> None:
@@ -138,16 +138,21 @@ class Copying:
                 "moved"
             )
 
-    def _arrived(self, target: Store) -> str:
-        """The hash of the entry that opened it there, "" where none did. Raises LedgerError where it was, and is there no longer."""
+    def arrived(self, target: Store) -> CopyThere | None:
+        """The copy that is there whole, None where none is. Raises LedgerError where another one was named."""
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
-            return ""
-        rows = target.after(dataset, departure.at.seq - 1, 2)
-        there = len(rows) == 2 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
+            return None
+        rows = target.after(dataset, departure.at.seq - 1, 3)
+        there = len(rows) > 1 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
         if departure.copy and not there:
             raise LedgerError(f"{target.place}: {_second(dataset)}")
-        return rows[1].hash if there else ""
+        if not there:
+            return None
+        entries = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
+        if entries[0].kind != "copied" and entries[0].content.get("copy") != departure.at.hash:
+            return None  # a later state of the ledger that it comes from
+        return CopyThere(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
 
     def _end(self) -> Head:
         """Of what is copied: the entry that closed it, or the last."""
@@ -173,39 +178,31 @@ class Copying:
         if state.head != end:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
 
-    def _read_again(self, target: Store, end: Head) -> None:
+    def read_again(self, target: Store, end: Head) -> None:
         dataset, head = self.ledger.dataset, Head()
         for row in _all(target, dataset, 0):
             opened(row, dataset, head)
             head = Head(row.seq, row.hash)
         if head != end:
-            raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read: nothing was moved')
+            raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
 
-    def _open(self, target: Store, tail: Tail, state: LedgerState) -> LedgerEntry:
-        asked = Open(self.ledger.store.address, digest(target.schema()), target.version, seen(self.why))
-        entry = Ledger(target, self.ledger.dataset).append_in(tail, state, asked)
-        if target.takes_notes:
-            tail.note(checkpoint_of(state))
-        assert entry is not None  # an opening is always written
-        return entry
+    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
+        copy = Ledger(target, self.ledger.dataset)
+        entry = copy.prepared(state, Prepare(secrets.token_hex(16)))
+        tail.take(entry.row)
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
-    """A copy that is about to be durable, by the hash of the entry that opened it. tail: of where it was; None: named before."""
+class CopyThere:
+    """A copy that was made durable, up to the entry `end` by whose hash it is named, and whether it can be charged."""
 
-    ledger: Ledger
-    tail: Tail | None
-    copy: str
+    end: Head
+    open: bool
 
-    def done(self) -> Head:
-        """Name it (5), durably when the lock is let go; the end of the chain that was copied."""
-        state = self.ledger.state()
-        departure = state.departure
-        assert departure is not None
-        if self.tail is not None:
-            self.ledger.append_in(self.tail, state.rehearsal(), Arrived(self.copy))
-        return departure.at
+    @property
+    def name(self) -> str:
+        """What no other copy has."""
+        return self.end.hash
 
 
 def _second(dataset: str) -> str:
@@ -221,40 +218,52 @@ def copied(source: str, target: str, dataset: str, why: str = "", new: bool = Fa
     new: although its name looks like another one's there. Raises LedgerError as `Copying.fill`, and where the copy is not sound.
     """
     with open_ledger(source, dataset) as ledger:
-        copying, departure = Copying(ledger, target, why, new, progress), ledger.state().departure
-        with _told(ledger):
-            at = _moved(copying)
+        repeated = _moved(Copying(ledger, target, why, new, progress))
+        departure = ledger.state().departure
+        assert departure is not None
         with open_ledger(target, dataset) as copy:
-            verified = verify(copy, progress=progress)
-            repeated = departure is not None and departure.copy != ""
-            return Copied(dataset, address(target, copy.store), at, repeated, verified)
+            return Copied(dataset, address(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
 
 
-def _moved(copying: Copying) -> Head:
-    """All but verify it (1 to 5); the end of the chain that was copied."""
-    namings: list[Naming] = []
-    with ExitStack() as held:
-        created(copying.url, lambda target: namings.append(copying.fill(target, held)), DAY)
-        return namings[-1].done()
+def _moved(copying: Copying) -> bool:
+    """All but verify it (1 to 6); whether all was done before."""
+    ledger = copying.ledger
+    with _told(ledger):
+        created(copying.url, copying.fill, DAY)
+    closed = ledger.state().departure
+    with _told(ledger), open_ledger(copying.url, ledger.dataset) as copy:
+        there = copying.arrived(copy.store)
+        if there is None:
+            raise LedgerError(f"{copy.store.place}: the copy was taken away while it was made")
+        if not there.open:
+            copying.read_again(copy.store, there.end)
+        copying.name(there.name)
+        if not there.open:
+            with _told(ledger, ended=False):
+                copying.open(copy, there.name)
+        return there.open and closed is not None and closed.copy == there.name
 
 
 @contextmanager
-def _told(ledger: Ledger) -> Iterator[None]:
-    """Whoever stops a move, or what does, where the dataset is closed by then: what its ledger says alone would not tell."""
+def _told(ledger: Ledger, ended: bool = True) -> Iterator[None]:
+    """Whoever stops a move, or what does, where the dataset is closed by then: what its ledger says alone would not tell.
+
+    ended: whether a copy that was named is open.
+    """
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_standing(ledger) or "nothing was moved") from None
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(_standing(ledger, ended) or str(stop) or "nothing was moved") from None
     except LedgerError as error:
-        standing = _standing(ledger)
+        standing = _standing(ledger, ended)
         raise LedgerError(f"{error}; {standing}" if standing and standing not in str(error) else str(error)) from None
 
 
-def _standing(ledger: Ledger) -> str:
+def _standing(ledger: Ledger, ended: bool) -> str:
     """What to do about a dataset that was closed, and whose copy may not be open yet; "" where it was not closed or has arrived."""
     with suppress(LedgerError):
         departure = ledger.state().departure
-        if departure is not None and not departure.copy:
+        if departure is not None and not (departure.copy and ended):
             return f'"{ledger.dataset}" is closed in {ledger.store.place}: dpcli budget copy to {departure.to} completes the move'
     return ""
 

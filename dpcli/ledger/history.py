@@ -363,4 +363,4 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
     vanished = found == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
     if not 0.0 <= found < math.inf or vanished:
         raise Wrong(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")
-    return found
+    return abs(found)  # -0.0 is 0, and no ledger takes it as it is

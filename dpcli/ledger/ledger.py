@@ -328,8 +328,18 @@ class Ledger:
         return self._append(Proposable(Leave(to, seen(why)), expires), "", moved=True)
 
     def arrived(self, copy: str) -> Receipt:
-        """Note the hash of the entry that opened its copy there."""
+        """Name its copy there, by the hash of that one's own first entry."""
         return self._append(Arrived(copy), "", moved=True)
+
+    def prepared(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
+        """The first entry of a copy that is its own, after `state`, which takes it in."""
+        now = self.now()
+        content = request.entry(state, now)
+        assert content is not None
+        entry = sealed(self._signed(content, now, state), self.dataset, state.head)
+        _refuse_wrong(entry)
+        state.apply(opened(entry.row, self.dataset, state.head))
+        return entry
 
     def _charge(
         self,
@@ -398,8 +408,11 @@ class Ledger:
         )
 
     def _notable(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Whether a checkpoint is due after these entries: at once after a quota, which needs to know who was charged for what."""
-        return due(state, self._noted) or any(entry is not None and entry.kind == "quota" for entry in entries)
+        """Whether a checkpoint is due after these entries: at once after a quota, which needs to know who was charged for what.
+
+        And where a copy is opened, of which all entries were read.
+        """
+        return due(state, self._noted) or any(entry is not None and entry.kind in ("quota", "copied") for entry in entries)
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
         """The entry of a request after `state`, which takes it in; None where nothing is written. The caller ends the transaction."""

@@ -94,11 +94,15 @@ AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a da
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """Where a dataset has moved `to`, and `at` which entry; copy: the hash of the entry that opened it there, once that is known."""
+    """Where a dataset has moved `to`, and `at` which entry.
+
+    copy: the name of its copy there, once that is known. prepared: its own name, where this is a copy that was not opened yet.
+    """
 
     to: str
     at: Head
     copy: str = ""
+    prepared: str = ""
 
 
 @dataclass(slots=True)
@@ -163,7 +167,12 @@ class LedgerState:
         return self.terms
 
     def refuse_moved(self) -> None:
-        """Raise LedgerError where the dataset has moved."""
+        """Raise LedgerError where the dataset has moved, or is a copy that is not open yet."""
+        if self.departure is not None and self.departure.prepared:
+            raise LedgerError(
+                f'dataset "{self.dataset}" is a copy that is not open yet: dpcli budget copy, from where it comes from to '
+                f"{self.departure.to}, completes the move"
+            )
         if self.departure is not None:
             there = (
                 "it is charged there, and"
@@ -325,8 +334,14 @@ class LedgerState:
         to, copy_ = str(entry.content["to"]), str(entry.content.get("copy", ""))
         if self.departure is None and not copy_:
             self.departure = MovedAway(to, Head(entry.row.seq, entry.row.hash))
-        elif self.departure is not None and self.departure.to == to and copy_ and not self.departure.copy:
-            self.departure = replace(self.departure, copy=copy_)
+        elif (
+            self.departure is not None
+            and self.departure.to == to
+            and copy_
+            and not (self.departure.copy or self.departure.prepared)
+        ):
+            own = copy_ == self.departure.at.hash  # no entry names its own chain's but a copy's first
+            self.departure = replace(self.departure, prepared=entry.row.hash) if own else replace(self.departure, copy=copy_)
         else:
             raise LedgerError(f"{self._place(entry)}: moves what has moved: the ledger was changed by hand")
 

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -101,12 +103,17 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
     there, here = rows(target), rows(source)
     assert there[: len(entries)] == entries == here[: len(entries)]
     assert there[: done.at.seq] == here[: done.at.seq] and done.at.seq == len(entries) + 1
-    with open_ledger(target.url, DATASET) as copy, open_ledger(source.url, DATASET) as left:
-        moved, opened = copy.entries()[-2:]
-        assert (moved.kind, moved.content["to"], moved.content["why"]) == ("moved", done.to, "a server of our own")
-        assert (opened.kind, opened.content["from"], opened.content["previous"]) == ("copied", left.store.address, done.at.hash)
+    with open_ledger(target.url, DATASET) as copy, open_ledger(source.url, DATASET) as source_:
+        closed, own, opened = copy.entries()[-3:]
+        assert (closed.kind, closed.content["to"], closed.content["why"]) == ("moved", done.to, "a server of our own")
+        assert (own.kind, own.content["to"], own.content["copy"]) == (
+            "moved",
+            done.to,
+            done.at.hash == closed.row.hash and done.at.hash,
+        )
+        assert (opened.kind, opened.content["from"], opened.content["previous"]) == ("copied", source_.store.address, own.row.hash)
         assert opened.content["schema"] == digest(copy.store.schema()) and opened.content["version"] == copy.store.version
-        assert left.entries()[-1].content["copy"] == opened.row.hash
+        assert source_.entries()[-1].content["copy"] == own.row.hash
         after = copy.state()
         assert (after.spent, after.reserved, after.caps, after.charges) == (
             before.spent,
@@ -114,7 +121,7 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
             before.caps,
             before.charges,
         )
-        for ledger in (copy, left):
+        for ledger in (copy, source_):
             found = verify(ledger)
             assert (found.problems, found.notes) == ((), ())
         ends = [copy.commit("under way", "it went along"), copy.void("waiting", "never began"), charge(copy, "here", "0.5")]
@@ -176,7 +183,9 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
     copied(target.url, third.url, DATASET)
     assert open_places(source, target, third) == [third.url]
     with open_ledger(third.url, DATASET) as ledger:
-        assert [entry.kind for entry in ledger.entries()][-6:] == ["moved", "copied", "spend", "moved", "copied", "spend"]
+        assert [entry.kind for entry in ledger.entries()][-6:] == ["moved", "copied", "spend", *("moved",) * 2, "copied", "spend"][
+            -6:
+        ]
         assert verify(ledger).problems == ()
 
 
@@ -204,19 +213,22 @@ def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Plac
 POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("_take", "nothing is taken", True, 1),
     ("_take", "all is taken", False, 1),
-    ("_read_again", "read again", False, 1),
+    ("read_again", "read again", False, 1),
     ("leave", "about to close it here", True, 1),
     ("leave", "closed here", False, 1),
     ("_take", "the rest is taken", False, 2),
-    ("_open", "about to open it there", True, 1),
-    ("_open", "opened, not durable", False, 1),
+    ("_prepare", "about to give it a name", True, 1),
+    ("_prepare", "has a name, not durable", False, 1),
     ("created", "durable there", False, 1),
-    ("done", "about to say so here", True, 1),
-    ("done", "said so here, not durable", False, 1),
-    ("verify", "durable here", True, 1),
+    ("name", "about to name it here", True, 1),
+    ("name", "named here, durable", False, 1),
+    ("open", "about to open it there", True, 1),
+    ("open", "open there, durable", False, 1),
+    ("verify", "about to verify it", True, 1),
     ("verify", "verified", False, 1),
 )
-HOMES: dict[str, Any] = {"leave": Ledger, "done": copying.Naming, "created": copying, "verify": copying}
+CLOSED, OPENED = 4, 12  # the first points at which it is closed where it was, and open where it goes
+HOMES: dict[str, Any] = {"leave": Ledger, "created": copying, "verify": copying}
 
 
 def dying(name: str, before: bool, turn: int) -> None:
@@ -249,8 +261,10 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     assert killed(task)
     granted = open_places(source, target)
     assert len(granted) <= 1
-    closed = POINTS.index(point) >= 4
-    assert granted == ([] if closed and POINTS.index(point) < 8 else [target.url] if closed else [source.url])
+    reached = POINTS.index(point)
+    if POINTS[reached][0] == "name":
+        assert "is a copy that is not open yet" in dpcli("budget", "anchor", target.url, "--dataset", DATASET).err
+    assert granted == ([source.url] if reached < CLOSED else [] if reached < OPENED else [target.url])
     known = {key for place in (source, target) for key in runs_at(place)}
     done = copied(source.url, target.url, DATASET)
     assert known <= runs_at(target)
@@ -258,6 +272,44 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     assert done.verified.problems == () == done.verified.notes
     with open_ledger(source.url, DATASET) as ledger:
         assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point[1].replace(" ", "-"))
+def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, int], tmp_path: Path) -> None:
+    """Whatever is left beside, as a draft or under its name, is charged in one place at most, as it is and after the same command."""
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+    name, _, before, turn = point
+
+    def task() -> Copied:
+        dying(name, before, turn)
+        return copied(source.url, target.url, DATASET)
+
+    assert killed(task)
+    taken = [File(str(tmp_path / f"taken{number}.db")) for number, _ in enumerate(left(tmp_path))]
+    for path, place in zip(left(tmp_path), taken, strict=True):
+        path.rename(place.url)
+    everywhere = (source, target, *taken)
+    assert len(open_places(*everywhere)) <= 1
+    with suppress(LedgerError):
+        copied(source.url, target.url, DATASET)
+    assert len(open_places(*everywhere)) <= 1
+    for place in taken:  # what was taken away is put in its place, and from there to a third
+        for origin, goal in ((source, place), (place, target), (place, File(str(tmp_path / "third.db")))):
+            with suppress(LedgerError):
+                copied(origin.url, goal.url, DATASET)
+            assert len(open_places(*everywhere, File(str(tmp_path / "third.db")))) <= 1, (origin, goal)
+        if not os.path.exists(target.url) and os.path.exists(place.url):
+            os.rename(place.url, target.url)
+            with suppress(LedgerError):
+                copied(source.url, target.url, DATASET)
+            assert len(open_places(*everywhere)) <= 1
+    assert POINTS.index(point) < OPENED or open_places(source, target, *taken, File(str(tmp_path / "third.db")))
+
+
+def left(folder: Path) -> list[Path]:
+    """The copy, and drafts of it."""
+    return sorted(path for path in folder.iterdir() if path.name == "b.db" or path.name.startswith(".b.db"))
 
 
 def runs_at(place: Place) -> set[str]:
@@ -288,7 +340,7 @@ def follow(source: str, target: str, folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "error", [LedgerError("the disk is full; nothing was written"), KeyboardInterrupt()], ids=["full", "stopped"]
 )
-@pytest.mark.parametrize(("point", "closed"), [("_read_again", False), ("_open", True)])
+@pytest.mark.parametrize(("point", "closed"), [("read_again", False), ("_prepare", True), ("name", True), ("open", True)])
 def test_who_fails_after_it_was_closed_here_says_so(
     way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool, error: BaseException
 ) -> None:
@@ -698,7 +750,7 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
         ledger.arrived("a" * 64)
-        with pytest.raises(LedgerError, match="another copy of it was opened"):
+        with pytest.raises(LedgerError, match="another copy of it was named"):
             ledger.arrived("b" * 64)
         row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
@@ -728,8 +780,17 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
         "spend": SPEND,
     }
     sound = {
-        "moved": [("open", "moved"), ("open", "moved", "arrived"), ("open", "moved", "copied", "spend", "moved")],
-        "copied": [("open", "moved", "copied"), ("open", "moved", "copied", "spend")],
+        "moved": [
+            ("open", "moved"),
+            ("open", "moved", "arrived"),
+            ("open", "moved", "own"),
+            ("open", "moved", "copied", "spend", "moved"),
+        ],
+        "copied": [
+            ("open", "moved", "copied"),
+            ("open", "moved", "copied", "spend"),
+            ("open", "moved", "own", "copied", "spend", "moved", "own", "copied"),
+        ],
     }
     broken = {
         "moved": [
@@ -737,6 +798,10 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
             ("open", "moved", "spend"),
             ("open", "arrived"),
             ("open", "moved", "arrived", "arrived"),
+            ("open", "moved", "own", "own"),
+            ("open", "moved", "own", "arrived"),
+            ("open", "moved", "arrived", "own"),
+            ("open", "moved", "own", "spend"),
         ],
         "copied": [("open", "copied"), ("open", "moved", "arrived", "copied"), ("open", "moved", "copied", "copied")],
     }
@@ -744,7 +809,10 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
     def read(kinds: tuple[str, ...]) -> None:
         state = LedgerState(DATASET)
         for name in kinds:
-            state.apply(sealed({**contents[name], "who": "x", "when": clock(), "dpcli": "0"}, DATASET, state.head))
+            content = contents["arrived"] if name == "own" else contents[name]
+            if name == "own":
+                content = {**content, "copy": state.head.hash if state.departure is None else state.departure.at.hash}
+            state.apply(sealed({**content, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, state.head))
 
     for kinds in sound[kind]:
         read(kinds)
@@ -766,32 +834,36 @@ def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> N
 # Two who copy at once, each to a place that the other does not see.
 
 
-def test_whoever_copies_a_second_time_waits_and_makes_no_second_copy(tmp_path: Path) -> None:
+def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
     """The second begins while the first has just made its own durable, and cannot see it, as if each had a disk of its own."""
     source = File(str(tmp_path / "a.db"))
     lived(source)
-    target, aside = str(tmp_path / "b.db"), str(tmp_path / "in use.db")
+    target, aside = File(str(tmp_path / "b.db")), File(str(tmp_path / "aside.db"))
 
     def first() -> None:
         real = copying.created
 
         def slow(url: str, fill: Any, seconds: float) -> None:
             real(url, fill, seconds)
-            os.rename(url, aside)
+            os.rename(url, aside.url)
             (tmp_path / "durable").touch()
             time.sleep(1.0)
 
         copying.created = slow  # type: ignore[attr-defined]
-        copied(source.url, target, DATASET)
+        with suppress(LedgerError):
+            copied(source.url, target.url, DATASET)
 
-    child = started(first)
-    while not (tmp_path / "durable").exists():
+    child, deadline = started(first), time.monotonic() + 30.0
+    while not (tmp_path / "durable").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
+    copied(source.url, target.url, DATASET)
+    assert os.waitpid(child, 0)[1] == 0
+    assert open_places(source, target, aside) == [target.url]
+    os.rename(target.url, tmp_path / "elsewhere.db")
+    os.rename(aside.url, target.url)
     with pytest.raises(LedgerError, match="would be a second budget"):
-        copied(source.url, target, DATASET)
-    os.waitpid(child, 0)
-    assert not os.path.exists(target)
-    assert open_places(source, File(aside)) == [aside]
+        copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == []
 
 
 def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -807,6 +879,73 @@ def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeyp
     monkeypatch.setattr(copying, "verify", fail)
     with pytest.raises(LedgerError, match="stopped"):
         copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == [target.url]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_move_of_before_copies_had_names_goes_on(named: bool, tmp_path: Path) -> None:
+    """What opened them came next after the closing entry, and is what they are named by."""
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+    with open_ledger(source.url, DATASET) as ledger:
+        ledger.leave(target.url)
+    Path(target.url).write_bytes(Path(source.url).read_bytes())
+    Path(target.url).chmod(0o600)
+    with open_ledger(target.url, DATASET) as copy, copy.store.writing(DATASET) as tail:
+        said = {"kind": "copied", "from": source.url, "schema": digest(copy.store.schema()), "version": copy.store.version}
+        entry = sealed({**said, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, copy.state().head)
+        tail.append(entry.row)
+    if named:
+        with open_ledger(source.url, DATASET) as ledger:
+            ledger.arrived(entry.row.hash)
+    assert copied(source.url, target.url, DATASET).repeated == named
+    assert copied(source.url, target.url, DATASET).repeated
+    assert open_places(source, target) == [target.url]
+    os.rename(target.url, tmp_path / "elsewhere.db")
+    with pytest.raises(LedgerError, match="would be a second budget"):
+        copied(source.url, target.url, DATASET)
+
+
+def test_a_later_state_of_the_ledger_is_no_copy_of_it(tmp_path: Path) -> None:
+    source, target, other = (File(str(tmp_path / name)) for name in ("a.db", "b.db", "c.db"))
+    lived(source)
+    with open_ledger(source.url, DATASET) as ledger:
+        ledger.leave(target.url)
+    before = Path(source.url).read_bytes()
+    copied(source.url, target.url, DATASET)
+    os.rename(target.url, other.url)
+    Path(target.url).write_bytes(Path(source.url).read_bytes())  # closed, with the name of the copy
+    Path(target.url).chmod(0o600)
+    Path(source.url).write_bytes(before)
+    with pytest.raises(LedgerError, match="found another entry"):
+        copied(source.url, target.url, DATASET)
+    with open_ledger(source.url, DATASET) as ledger:
+        departure = ledger.state().departure
+    assert departure is not None and departure.copy == ""
+    assert open_places(source, target, other) == [other.url]
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE entry SET body = replace(body, '0.125', '0.025') WHERE seq = 2", "DELETE FROM entry WHERE seq = 3"]
+)
+def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, tmp_path: Path) -> None:
+    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
+    lived(source)
+
+    def task() -> Copied:
+        dying("name", True, 1)
+        return copied(source.url, target.url, DATASET)
+
+    assert killed(task)
+    with closing(sqlite3.connect(target.url)) as connection, connection:
+        guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for statement in (*(f"DROP TRIGGER {name}" for name, _ in guards), damage, *(sql for _, sql in guards)):
+            connection.execute(statement)
+    with pytest.raises(LedgerError):
+        copied(source.url, target.url, DATASET)
+    assert open_places(source, target) == []
+    os.unlink(target.url)  # nothing was named: it is made again
+    copied(source.url, target.url, DATASET)
     assert open_places(source, target) == [target.url]
 
 

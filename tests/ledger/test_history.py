@@ -213,6 +213,15 @@ def test_the_same_key_twice_in_one_history_is_refused(ledger: Ledger, tmp_path: 
     assert len(ledger.entries()) == 1
 
 
+@pytest.mark.parametrize("zero", ["-0", "-0.0", "0e5", "-0e-400"])
+@pytest.mark.parametrize("column", ["epsilon", "delta"])
+def test_nothing_is_nothing_however_it_is_spelled(ledger: Ledger, tmp_path: Path, column: str, zero: str) -> None:
+    cells = {"date": "2024-03-01", "key": "k", "epsilon": "0.5", "delta": "0", **STATED, column: zero}
+    imported(ledger, written(tmp_path, [cells]))
+    assert ledger.state().spent == {"epsilon": Decimal("0" if column == "epsilon" else "0.5"), "delta": 0}
+    assert verify(ledger).problems == ()
+
+
 WRONG = (
     *(("date", text) for text in ("", "yesterday", "2024-13-01", "2024-02-30", "2999-01-01", "01.02.2024", "2024-01-01T25:00:00Z")),
     *(("key", text) for text in ("", "x" * 201, "a\x1b[2J")),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.cli.test_ledger_closed import ALL, called, marks
 from tests.command import dpcli
+from tests.ledger.conftest import Database
 from tests.ledger.setting import run_file
 
 SECRET = "s3cr3t-word"
@@ -69,3 +72,51 @@ def test_no_command_shows_a_password(url: str, tmp_path: Path) -> None:
         done = dpcli("budget", *(url if word == "URL" else str(tmp_path / word) if word in FILES else word for word in words))
         assert done.code not in (0, 1) and SECRET not in done.out + done.err, (words[0], done)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "h.csv", "run.toml", "schedule.toml"]
+
+
+WALKED = [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in ALL]
+
+
+def quoting(folder: Path) -> list[str]:
+    """The files in which the password is, or that are named for it."""
+    return [
+        str(path) for path in folder.rglob("*") if SECRET in path.name or (path.is_file() and SECRET.encode() in path.read_bytes())
+    ]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("words", WALKED)
+def test_no_command_that_takes_a_ledger_shows_a_password(words: tuple[str, ...], url: str, tmp_path: Path) -> None:
+    done = called(words, tmp_path, url)
+    assert SECRET not in done.out + done.err, done
+    assert done.code in ((0, 2) if words == ("doctor",) else (2, 4)), done
+    assert quoting(tmp_path) == []
+
+
+def opened_for(words: tuple[str, ...], database: Database, unit: str) -> str:
+    """The URL, password and all, of a ledger that has room for what a command would charge."""
+    database.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=database.name)
+    terms = ("--unit", unit, "--adjacency", "add-remove", "--epsilon", "1000", "--delta", "1e-3", "--filter", "approx-dp")
+    made = dpcli("budget", "init", database.url, "--dataset", "clicks" if words[-1] == "init" else "visits", *terms)
+    assert made.code == 0, made
+    database.cluster.login("with_password", "dpcli_admin")
+    database.cluster.run(f"ALTER ROLE with_password PASSWORD '{SECRET}'")
+    return database.cluster.url(database.name, "with_password", SECRET)
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("words", WALKED)
+def test_no_command_keeps_a_password_that_opens_a_ledger(words: tuple[str, ...], database: Database, tmp_path: Path) -> None:
+    """Neither in what it prints, nor in a run's folder or another file, nor in an entry."""
+    done = called(words, tmp_path, opened_for(words, database, "user"))
+    if (other := re.search(r'found "(\w+)" \(DP103', done.err)) is not None:  # the file of this command has a unit of its own
+        (tmp_path / "again").mkdir()
+        done = called(words, tmp_path / "again", opened_for(words, database, other[1]))
+    assert "DP103" not in done.err, done
+    assert done.code in (0, 1, 2, 3, 4) and "authentication failed" not in done.err, done
+    assert SECRET not in done.out + done.err, done
+    assert quoting(tmp_path) == []
+    with database.cluster.connect(database.name) as connection:
+        rows = connection.execute("SELECT body FROM dpcli.entry").fetchall()
+    assert rows and not any(SECRET in body for (body,) in rows)

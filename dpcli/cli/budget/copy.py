@@ -19,9 +19,9 @@ from dpcli.cli.picture import progress
 def command(ledger: str, target: str, names: tuple[str, ...], why: str, new: bool, format_: str, outputs: tuple[str, ...]) -> int:
     """Move datasets FROM one ledger TO another: from a file to PostgreSQL, back, or to another file. TO is made where there is none.
 
-    Every entry is copied as it is, to the last byte, and checked while it is read. The dataset is then closed in FROM by a last entry, and
-    opened in TO by one that says who copied it and from where. From then on it is charged in TO, and FROM refuses. The copy is verified at
-    the end: its chain, and every cost. Where the command was stopped, the same command goes on.
+    Every entry is copied as it is, to the last byte, and checked while it is read. The dataset is then closed in FROM, which names the
+    copy, and that one is opened in TO by an entry that says who copied it and from where. From then on it is charged in TO, and FROM
+    refuses. The copy is verified at the end: its chain, and every cost. Where the command was stopped, the same command goes on.
 
     A dataset never returns to a ledger from which it has moved. TO must not have a dataset of that name, unless it holds a beginning of
     the same chain. In PostgreSQL an administrator of the ledger copies, into a dataset that is new there.
