@@ -418,3 +418,16 @@ def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Fol
     assert WORDS in (here.place / "1" / "run" / "statement.md").read_text().replace("\\", "")
     with pytest.raises(InputError, match="expected numbers"):
         perform(Job(plan.path, one.text, str(here.place / "2"), one.fingerprint, window=one.window))
+
+
+@pytest.mark.needs("torch", "safetensors")
+@pytest.mark.long
+def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Callable[..., Folder]) -> None:
+    """The others know of no ledger: they would refuse the rows of other blocks."""
+    from tests.train.test_ranks import together
+
+    here = folder("train, arrays")
+    here.write(here.rows(7)[1])
+    first, second = together(here.place, "file.toml", "--ledger", "l.db", "--window", WINDOW[0])
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert json.loads(first.stdout)["rows"]["words"] == WORDS
