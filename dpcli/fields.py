@@ -53,6 +53,7 @@ class Key:
     safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
     claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.
     reader: what alone reads the key, where another key of the table may make it idle.
+    reads: True where it says which data a command reads, private or declared public: other data may be other people.
     varies: whether the runs of a sweep may differ in it; not what says whose data are protected, or what runs are compared by.
     """
 
@@ -62,6 +63,7 @@ class Key:
     claim: bool = False
     reader: Reader | None = None
     varies: bool = False
+    reads: bool = False
 
 
 POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))

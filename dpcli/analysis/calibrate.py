@@ -13,6 +13,7 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.samples import together
+from dpcli.pipeline.section import refuse_contradicted
 from dpcli.registry import ACCOUNTANTS, load
 from dpcli.rounding import up
 from dpcli.values import dataclass
@@ -96,7 +97,8 @@ def calibrate(
         A value on the private side: its certified epsilon is at most the target, and that of the cheaper one is not.
 
     Raises:
-        InputError: no or several candidates. CannotCertify: no value meets the target.
+        InputError: no or several candidates, or a section such as [federated] contradicts the answer. CannotCertify: no value meets the
+            target.
     """
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
@@ -143,6 +145,8 @@ def calibrate(
             ) from None
         raise
     epsilon, accountant, used = best[value]
+    answer = substitute(pipeline, chosen, value)
+    refuse_contradicted(answer)
     return Calibration(
         solve,
         chosen,
@@ -154,7 +158,7 @@ def calibrate(
         cheaper,
         None if cheaper is None else upper(cheaper),
         adjacent,
-        substitute(pipeline, chosen, value),
+        answer,
         group_size,
         runs,
     )

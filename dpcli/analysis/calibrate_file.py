@@ -11,12 +11,10 @@ from dpcli.analysis.goals import Goal, RhoGoal
 from dpcli.analysis.rho import settled, total_rho
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import examine, parse, section, targets
+from dpcli.pipeline.read import examine, parse, targets
 from dpcli.pipeline.resolve import resolve
-from dpcli.registry import JUDGED_SOLVED, load
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import key_text
 
 
 def calibrate_file(
@@ -40,31 +38,6 @@ def calibrate_file(
     Raises InputError, CannotCertify as `calibrate` does; InputError where a section contradicts the answer.
     """
     text = read_bytes(path) if data is None else data
-    found = _calibrated(text, path, solve, target_epsilon, delta, mechanisms, accountants, group_size, goal)
-    refuse_contradicted(text, path, found.pipeline)
-    return found
-
-
-def refuse_contradicted(data: bytes, path: str, pipeline: Pipeline) -> None:
-    """Raises InputError where what a section says is done would not be charged by the file with the answer in place."""
-    for name in JUDGED_SOLVED:
-        table = section(data, path, name) if name in dict(pipeline.sections) else None
-        for key, expected, found in load(JUDGED_SOLVED[name])(table, pipeline) if table is not None else ():
-            names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-            raise InputError(f"{path}: {key_text(key, names)}: expected {expected}, found {found}")
-
-
-def _calibrated(
-    text: bytes,
-    path: str,
-    solve: str,
-    target_epsilon: float | None,
-    delta: float | None,
-    mechanisms: Sequence[str],
-    accountants: Sequence[str] | None,
-    group_size: int,
-    goal: Goal | None,
-) -> Calibration:
     asked = targets(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
     if asked and solve != "noise":

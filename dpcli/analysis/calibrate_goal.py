@@ -9,6 +9,7 @@ from dpcli.analysis.calibrate import Calibration, Parameter, refused_by_keys, se
 from dpcli.analysis.goals import Goal
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.section import refuse_contradicted
 
 
 @limited
@@ -33,6 +34,8 @@ def calibrate_goal(
         return measured[value][0]
 
     value, cheaper, adjacent = searched(upper, goal.target, pipeline, chosen, solve, goal.said)
+    answer = substitute(pipeline, chosen, value)
+    refuse_contradicted(answer)
     return Calibration(
         solve,
         chosen,
@@ -43,7 +46,7 @@ def calibrate_goal(
         cheaper,
         None if cheaper is None else upper(cheaper),
         adjacent,
-        substitute(pipeline, chosen, value),
+        answer,
         group_size,
         quantity=goal.quantity,
         said=goal.said,

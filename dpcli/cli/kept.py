@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import click
 
@@ -18,6 +19,8 @@ DATA = (
     ".duckdb",
     ".db",
 )  # dpcli.release.engines.files, which no other command loads
+DATABASE = b"SQLite format 3\0"  # how a ledger in a file begins, and every other database of SQLite
+ENDINGS = ("", "-journal", "-wal", "-shm")  # of the files of a database
 KEPT = "dpcli.kept"
 NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters that name what is written, and how
 
@@ -40,11 +43,24 @@ def may_be_data(path: str) -> bool:
 
 
 def require_free(path: str) -> None:
-    """Raise InputError where the path, however it is spelled, is one of the files that are kept."""
+    """Raise InputError where the path, however it is spelled, is one of the files that are kept, or of a ledger or another database."""
     context = click.get_current_context(silent=True)
     kept: tuple[str, ...] = () if context is None else context.meta.get(KEPT, ())
     if any(same_file(path, one) for one in kept):
         raise InputError(f"{path}: expected another path for the output, found one that dpcli keeps")
+    if any(of_database(name) for name in (path, os.path.realpath(path))):
+        raise InputError(f"{path}: expected another path for the output, found a ledger or another database of SQLite")
+
+
+def of_database(path: str) -> bool:
+    """Whether a file is there that is a database of SQLite, or that SQLite keeps beside one. What cannot be read is none."""
+    for ending in ENDINGS:
+        base = path.removesuffix(ending)
+        if path.endswith(ending) and os.path.isfile(path) and os.path.isfile(base):
+            with suppress(OSError), open(base, "rb") as file:
+                if file.read(len(DATABASE)) == DATABASE:
+                    return True
+    return False
 
 
 def same_file(path: str, other: str) -> bool:
@@ -80,7 +96,7 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
 def ledger_files(ledger: str) -> tuple[str, ...]:
     """The files of a ledger, by its path or URL (sqlite:///PATH): itself, and what SQLite keeps beside it."""
     path = ledger.removeprefix("sqlite:///")
-    return tuple(path + ending for ending in ("", "-journal", "-wal", "-shm"))
+    return tuple(path + ending for ending in ENDINGS)
 
 
 def require_writable(paths: Iterable[str]) -> None:

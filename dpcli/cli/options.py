@@ -230,9 +230,10 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
 def _require_no_inputs(outputs: Sequence[str]) -> None:
     """As `write` has it, before anything is computed."""
     for _, path in map(_split, outputs):
-        from dpcli.cli.kept import inputs, require_no_input
+        from dpcli.cli.kept import inputs, require_free, require_no_input
 
         require_no_input(path, inputs())
+        require_free(path)
 
 
 def _require_kept(outputs: Sequence[str], write: str | None, group_size: int) -> None:

@@ -30,7 +30,7 @@ class Charged:
 
 
 def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
-    """All entries of a run, whatever process wrote them: every entry of the ledger is read.
+    """All entries of a run, whatever process wrote them; entries of other keys are not read.
 
     Raises LedgerError where one was charged for another file or window: its rounds would be counted at this file's price.
     """
@@ -107,10 +107,7 @@ def _named(key: str, name: str) -> re.Match[str] | None:
 
 
 def _under(ledger: Ledger, key: str) -> Iterator[Run]:
-    runs = ledger.state().runs
-    for name in runs:
-        if _named(key, name):
-            yield runs[name]
+    return (run for run in ledger.runs_beginning(f"{key}/") if _named(key, run.key))
 
 
 def _another(key: str, plan: FederatedPlan, run: Run) -> str:

@@ -17,6 +17,7 @@ from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Unsampl
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.read import refuse, section, toml_document
 from dpcli.pipeline.samples import together
+from dpcli.pipeline.section import refuse_contradicted
 from dpcli.sessions.plan import FilePlan
 from dpcli.toml.findings import Findings
 from dpcli.toml.limits import read_bytes
@@ -77,12 +78,12 @@ def federated_plan(path: str) -> FederatedPlan:
     Raises:
         InputError: the file cannot be read, has no [federated], or charges less than the table does. CannotCertify: no noise is enough.
     """
-    from dpcli.analysis.calibrate_file import refuse_contradicted, solved
+    from dpcli.analysis.calibrate_file import solved
 
     data = read_bytes(path)
     table = read_federated(data, path)
     pipeline = solved(data, path)
-    refuse_contradicted(data, path, pipeline)
+    refuse_contradicted(pipeline)
     (entry,) = fitting_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
     portion = portion_of(entry, rate)

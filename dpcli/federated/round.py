@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dpcli.train.sampling.draws import Indices
 
 
+LARGEST = 2**40  # numbers of an update: more than any memory holds
+
+
 class Round:
     """A round whose charge is durable: its noise may be drawn, once.
 
@@ -69,14 +72,15 @@ class Round:
         Raises InputError where it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
         takes part more often or sooner than [federated] says; or the server adds no noise of its own.
         """
+        count = self._size(size)
         sent = self._sent(updates)
-        found = clipped_sum(self._plan, sent, size)  # runs code of the caller's where an update is an object of his
+        found = clipped_sum(self._plan, sent, count)  # runs code of the caller's where an update is an object of his
         if self._process != os.getpid() or not self._claim.acquire(blocking=False):
             raise InputError(
                 f"round {self.number}: expected one release, found another: it would need noise that nobody has paid for"
             )
         self._count(sent)
-        return np.asarray(found + noise_of(self._plan, size))
+        return np.asarray(found + noise_of(self._plan, count))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
         """Note who takes part; where that is refused no noise was drawn, and the round may be released without them."""
@@ -87,10 +91,20 @@ class Round:
             self._claim.release()
             raise
 
+    def _size(self, size: object) -> int:
+        """As a plain number. Raises InputError where it is none, or more than an array can have."""
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST:
+            raise InputError(
+                f"round {self.number}: expected a size from 0 to {LARGEST:,}, how many numbers an update has, found {repr(size)[:60]}"
+            )
+        return int(size)
+
     def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
         """Each client's one update, by a plain number. Raises InputError for anything else."""
         known = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
         sent: dict[int, Any] = {}
+        if not isinstance(updates, Mapping):
+            raise InputError(f"round {self.number}: expected updates by the numbers of clients, found {type(updates).__name__}")
         for client, update in updates.items():
             if isinstance(client, bool) or not isinstance(client, int | np.integer):
                 raise InputError(f"round {self.number}: expected clients by whole numbers, found {repr(client)[:60]}")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.errors import Denied, InputError, InternalError, LedgerError
-from dpcli.federated.charged import KINDS, Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
+from dpcli.federated.charged import Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
 from dpcli.federated.kept import kept_of
 from dpcli.federated.plan import FederatedPlan, federated_plan
 from dpcli.federated.round import Round
@@ -46,7 +46,6 @@ class Rounds:
     def __init__(self, plan: FederatedPlan, budget: DatasetBudget, key: str, chunk: int, done: int, clients: int | None) -> None:
         self.plan, self.key, self.chunk, self.taken = plan, key, chunk, done
         self._budget, self._clients, self._lock, self._torn = budget, clients, threading.Lock(), False
-        self._resumed = done > 0
         self._begin()
         _OPEN.add(self)
 
@@ -59,9 +58,8 @@ class Rounds:
             if self.plan.beside is not None:
                 ledger.cost(self.plan.beside)
             before = charged_under(ledger, self.plan, self.key)
-        self._charges, self._unsure = before.last[kind_of(self.chunk)], list[str]()
-        self._resumed = self._resumed or before.rounds > 0
-        self._kept = kept_of(self.plan, self._alone)
+        self._charges = before.last[kind_of(self.chunk)]
+        self._kept = kept_of(self.plan, lambda: self._paid)
 
     @property
     def planned(self) -> int:
@@ -119,14 +117,6 @@ class Rounds:
         with self._open() as ledger:
             return charged_under(ledger, self.plan, self.key)
 
-    def _alone(self) -> bool:
-        """Whether all charges under the key are this object's: no earlier process, fork or second server has any."""
-        (other,) = (kind for kind in KINDS if kind != kind_of(self.chunk))
-        with self._lock, self._open() as ledger:
-            foreign = [f"{self.key}/{other}-{1:06d}", charge_key(self.key, self._charges + 1, self.chunk), *self._unsure]
-            runs = ledger.state().runs
-            return not self._resumed and not any(name in runs for name in foreign)
-
     def _charge(self) -> None:
         """One more entry in the ledger, of a key that nobody has."""
         count = self._next_count()
@@ -136,15 +126,12 @@ class Rounds:
                 beside = None if beside_is_charged(ledger, self.plan, self.key) else self.plan.beside
                 self._charges += 1  # whatever becomes of it, a number is asked for once
                 key = charge_key(self.key, self._charges, self.chunk)
-                self._unsure.append(key)
                 try:
                     repeated = self._asked(ledger, pipeline, key, why, beside)
                 except Denied as refusal:
                     self._charges -= 1
-                    self._unsure.pop()
                     raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
                 if not repeated:
-                    self._unsure.pop()
                     break
             else:
                 raise LedgerError(f'"{self.key}": expected a key that nobody charged within {TRIES:,} tries, found none')
@@ -205,7 +192,9 @@ def rounds(
         )
     if whole("done", done, 0) > plan.rounds:
         raise InputError(f"done: expected at most the {plan.rounds:,} rounds that are planned, found {done}")
-    checked_key(charge_key(text_of("key", key), 1, size))
+    if not text_of("key", key):
+        raise InputError("key: expected a name for this run, found none")
+    checked_key(charge_key(key, 1, size))
     found = DatasetBudget(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
     return Rounds(plan, found, key, size, done, None if clients is None else whole("clients", clients, 0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from dpcli.mechanisms.sampling.schemes import Scheme
     from dpcli.train.noise.randomness import Reals
     from dpcli.train.sampling.draws import Indices
+
+
+NUMBERS = "biuf"  # the kinds of arrays of real numbers
 
 
 def drawn(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
@@ -59,11 +63,24 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
     clip = _required_clip(plan)
     total = np.zeros(size)
     for client, update in updates.items():
-        vector = np.asarray(update, np.float64)
-        if vector.shape != (size,):
-            raise InputError(f"update of client {client}: expected {size} numbers in a row, found an array of shape {vector.shape}")
+        vector = _vector(client, update, size)
         total += clipped(vector, clip)
     return total
+
+
+def _vector(client: int, update: Any, size: int) -> Reals:
+    """The numbers of an update. Raises InputError for anything else; it says nothing of what is in there."""
+    expected = f"update of client {client}: expected {size} numbers in a row, found"
+    found = None
+    with suppress(TypeError, ValueError, OverflowError):
+        found = np.asarray(update)
+    if found is None:  # here, as otherwise it would hold an error that quotes the update
+        raise InputError(f"{expected} a {type(update).__name__} that is no array")
+    if found.dtype.kind not in NUMBERS:
+        raise InputError(f"{expected} an array of type {found.dtype}")
+    if found.shape != (size,):
+        raise InputError(f"{expected} an array of shape {found.shape}")
+    return found.astype(np.float64)
 
 
 def noise_of(plan: FederatedPlan, size: int) -> Reals:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dpcli.analysis.changes import Edit
+from dpcli.analysis.changes import LISTS, Edit
 from dpcli.analysis.difference import Priced
 from dpcli.gate.blame import edits, path_of
 from dpcli.gate.verdicts import Condition
@@ -25,12 +25,20 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
     on disjoint parts are each a little dearer alone, and all of them cost what one does.
     """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
-    gone = any(
-        edit.path[0] == "mechanism" and len(edit.path) == 2 and edit.new is None for one in changes for edit in one.change.edits
+    gone = frozenset(
+        str(edit.path[0])
+        for one in changes
+        for edit in one.change.edits
+        if edit.path[0] in LISTS and len(edit.path) == 2 and edit.new is None
     )
     for one in changes:
         cheap = one.epsilon is not None and one.increase <= ROUNDING
-        stated = [edit for edit in one.change.edits if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap)]
+        uncounted = {edit.path[-1] for edit in one.change.edits} in ({"steps"}, {"epochs"})  # not one of them in place of the other
+        stated = [
+            edit
+            for edit in one.change.edits
+            if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap) or (uncounted and edit.new is None)
+        ]
         if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
             continue
         sign = "+" if one.increase > 0.0 else ""
@@ -41,29 +49,32 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
 
 def _says_whose(edit: Edit) -> bool:
     """Whether a key of [source], of a query or of a section states what data or program are: the rest of them is done as they say. So does
-    a section with such keys that comes or goes."""
+    a section that comes or goes with such a key."""
     members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
-        return any(member.claim for member in members.values())
-    member = members.get(str(edit.path[-1]))
-    return member is not None and member.claim
+        return any(key in members and members[key].claim for table in (edit.old, edit.new) for key in table or ())
+    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]  # also of a table below it
+    return any(key in members and members[key].claim for key in stated)
 
 
 def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in (edit.old, edit.new))
 
 
-def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: bool, cheap: bool) -> bool:
+def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], cheap: bool) -> bool:
     """Whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
 
-    gone: whether the change takes entries away, whose place it may take. cheap: whether it costs next to nothing.
+    gone: whether the change takes mechanisms or queries away, whose place it may take: what bounds a query, dpcli release sees to, and
+    of an entry somebody states it. cheap: whether it costs next to nothing.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
     entry = entries[edit.path[1]]
     sampled = entry.sampling is not None
     told = entry.spec.evidence < PRICED or sampled or getattr(entry.spec, "sensitivity", None) is not None
-    return entry.spec.evidence == 0 or entry.partition is not None or (gone and sampled) or (cheap and told)
+    return (
+        entry.spec.evidence == 0 or entry.partition is not None or (bool(gone) and sampled) or (told and (cheap or "query" in gone))
+    )
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:

@@ -36,7 +36,10 @@ def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Jud
         others = list(_others(folder, tree, judged)) if pipelines else []
         for name, data in pipelines:
             place = os.path.join(top, name)
-            yield from _verdict(name, data, ref, top, others, _still(place) or (place in given and _linked(place, judged)))
+            spoken = place in given and (
+                _linked(place, judged) or os.path.isfile(place)
+            )  # its own verdict says what is wrong with it
+            yield from _verdict(name, data, ref, top, others, spoken or _still(place))
 
 
 def trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:

@@ -23,6 +23,7 @@ from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
+from dpcli.gate.one_source import one_source, sources
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -71,9 +72,10 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     if terms.base_ref is not None:
-        from dpcli.gate.missed import drawn_in
+        from dpcli.gate.missed import drawn_in, named_by
 
-        paths += drawn_in(terms.base_ref, found, [name for one in policy.together for name in one.datasets])
+        shared = [name for one in policy.together for name in one.datasets]
+        paths += drawn_in(terms.base_ref, found, [*shared, *(named_by(paths) if terms.together is not None else ())])
     with asked_once():
         bases = _bases(paths, terms)
         files = tuple(_judged(path, terms, bases) for path in paths)
@@ -95,7 +97,8 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     found = totals(caps, files, terms.horizon or terms.policy.horizon, terms.base_ref)
-    return (*found, *uncapped(files, {name for one in caps for name in one.datasets}, terms.horizon or terms.policy.horizon))
+    told = uncapped(files, {name for one in caps for name in one.datasets}, terms.horizon or terms.policy.horizon)
+    return (*found, *told, *one_source(files))
 
 
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:
@@ -185,11 +188,18 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, caps, terms))
     if bases is not None:
-        said += [*_against(opened, result, base, now, caps, terms), *claims(changes, opened.pipeline)]
+        from dpcli.gate.data_read import other_data
+
+        said += [
+            *_against(opened, result, base, now, caps, terms),
+            *claims(changes, opened.pipeline),
+            *other_data(changes, opened.pipeline),
+        ]
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
     conditions = _placed(_remedied(after.conditions, result, changes), opened)
-    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own)
+    read = sources(opened.path, toml_document(opened.data, opened.path)[1])
+    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own, read)
 
 
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:

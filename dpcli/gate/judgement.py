@@ -21,7 +21,7 @@ class Judged:
 
     now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
     granting: positions of the policy's waivers that had something to say here. own: the file as it stands, where it can be read: with its
-    own caps, which the account's pipeline has only where no others hold.
+    own caps, which the account's pipeline has only where no others hold. sources: the private data that it has commands read.
     """
 
     path: str
@@ -33,6 +33,7 @@ class Judged:
     changes: tuple[Priced, ...] = ()
     granting: frozenset[int] = frozenset()
     own: Pipeline | None = None
+    sources: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> Verdict:

@@ -10,6 +10,7 @@ MEANINGS: dict[str, str] = {
     "statement": "The number still means what it meant at the base, and the file holds itself to no less than before.",
     "terms": "The file changed other words of its statement, none of which weakens what holds here.",
     "claim": "A change lowers epsilon by what the file says of its data or program, and not by noise: read whether that is so.",
+    "data": "The file has a command read the data that it read at the base: other data may be other people's.",
     "restatement": "A mechanism that was priced by its noise does not come to state its own cost, which nobody can check.",
     "mechanism": "A mechanism of the base is gone: what it has released stays released.",
     "deleted": "A pipeline of the base is gone: what it has released stays released, and nothing counts it here.",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from dpcli.errors import DpcliError, InputError
 from dpcli.gate.deleted import trees
 from dpcli.gate.judgement import Judged
-from dpcli.gate.unjudged import absent, dataset_of, tops_of, unjudged
+from dpcli.gate.unjudged import OtherFile, absent, dataset_of, tops_of, unjudged
 from dpcli.gate.verdicts import Condition
-from dpcli.git.history import blobs, differing, touched
+from dpcli.git.history import blobs, differing, says_pipeline, touched
 from dpcli.git.places import holds
 from dpcli.git.work_tree import commit_of, listed
 from dpcli.pipeline.read import parse, toml_document
@@ -20,6 +21,7 @@ from dpcli.toml.looks import looks
 from dpcli.toml.render import InvalidFile
 
 NAMED = 5  # files that are named in a sentence
+Touched = tuple[str, str | None, str]  # folder of a repository, its commit at the revision, path of a file in it
 
 
 def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
@@ -33,14 +35,46 @@ def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Ju
     """
     here = _around(paths)
     yield from _moved_inside(ref, here)
-    places = {os.path.realpath(os.path.join(folder, name)) for folder, _, name in _touched(ref, paths)} - known
-    found = [one.path for one in unjudged(here) if os.path.realpath(one.path) in places] if places else []
+    places = {os.path.realpath(os.path.join(one[0], one[2])): one for one in _touched(ref, paths)}
+    for place in known & places.keys():
+        del places[place]
+    found = _other([*unjudged(here), *_of_other_endings(places, paths)], places) if places else []
     if found:
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         names = f"{', '.join(map(escaped_path, found[:NAMED]))}{more}"
         which = "a pipeline that differs" if len(found) == 1 else f"{len(found)} pipelines that differ"
         text = f"{names}: {which} from {ref} and {'was' if len(found) == 1 else 'were'} not given to the gate"
         yield Judged(found[0], None, (Condition("missed", "warn" if paths else "invalid", text, ()),))
+
+
+def _other(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[str]:
+    """Those of the files that hold something else than they did: more than their mode is other."""
+    asked: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
+    found = {}
+    for file in files:
+        if (touched := places.get(os.path.realpath(file.path))) is not None:
+            folder, tree, name = touched
+            found[file.path] = file.data
+            if tree is not None and "\n" not in name:
+                asked.setdefault((folder, tree), []).append((file, name))
+    for (folder, tree), each in asked.items():
+        for (file, _), was in zip(each, blobs(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
+            if was == file.data:
+                del found[file.path]
+    return list(found)
+
+
+def _of_other_endings(places: Mapping[str, Touched], paths: Sequence[str]) -> Iterator[OtherFile]:
+    """Pipelines that git knows by other names than *.toml: every command reads them as well."""
+    given = frozenset(map(os.path.realpath, paths))
+    tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder, _, _ in places.values()}
+    for place, (folder, _, name) in sorted(places.items()):
+        if name.endswith(".toml") or name not in tracked[folder] or place in given or not os.path.isfile(place):
+            continue
+        data = _now(place) or b""
+        # "privacy" as it stands, or with an escape in it: what has neither need not be read as TOML.
+        if (b"privacy" in data or b"\\" in data) and says_pipeline(data):
+            yield OtherFile(os.path.relpath(place), data, _tables(data))
 
 
 def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -70,6 +104,12 @@ def drawn_in(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterato
             yield os.path.relpath(place)
 
 
+def named_by(paths: Iterable[str]) -> Iterator[str]:
+    """The datasets that files name, as far as they can be read: those that the cap of a flag holds for."""
+    found = (_tables(_now(path)) for path in paths if path != "-")
+    yield from filter(None, map(dataset_of, found))
+
+
 def _around(paths: Sequence[str]) -> list[str]:
     """The files, or one of the working directory where there are none."""
     return list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
@@ -84,10 +124,14 @@ def _now(place: str) -> bytes | None:
 
 def _dataset(data: bytes | None) -> str | None:
     """As people see its name."""
+    name = dataset_of(_tables(data))
+    return looks(name) if name else None
+
+
+def _tables(data: bytes | None) -> Mapping[str, Any]:
     with suppress(InvalidFile):
-        name = dataset_of(toml_document(data, "")[1]) if data is not None else ""
-        return looks(name) if name else None
-    return None
+        return toml_document(data or b"", "")[1]
+    return {}
 
 
 def _is_read(was: bytes | None) -> bool:
@@ -98,8 +142,8 @@ def _is_read(was: bytes | None) -> bool:
         return False
 
 
-def _touched(ref: str, paths: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
-    """Folder of a repository, its commit at the revision, and the path of each file that is new or changed by the work tree's doing."""
+def _touched(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
+    """Each file that is new or changed by the work tree's doing."""
     for (_, folder), tree in trees(ref, paths).items():
         if tree is None:  # a repository inside that was not there
             names = frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z", "-co", "--exclude-standard")))

@@ -33,7 +33,8 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
     key = next(note for note in notes if isinstance(note, Key))
     required = field.default is dataclasses.MISSING
     default = None if required else field.default
-    return Member(field.name, kind_of(kind), key.rule, key.doc, required, key.safer, key.claim, key.reader, default, key.varies)
+    rest = (key.safer, key.claim, key.reader, default, key.varies, key.reads)
+    return Member(field.name, kind_of(kind), key.rule, key.doc, required, *rest)
 
 
 def kind_of(hint: Any) -> Kind:

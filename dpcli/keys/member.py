@@ -28,6 +28,7 @@ class Member:
     reader: Reader | None = None
     default: Any = None
     varies: bool = False
+    reads: bool = False
 
     @property
     def text(self) -> str:

@@ -5,7 +5,7 @@ A row that is looked up is checked by itself (its hash, its number, its dataset)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpcli.errors import LedgerError
 from dpcli.ledger import amounts
@@ -42,6 +42,19 @@ class EarlierRuns(Mapping[str, Run]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def beginning(self, start: str) -> list[Run]:
+        """The runs whose keys begin so, in the order in which they were charged; other entries are not read."""
+        if not self._whole:
+            found: dict[str, list[LedgerEntry]] = {}
+            for entry in (alone(row, self._dataset) for row in self._store.beginning(self._dataset, start)):
+                if entry.row.seq <= self._end.seq:
+                    found.setdefault(entry.key, []).append(entry)
+            for key in (*found, *self._under_way):
+                if key.startswith(start) and key not in self._known:
+                    self._known[key] = self._found(key) if key in self._under_way else self._ended(key, found[key])
+        runs = (run for key, run in self._known.items() if run is not None and key.startswith(start))
+        return sorted(runs, key=lambda run: run.seq)
+
     def _read(self) -> None:
         if not self._whole:
             state = LedgerState(self._dataset)
@@ -58,7 +71,10 @@ class EarlierRuns(Mapping[str, Run]):
                 raise self._contradiction(key)
             return run_of(entry, reserved.status)
         rows = [row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq]
-        entries = [entry for entry in (alone(row, self._dataset) for row in rows) if entry.key == key]
+        return self._ended(key, [entry for entry in (alone(row, self._dataset) for row in rows) if entry.key == key])
+
+    def _ended(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
+        """What all entries of a key that is not under way say of it."""
         if not entries:
             return None
         ends = [entry.kind for entry in entries if entry.kind in ("spend", "commit", "void")]

@@ -10,6 +10,8 @@ from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.amounts import read
 from dpcli.ledger.state import LedgerState
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.section import contradictions
+from dpcli.rounding import up
 
 DIGITS = 4
 DOUBLINGS = 14
@@ -26,7 +28,10 @@ def fitting(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, 
 
 
 def changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
-    """Changes of one parameter each, in words, with which `fits` holds; it must go on holding with more noise, and with fewer steps."""
+    """Changes of one parameter each, in words, with which `fits` holds; it must go on holding with more noise, and with fewer steps.
+
+    Where a section says that something else is done, as [federated] may, it has to be changed too, and the words say so.
+    """
     busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
     return tuple(text for text in (_noise(pipeline, busiest, fits), _steps(pipeline, busiest, fits)) if text)
 
@@ -55,7 +60,9 @@ def _noise(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], boo
         if not low < middle < found:
             break
         low, found = (low, middle) if fits(middle) else (middle, found)
-    return f"{key} = {found:.10g} in {entry.name} (now {now:.10g})"
+    if _asked(pipeline, entry):
+        return f"{up(found / now)} times the noise in {entry.name}, by a smaller epsilon, rho or weight, or a larger error"
+    return f"{key} = {found:.10g} in {entry.name} (now {now:.10g}){_with_section(pipeline, entry, key, found)}"
 
 
 def _doubled(now: float) -> Iterator[float]:
@@ -63,10 +70,21 @@ def _doubled(now: float) -> Iterator[float]:
 
 
 def _steps(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
-    if entry.epochs is not None or entry.steps < 2:
+    if entry.epochs is not None or entry.steps < 2 or _asked(pipeline, entry):
         return ""
     count = _most(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)
-    return f"{count:,} steps of {entry.name} (now {entry.steps:,})" if count else ""
+    return f"{count:,} steps of {entry.name} (now {entry.steps:,}){_with_section(pipeline, entry, 'steps', count)}" if count else ""
+
+
+def _asked(pipeline: Pipeline, entry: Entry) -> bool:
+    """Whether it comes from a [[query]], which states neither its noise nor how often it runs."""
+    return entry in pipeline.mechanisms[len(pipeline.mechanisms) - len(pipeline.queries) :]
+
+
+def _with_section(pipeline: Pipeline, entry: Entry, key: str, value: float) -> str:
+    """What else has to be changed for the file to be taken."""
+    section = next((name for name, _ in contradictions(substitute(pipeline, ((entry.name, key),), value))), None)
+    return f", with [{section}] changed to match" if section else ""
 
 
 def _most(fits: Callable[[int], bool], above: int) -> int:

@@ -14,7 +14,7 @@ from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepr
 from dpcli.ledger.approval import Approve, Proposable, Refuse
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
-from dpcli.ledger.earlier import pages
+from dpcli.ledger.earlier import EarlierRuns, pages
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
@@ -162,6 +162,16 @@ class Ledger:
         """One row by its number, None where there is none."""
         rows = self.store.after(self.dataset, seq - 1, 1)
         return rows[0] if rows and rows[0].seq == seq else None
+
+    def runs_beginning(self, start: str) -> Sequence[Run]:
+        """The runs whose keys begin with `start`, an ASCII character at its end, in the order in which they were charged.
+
+        Those up to the last checkpoint are found by the index of keys, on which every charge rests, and each is checked by itself.
+        """
+        runs = self.state().runs
+        if isinstance(runs, EarlierRuns):
+            return runs.beginning(start)
+        return [run for run in runs.values() if run.key.startswith(start)]
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
         """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).

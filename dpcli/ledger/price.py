@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -12,11 +13,12 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.pipeline.canonical import pipeline_from
+from dpcli.pipeline.canonical import pipeline_from, tables_of
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
+REMEMBERED = 1_000  # runs whose price is kept
 SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
 
 
@@ -47,18 +49,36 @@ def restated(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     return Restated(replace(pipeline, privacy=privacy), others, unknown)
 
 
-def understated(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
-    """A charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
+class Prices:
+    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
 
-    A run that cannot be priced is one of them, whatever its content does to whoever tries.
-    """
-    who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
-    try:
-        said = " and ".join(_wrong(terms, entry))
-    except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
-        said = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
-    if said:
-        yield f"{who}: {said}"
+    def __init__(self, terms: LedgerTerms) -> None:
+        self.terms = terms
+        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
+
+    def understated(self, entry: LedgerEntry) -> Iterator[str]:
+        """A charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
+
+        A run that cannot be priced is one of them, whatever its content does to whoever tries.
+        """
+        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        try:
+            said = " and ".join(_wrong(self, entry))
+        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
+            said = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+        if said:
+            yield f"{who}: {said}"
+
+    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
+        """What a run is charged. Raises CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
+        if self.terms.mode != "declared":  # where a run is looked up by all that it states
+            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
+        key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
+        if key not in self.known:
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
+        return self.known[key]
 
 
 def undeclared(terms: LedgerTerms) -> Iterator[str]:
@@ -81,8 +101,8 @@ def _above(terms: LedgerTerms) -> Iterator[str]:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
 
 
-def _wrong(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
-    delta = float(entry.content["delta"])
+def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+    terms, delta = prices.terms, float(entry.content["delta"])
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
     run = restated(terms, pipeline_from(entry.content["pipeline"]))
@@ -95,7 +115,7 @@ def _wrong(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
         yield "charged on other blocks than the window that it states"
     charged = amounts.read(entry.content["cost"])
     try:
-        cost = amounts.read(terms.price(run.pipeline, delta).amounts)
+        cost = prices.of(run.pipeline, delta)
     except (CannotCertify, NotRepresentable) as error:
         yield f"its cost cannot be computed again: {error}"
         return

@@ -17,7 +17,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import tallies, usable
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.price import SLACK, undeclared, understated
+from dpcli.ledger.price import SLACK, Prices, undeclared
 from dpcli.ledger.proposals import Proposal, proposal_of
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
@@ -57,6 +57,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     refuse_changed(ledger.store, state)
     whole: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
     each: list[str] = []
+    prices = Prices(terms)
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
     done = 0
@@ -71,7 +72,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
             if progress is not None:
                 progress(done, state.charges)
             done += 1
-            each += understated(terms, entry)
+            each += prices.understated(entry)
     return Verified(state.head.seq, done, state.head, (*whole, *each), (*notes, *_notes(ledger)))
 
 

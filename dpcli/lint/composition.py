@@ -19,7 +19,7 @@ SEARCHES = frozenset(
     {"sweep", "grid", "grid_search", "param_grid", "random_search", "hyperparameter_search", "optuna", "search", "tune", "tuning"}
 )
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
-
+PLACE = re.compile(r"\[[0-9]+\]$")  # of an entry in the lists of its table
 
 NORMS = edited(edited(TRAIN, "train", "norms"), "1.1", "30.0")
 
@@ -50,7 +50,16 @@ def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
         steps = entry.steps if entry.epochs is None else ceil(Fraction(repr(entry.epochs)) / rate)
         alike.setdefault((type(scheme), float(rate), steps), []).append((path, entry))
     for found in alike.values():
-        yield from _unsaid(found)
+        yield from _unsaid(_one_of_each_list(found))
+
+
+def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
+    """Without the entries of a list of values but for its first: they are stages of one mechanism, one after the other."""
+    first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
+    for path, entry in alike:
+        table, listed = PLACE.subn("", entry.name)
+        first.setdefault((table, bool(listed)), (path, entry))
+    return list(first.values())
 
 
 def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
@@ -135,7 +144,8 @@ SAME_SAMPLE = RuleInfo(
     waivable=True,
     title="two mechanisms that may read one sample",
     what="Two mechanisms are sampled in the same way, at the same rate and for as many steps, and the file does not say whether they share "
-    "a sample: one has no sample, the other none either or that of further entries. Every entry draws a sample of its own, unless it "
+    "a sample: one has no sample, the other none either or that of further entries. The entries of one list of values are stages of one "
+    "mechanism, and are not asked about among themselves. Every entry draws a sample of its own, unless it "
     "states one by name or a composed entry names it.",
     why="Where two releases are made from one batch, a record is in both or in neither: the two add up inside the sample, before "
     "its amplification. Priced as two samples, a run that releases gradients and a norm from each batch prints an epsilon that "

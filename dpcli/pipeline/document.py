@@ -137,7 +137,7 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
         # Of another version nothing else can be said.
         tables = {"format": stated}
         return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
-    known = TOP if "query" in tables else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
+    known = TOP if tables.get("query", []) != [] else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
     return read_members(known, tables, KeyPlace((), findings))
 
 

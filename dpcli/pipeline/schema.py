@@ -27,7 +27,7 @@ def json_schema() -> dict[str, object]:
     shape, needed = _apart(_calibratable(mechanisms["items"]))
     schema["properties"]["mechanism"] = {**mechanisms, "items": shape}
     schema |= {"if": {"not": {"required": ["defaults"]}}, "then": {"properties": {"mechanism": {"items": needed}}}}
-    either = {"anyOf": [{"required": ["mechanism"]}, {"required": ["source", "query"]}]}
+    either = {"anyOf": [{"required": ["mechanism"]}, {"required": ["source", "query"], "properties": {"query": {"minItems": 1}}}]}
     return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema, **either}
 
 

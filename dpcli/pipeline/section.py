@@ -6,16 +6,20 @@ Those of a release, [source] and [[query]], become mechanisms: they are priced a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dpcli.errors import InputError
 from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of, members_of
-from dpcli.keys.kinds import KeyPlace, Kind
+from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.pipeline.gate_keys import under
-from dpcli.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, RELEASED, SECTIONS, load
+from dpcli.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, RELEASED, SECTIONS, load
 from dpcli.toml.findings import Findings, Path, Problem
-from dpcli.toml.shown import quoted
+from dpcli.toml.shown import key_text, quoted
 from dpcli.values import dataclass
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,26 @@ def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], finding
     for name, target in JUDGED_IN_FILE.items():
         if name in values:
             load(target)(values[name], tables, findings)
+
+
+def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
+    """The sections that say that something else is done than the pipeline charges, as it may be after a number was changed; and what."""
+    for name, table in pipeline.sections:
+        if name in JUDGED_SOLVED:
+            findings = Findings()
+            try:
+                value = SectionTable(name).read(table, KeyPlace((name,), findings))
+            except Refused:
+                yield name, ((name,), "a table that can be read", "another")
+                continue
+            yield from ((name, problem) for problem in load(JUDGED_SOLVED[name])(value, pipeline))
+
+
+def refuse_contradicted(pipeline: Pipeline) -> None:
+    """Raise InputError where what a section says is done would not be charged by this pipeline."""
+    for _, (key, expected, found) in contradictions(pipeline):
+        names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
+        raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {found}")
 
 
 def in_section(path: Path) -> bool:

@@ -63,12 +63,13 @@ def document(gated: Gated) -> Document:
 
 
 def headline(gated: Gated) -> str:
-    """The verdict, and how many files have which."""
-    counts = {word: sum(file.verdict == word for file in gated.judged) for word in PRECEDENCE}
+    """The verdict, and how many files and sums have which; what is only told of is counted as the warning that it is."""
+    counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
+    counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
     said = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
     warnings = sum(c.verdict == "warn" for file in gated.judged for c in file.conditions) + len(gated.notices)
     tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
-    return f"gate: {WORDS[gated.verdict]} ({said}){tail}"
+    return f"gate: {WORDS[gated.verdict]}{f' ({said})' if said else ''}{tail}"
 
 
 def _summary(file: Judged) -> str:
@@ -97,7 +98,8 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 
 
 def _row(file: Judged) -> tuple[str, ...]:
-    word = WORDS[file.verdict]
+    told = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
+    word = WORDS["warn" if told and file.verdict == "pass" else file.verdict]
     if file.account is None or file.account.budget is None:
         return (word, file.path, "-", "-", "-", "-", "-")
     cap = file.account.budget

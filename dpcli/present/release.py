@@ -36,7 +36,9 @@ def planned(plan: ReleasePlan) -> Document:
         if over
         else (f"answers will be kept in {shown(plan.folder)}",)
     )
-    notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *kept)
+    needed = plan.window is None and plan.pipeline.privacy.window is not None
+    ledger = ("a window is of the blocks of a ledger: without --ledger nothing would be answered",) if needed else ()
+    notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *kept)
     data = {
         "schema": "dpcli/release-plan/v1",
         "queries": [_planned_data(one) for one in plan.asked],
@@ -125,13 +127,14 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     from dpcli.present import disclosure as disclosure_report
 
     found, own = plan.account, plan.pipeline.disclosure
+    whose = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
     known: dict[str, Any] = {
         "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
         "privacy_model": "central",
         "query_model": "one-release",
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
-        "clipping": "at most max_groups keys and max_rows rows of one unit count, chosen by a hash with a fresh key, in the engine",
+        "clipping": f"at most max_groups keys and max_rows rows of {whose} count, chosen by a hash with a fresh key, in the engine",
         "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.asked),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
@@ -140,7 +143,8 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
     spent = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}"
     rows = "" if plan.window is None else plan.window.words
-    read = f"{format_markdown.escape(rows[:1].upper() + rows[1:])}.\n\n" if rows else ""
+    said = (f"{rows[:1].upper()}{rows[1:]}", _bound_words(plan))
+    read = "".join(f"{format_markdown.escape(words)}.\n\n" for words in said if words)
     done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{read}"
     facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ()), rows=rows)
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
@@ -222,8 +226,29 @@ def _answer_data(answer: QueryAnswer) -> dict[str, Any]:
 def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
         return ("each row is a unit of its own: nobody is protected who has several rows",)
-    within = " in one block" if plan.window is not None and plan.window.each is not None else ""
+    if plan.pipeline.privacy.window is not None and plan.window is None:
+        return (
+            f'rows of one "{plan.source.unit}" are protected together, but those in one block alone where the ledger has max_blocks = 1: '
+            "--ledger tells; rows without one are left out",
+        )
+    within = " in one block" if _by_block(plan) else ""
     return (f'rows of one "{plan.source.unit}"{within} are protected together; rows without one are left out',)
+
+
+def _by_block(plan: ReleasePlan) -> bool:
+    """Whether what a unit does is bounded in each block by itself."""
+    return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
+
+
+def _bound_words(plan: ReleasePlan) -> str:
+    """For whom the number holds, where that is less than all that one unit of the source does: a sentence for whoever reads the number."""
+    if not _by_block(plan):
+        return ""
+    unit = f'one "{plan.source.unit}"'
+    return (
+        f"What {unit} does is bounded in each block by itself: the number is about the rows of {unit} in one block. All rows of {unit} "
+        "in several blocks are protected less, as a group is"
+    )
 
 
 def _window_note(plan: ReleasePlan) -> tuple[str, ...]:

@@ -39,10 +39,13 @@ class Source:
 
     columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with what it may hold")]
     path: Annotated[
-        str | None, Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb")
+        str | None,
+        Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb", reads=True),
     ] = None
-    url: Annotated[str | None, Key("in place of path: postgresql://...; a password belongs in ~/.pgpass, never here")] = None
-    table: Annotated[str | None, Key("the table of url, or of a .duckdb file")] = None
+    url: Annotated[
+        str | None, Key("in place of path: postgresql://...; a password belongs in ~/.pgpass, never here", reads=True)
+    ] = None
+    table: Annotated[str | None, Key("the table of url, or of a .duckdb file", reads=True)] = None
     engine: Annotated[
         Literal["duckdb", "spark"] | None,
         Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH),

@@ -33,7 +33,8 @@ class Sweep:
         Literal["public", "repeat-and-select"] | None,
         Key(
             "required; public: each point is labelled as tuned on public data, its epsilon that of one run; repeat-and-select: the runs "
-            "are the trials of that mechanism, which the file must have, and only the best is kept"
+            "are the trials of that mechanism, which the file must have, and only the best is kept",
+            claim=True,
         ),
     ] = None
     grid: Annotated[

@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 LONGEST = 60
+# An address that may hold a password, wherever it stands in it: its scheme is all that is shown.
+_SECRET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://(?=.*[@?#=])", re.DOTALL)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -28,7 +30,7 @@ def listed(words: tuple[str, ...]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A TOML value as a message may show it: `true`, `-1`, `"text"`, `a list`, `a table`."""
+    """A TOML value as a message may show it: `true`, `-1`, `"text"`, `"postgresql://..."`, `a list`, `a table`."""
     return str(_SHOWN.get(type(value), str)(value))
 
 
@@ -49,11 +51,16 @@ def _whole(value: int) -> str:
     return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"
 
 
+def _text(value: str) -> str:
+    address = _SECRET.match(value)
+    return f'"{escaped(value)}"' if address is None else f'"{escaped(address[0])}..."'
+
+
 _SHOWN: dict[type, Any] = {
     bool: lambda value: "true" if value else "false",
     int: _whole,
     float: repr,
-    str: lambda value: f'"{escaped(value)}"',
+    str: _text,
     list: lambda value: "a list" if value else "an empty list",
     dict: lambda value: "a table",
 }

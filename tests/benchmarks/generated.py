@@ -31,7 +31,11 @@ INTERNAL = 70
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a case came to. code: exit code, negative where a signal ended it. seconds: of CPU. megabytes: resident, at the peak."""
+    """What a case came to.
+
+    code: exit code, negative where a signal ended it. seconds: of CPU. megabytes: resident, at the peak, beside what was resident when it
+    began: a test's process has imported more than a command does.
+    """
 
     case: Case
     code: int
@@ -75,13 +79,24 @@ def measured(one: Case, *flags: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
         one.written(Path(folder))
         sys.stdout.flush()
+        before = _resident()
         child = os.fork()
         if child == 0:
             _run(one, flags, folder, output.fileno())
         _, status, usage = os.wait4(child, 0)
         output.seek(0)
         text = output.read().decode(errors="replace")
-    return Outcome(one, os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024.0, text)
+    seconds, megabytes = usage.ru_utime + usage.ru_stime, max(usage.ru_maxrss / 1024.0 - before, 0.0)
+    return Outcome(one, os.waitstatus_to_exitcode(status), seconds, megabytes, text)
+
+
+def _resident() -> float:
+    """Megabytes of this process now; 0 where the system does not say, which counts them to the command."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * resource.getpagesize() / 2.0**20
 
 
 def _run(one: Case, flags: tuple[str, ...], folder: str, output: int) -> None:

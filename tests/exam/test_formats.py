@@ -44,5 +44,5 @@ def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
 def test_every_part_of_a_document_is_shown_by_some_format() -> None:
     shown = {part for name in FORMATS for part in shows(name)} - {"failures"}
     # colours, levels, drawings, what standard error says, how it is written
-    silent = {"verdict", "exit_code", "pictures", "marker", "why", "place", "long"}
+    silent = {"verdict", "exit_code", "pictures", "marker", "why", "place", "long", "alerts"}
     assert shown | silent == {field.name for field in fields(Document)}

@@ -601,7 +601,10 @@ def test_an_answer_that_the_table_contradicts_is_not_given(
     path.write_text(file(table, entry))
     found = run("calibrate", str(path), "--solve", solve, "--target-epsilon", target, "--write", str(answer))
     assert found.code == 2 and found.out == "" and not answer.exists()
-    assert re.search(rf"(federated|mechanism\[.rounds.\])\.{key}: expected ", found.err), found.err
+    words = rf"(federated|mechanism\[.rounds.\])\.{key}: expected "
+    assert re.search(words, found.err), found.err
+    with pytest.raises(dpcli.errors.InputError, match=words):  # type: ignore[attr-defined]
+        dpcli.calibrate(dpcli.load(path), float(target), solve=solve)  # type: ignore[arg-type]
     path.write_text(file(None, entry))
     assert run("calibrate", str(path), "--solve", solve, "--target-epsilon", target).code == 0
 
@@ -611,3 +614,27 @@ def test_an_answer_that_agrees_with_the_table_is_written_and_read(tmp_path: Any)
     path.write_text(file({"noise": "secure-aggregation", "min_clients": 40, "dishonest": 4}))
     assert run("calibrate", str(path), "--solve", "noise", "--target-epsilon", "1", "--write", str(answer)).code == 0
     assert wrong(answer.read_text()) == ""
+
+
+@pytest.mark.parametrize("cap", [0.3, 1.0])
+@pytest.mark.parametrize(("solve", "table", "entry", "target", "key"), CONTRADICTED)
+def test_what_would_fit_is_a_file_that_is_taken_or_says_that_the_table_changes_too(
+    solve: str, table: dict[str, Any], entry: dict[str, Any], target: str, key: str, cap: float, tmp_path: Any
+) -> None:
+    """What a ledger proposes, put into the file by hand."""
+    path, ledger = tmp_path / "fed.toml", str(tmp_path / "l.db")
+    terms = ("--dataset", "phones", "--unit", "client", "--adjacency", "zero-out", "--epsilon", str(cap), "--delta", "1e-6")
+    assert run("budget", "init", ledger, *terms, "--filter", "rdp").code == 0
+    path.write_text(file(table, entry))
+    found = run("budget", "spend", ledger, str(path), "--key", "k")
+    (said,) = re.findall("would fit: (.*) a smaller total", " ".join(found.out.split()))
+    changed = {
+        key: float(re.search(pattern, said)[1].replace(",", ""))  # type: ignore[index]
+        for key, pattern in (("noise_multiplier", r"noise_multiplier = ([0-9.]+)"), ("steps", r"([0-9,]+) steps"))
+        if re.search(pattern, said)
+    }
+    proposed = said.split("; or ")
+    assert len(changed) == len(proposed) > 0
+    for (name, value), words in zip(changed.items(), proposed, strict=True):
+        new = wrong(file(table, {**entry, name: int(value) if name == "steps" else value}))
+        assert (new != "") == ("with [federated] changed to match" in words), (new, words)

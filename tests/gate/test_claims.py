@@ -111,6 +111,21 @@ def test_another_scheme_is_told(old: Any, new: Any, expected: bool) -> None:
     assert bool(told(document("gaussian", before), document("gaussian", after))) is expected
 
 
+@pytest.mark.parametrize("scheme", [None, "poisson", "shuffle", "balls-in-bins"])
+def test_a_count_that_goes_is_told_and_one_that_changes_is_not(scheme: str | None) -> None:
+    """Where nothing is counted, one step is: that is what the file says of its program by saying nothing."""
+    sampling = {} if scheme is None else {"sampling": {"scheme": scheme, "batch_size": 1000}}
+    words = ("steps",) if scheme is None else ("steps", "epochs")
+
+    def entry(**count: int) -> Document:
+        return document("gaussian", {"noise_multiplier": 40.0, **sampling, **count})
+
+    for word in words:
+        (said,) = told(entry(**{word: 100}), entry())
+        assert f"train: {word} 100 -> none" in said
+        assert all(not told(entry(**{word: 100}), entry(**{other: 50})) for other in words)
+
+
 def test_parts_that_lower_epsilon_only_together_are_told() -> None:
     entries = [{"name": name, "type": "gaussian", "noise_multiplier": 9.0} for name in ("train", "test")]
     parted = [{**entry, "partition": {"of": "region", "part": entry["name"]}} for entry in entries]

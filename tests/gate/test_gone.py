@@ -176,3 +176,11 @@ def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callabl
     base = "HEAD" if change is removed else "HEAD~1"
     result = gate(around, *given, "--base-ref", base)
     assert "sub" in result.out + result.err, result.out + result.err
+
+
+@pytest.mark.parametrize("stub", STUBS)
+def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repository: Path, stub: str) -> None:
+    (repository / "train.toml").write_bytes(STUBS[stub])
+    found = gate(repository, "train.toml", "--base-ref", "main")
+    assert found.code == 2 and "the file cannot be read as a pipeline" in found.out and "is deleted" not in found.out
+    assert "train.toml, a pipeline at main, is deleted" in gate(repository, "--base-ref", "main").out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Result
+from tests.command import Result, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
 from tests.gate.test_names import gate
@@ -59,7 +59,11 @@ def test_a_change_that_nobody_gave_is_no_pass(base: Path, name: str, change) -> 
     none = against(base)
     assert none.code == 2 and f"{name}: a pipeline that differs from base and was not given to the gate" in none.err
     another = against(base, "other.toml")
-    assert another.code == 0 and "1 warning" in another.out and f"{name}: a pipeline that differs from base" in another.out
+    # what is only told of is no file that passes
+    assert another.code == 0 and "gate: pass (1 pass); 1 warning" in another.out
+    table = dpcli("gate", "other.toml", "--base-ref", "base", folder=base).out
+    assert next(line.split()[:2] for line in table.splitlines() if name in line) == ["warning", name]
+    assert f"{name}: a pipeline that differs from base" in another.out
     assert "not given" not in against(base, "other.toml", name).out
     assert "not given" not in against(base, ".").out
 
@@ -79,3 +83,44 @@ def test_many_are_counted(base: Path) -> None:
     (base / "ignored" / "it.toml").write_text(RISEN)
     (base / "no-pipeline.toml").write_text("a = 1\n")
     assert "new-4.toml and 4 more: 9 pipelines that differ from base and were not given to the gate" in against(base).err
+
+
+def test_a_file_whose_mode_alone_changes_is_as_it_was(base: Path) -> None:
+    """With nothing else to judge there is nothing; a change of what the file says is none of its mode alone."""
+    (base / "train.toml").chmod(0o755)
+    assert against(base).out == "gate: pass\n"
+    git(base, "commit", "-qam", "mode")
+    assert against(base).out == "gate: pass\n" and "not given" not in against(base, "other.toml").out
+    changed(base)
+    assert against(base).code == 2
+
+
+@pytest.mark.parametrize("name", ["p", "p.pipeline", "p.tml", "sub/p.TOML", "p.toml.txt"])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_a_pipeline_by_any_other_name_is_told(base: Path, name: str, escaped: bool) -> None:
+    """Every command reads it, whatever its ending, so that a change may hide one. What git does not know is nobody's change."""
+    file = base / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(RISEN.replace("[privacy]", '["priv\\u0061cy"]') if escaped else RISEN)
+    assert "not given" not in against(base, "other.toml").out
+    git(base, "add", ".")
+    told = f"{name}: a pipeline that differs from base and was not given to the gate"
+    another = against(base, "other.toml")
+    assert another.code == 0 and told in another.out
+    assert against(base).code == 2 and told in against(base).err
+    assert "not given" not in against(base, "other.toml", name).out
+    git(base, "commit", "-qm", "other")
+    git(base, "branch", "-f", "base")
+    assert against(base).code == 0
+    file.write_text(GATE)
+    assert told in against(base, "other.toml").out
+
+
+def test_what_speaks_of_pipelines_is_none(base: Path) -> None:
+    """Prose, other formats and other programs' tables, with the words of a pipeline in them."""
+    (base / "README.md").write_text(f"# privacy\n\n```toml\n{GATE}```\n")
+    (base / "it.json").write_text('{"privacy": {"delta": 1e-6}, "mechanism": []}\n')
+    (base / "bytes").write_bytes(b"[privacy]\n\xff\xfe\x00")
+    (base / "tool.cfg").write_text('[project]\nname = "privacy"\n')
+    git(base, "add", ".")
+    assert against(base).out == "gate: pass\n"

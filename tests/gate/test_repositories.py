@@ -123,7 +123,7 @@ def test_a_pipeline_gone_from_a_repository_inside_is_told(tmp_path: Path, moved:
 
 def test_without_files_there_is_what_is_gone_to_judge(repository: Path) -> None:
     assert gate(repository).code == 2
-    assert gate(repository, "--base-ref", "main").out == "gate: pass (1 pass)\n"
+    assert gate(repository, "--base-ref", "main").out == "gate: pass\n"
     (repository / "train.toml").rename(repository / "train.txt")
     for format_, sign in (("text", "error gate/moved"), ("junit", 'failures="1"'), ("sarif", '"level": "error"')):
         result = dpcli("gate", "--base-ref", "main", "-f", format_, folder=repository)

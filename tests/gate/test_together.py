@@ -277,14 +277,20 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("given", [("ads/a.toml",), ("misc/v.toml",), ("ads",)])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *((name, "--policy", "policy.toml") for name in ("ads/a.toml", "misc/v.toml", "ads")),
+        *((name, "--max-together", "9") for name in ("ads/a.toml", "ads")),
+    ],
+)
 def test_a_file_under_a_shared_cap_is_compared_whichever_are_given(folder: Path, change: str, given: tuple[str, ...]) -> None:
     (folder / "policy.toml").write_text(HELD)
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "policy")
     assert CHANGES[change] != CLICKS
     (folder / "misc" / "c.toml").write_text(CHANGES[change])
-    result = dpcli("gate", *given, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
+    result = dpcli("gate", *given, "--base-ref", "HEAD", "-f", "text", folder=folder)
     assert result.code == (2 if change in ("it cannot be read", "it is long") else 1), result.out + result.err
     assert "misc/c.toml" in result.out
 

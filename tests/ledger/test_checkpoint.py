@@ -36,7 +36,8 @@ from tests.ledger.test_kill import Deadly, killed
 NOW = "2030-01-01T00:00:00Z"
 AMOUNTS = ("0.1", "0.25", "1E-30", "0.070000000000000001", "0", "1E-300")
 ODD = ("é", "日 😀", 'a"b\\c', '","kind":"', ',"key":"')
-KEYS = (*"abcdefghij", *ODD)
+KEYS = (*"abcdefghij", "a/", "a/b", "a/b\\", "a0", "A/b", "a/é", *ODD)
+STARTS = ("a", "a/", "a/b", "a/b\\", "A/", "b", "z", "late ", 'a"', "a/é", '","kind":"')
 # (what, key, amount)
 STEPS = st.lists(
     st.tuples(
@@ -80,6 +81,12 @@ def alike(found: LedgerState, truth: LedgerState) -> None:
     for amount in ("0", "1E-300", "0.1", "0.5", "1"):
         cost = {"epsilon": Decimal(amount), "delta": Decimal(0)}
         assert found.fits(cost) == truth.fits(cost)
+
+
+def begin_alike(ledger: Ledger, truth: LedgerState) -> None:
+    """By the start of their keys, as whoever walks over all of them."""
+    for start in STARTS:
+        assert list(ledger.runs_beginning(start)) == [run for run in truth.runs.values() if run.key.startswith(start)], start
 
 
 def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
@@ -139,6 +146,7 @@ def test_who_begins_at_a_checkpoint_knows_and_decides_the_same(
                     one.store = Forgetful(noted)
                 assert step(one, *each) == step(two, *each)
             with begun(noted) as one:
+                begin_alike(one, folded(one))
                 alike(one.state(), folded(one))
         with begun(noted) as one:
             runs = list(folded(one).runs.values())

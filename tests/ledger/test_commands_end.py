@@ -108,8 +108,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=HURDLES, ids=[hurdle.__name__ for hurdle in HURDLES])
-def hindered(request: pytest.FixtureRequest, database: Database, tmp_path: Path, impatient: None) -> Iterator[str]:
+def hindered(request: pytest.FixtureRequest, database: Database, tmp_path: Path) -> Iterator[str]:
     init(database.url, DATASET, terms()).close()
+    request.getfixturevalue("impatient")  # now: what is prepared may take its time
     with request.param(database, tmp_path) as url:
         yield url
 

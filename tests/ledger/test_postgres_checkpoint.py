@@ -17,7 +17,7 @@ from dpcli.ledger.stores.postgres_install import definitions
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import Database
 from tests.ledger.setting import DATASET, charge, terms
-from tests.ledger.test_checkpoint import STEPS, alike, folded, step
+from tests.ledger.test_checkpoint import STEPS, alike, begin_alike, folded, step
 
 (USUAL,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.every.*?\$\$;", definitions("postgres_functions.sql"))
 EVERY = USUAL.replace("256", "3")
@@ -47,6 +47,7 @@ def test_the_server_notes_what_the_entries_add_up_to(steps: list[tuple[str, str,
             step(ledger, *each)
             if at % 4 == 3:
                 with open_ledger(often.url, name) as reader:
+                    begin_alike(reader, folded(reader))
                     alike(reader.state(), folded(reader))
         with often.cluster.connect(often.name) as connection:
             (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()

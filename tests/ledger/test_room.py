@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.pipeline.read import parse
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pure
 
@@ -160,3 +162,40 @@ def test_each_of_many_declared_runs_is_shown_under_its_own_name(tmp_path: Path) 
     out = dpcli("budget", "show", path).out
     for i in range(1, 13):
         assert f"run {i} (run-of-{i}): {int(i == 10)} of {i} made" in out
+
+
+QUERY = """format = 1
+[privacy]
+unit = "user"
+max_contributions = 1
+adjacency = "add-remove"
+delta = 1e-6
+[source]
+path = "rows.csv"
+unit = "who"
+columns.who = {{ type = "text" }}
+columns.city = {{ type = "text", domain = ["A", "B"] }}
+[[query]]
+name = "cities"
+measure = "count"
+by = ["city"]
+max_groups = 1
+max_rows = 1
+{cost}
+"""
+
+
+@pytest.mark.parametrize(("key", "power"), [("epsilon", 1), ("rho", 2)])
+@pytest.mark.parametrize("spent", [0.1, 0.9])
+def test_what_would_fit_of_a_query_is_no_key_that_its_file_lacks(key: str, power: int, spent: float, tmp_path: Path) -> None:
+    """And does fit, put into the key that it has: noise grows as epsilon falls, and as the root of rho."""
+    with opened(str(tmp_path / "ledger.db"), "zcdp", 1.0) as ledger:
+        left = float(ledger.state().left()["rho"]) * (1.0 - spent)
+        ledger.spend(parse(QUERY.format(cost=f"rho = {left / (1.0 - spent) * spent!r}").encode(), "first.toml"), "first")
+        asked = parse(QUERY.format(cost=f"{key} = 3.0").encode(), "asked.toml")
+        (said,) = fitting(ledger.state(), asked, 1e-6)
+        found = re.fullmatch(r"([0-9.]+) times the noise in cities, by a smaller epsilon, rho or weight, or a larger error", said)
+        assert found is not None
+        less = parse(QUERY.format(cost=f"{key} = {3.0 / float(found[1]) ** power!r}").encode(), "less.toml")
+        ledger.spend(less, "less")
+        assert float(ledger.state().left()["rho"]) < 0.05 * left

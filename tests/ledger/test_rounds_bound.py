@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,6 +17,7 @@ import dpcli
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
 from dpcli.federated.server import clipped
+from dpcli.ledger import checkpoint, earlier
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.toml.render import InvalidFile
@@ -133,6 +135,50 @@ def test_a_client_sends_one_update(url: str, tmp_path: Path) -> None:
         one.release(Twice(), 1)
 
 
+SECRET = "a secret word"
+NO_UPDATES: list[Any] = [
+    SECRET,
+    [SECRET],
+    [10**400],
+    [1 + 2j],
+    np.array([1 + 2j]),
+    None,
+    [None],
+    [[1], [1, 2]],
+    [[1.0]],
+    [],
+    1.0,
+    {SECRET: 1.0},
+    np.array(["2026-01-01"], "datetime64[D]"),
+    np.array([1], "timedelta64[s]"),
+]
+
+
+@pytest.mark.parametrize("update", NO_UPDATES, ids=lambda update: repr(update)[:20])
+def test_what_is_no_update_is_refused_and_not_quoted(update: Any, url: str, tmp_path: Path) -> None:
+    one = dpcli.rounds(written(tmp_path), url, "k").round()
+    with pytest.raises(InputError, match=r"^update of client 3: expected 1 numbers in a row, found ") as refusal:
+        one.release({3: update}, 1)
+    assert SECRET not in str(refusal.value) and refusal.value.__context__ is None
+    assert one.release({3: np.array([1.0], np.float16), 4: [True], 5: np.ma.array([2], mask=[1])}, 1).shape == (1,)
+
+
+@pytest.mark.parametrize("size", [-1, 1.0, True, "1", None, 10**13, (1,), float("nan")])
+def test_a_size_is_a_plain_number(size: Any, url: str, tmp_path: Path) -> None:
+    one = dpcli.rounds(written(tmp_path), url, "k").round()
+    with pytest.raises(InputError, match=r"^round 1: expected a size from 0 to "):
+        one.release({}, size)
+    for updates in ([], [(1, [1.0])], None, 3):
+        with pytest.raises(InputError, match=r"^round 1: expected updates by the numbers of clients, found"):
+            one.release(updates, 1)  # type: ignore[arg-type]
+    assert one.release({}, np.int64(2)).shape == (2,)  # type: ignore[arg-type]
+
+
+def test_a_run_has_a_name(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^key: expected a name for this run, found none$"):
+        dpcli.rounds(written(tmp_path), url, "")
+
+
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("noise", {"entry": {"noise_multiplier": 5 * SIGMA}}),
     ("name", {"entry": {"name": "turns"}, "table": {"mechanism": "turns"}}),
@@ -231,6 +277,28 @@ def test_what_was_charged_is_read_from_the_ledger(url: str, tmp_path: Path) -> N
     assert found == {headline(tmp_path, due + 2)}
 
 
+def test_entries_of_other_keys_are_not_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond those since the last checkpoint, however many there are."""
+    monkeypatch.setattr(checkpoint, "EVERY", 4)
+    path, seen = plan(tmp_path), list[str]()
+    run, other = dpcli.rounds(path, url, "k"), dpcli.rounds(path, url, "k2")
+    for _ in range(5):
+        run.round()
+    for _ in range(20):
+        other.round()
+    entry_of = earlier.entry_of
+    monkeypatch.setattr(earlier, "entry_of", lambda row, place: seen.append(entry_of(row, place).key) or entry_of(row, place))
+    asked: list[tuple[Callable[[], Any], int]] = [
+        (lambda: run.charged, 5),
+        (lambda: dpcli.rounds(path, url, "k").charged, 5),
+        (lambda: dpcli.rounds(path, url, "K").charged, 0),
+    ]
+    for ask, due in asked:
+        assert ask() == due
+    assert {key for key in seen if key.startswith("k/")} == {f"k/round-{number:06d}" for number in range(1, 6)}
+    assert len({key for key in seen if key.startswith("k2/")}) == 1  # that at the checkpoint
+
+
 def test_charges_that_somebody_else_wrote_under_the_key_are_refused(url: str, tmp_path: Path) -> None:
     run = dpcli.rounds(plan(tmp_path), url, "k")
     run.round()
@@ -286,31 +354,102 @@ def test_passes_of_a_server_that_limits_more_are_counted(url: str, tmp_path: Pat
         turns[2].release({7: [1.0]}, 1)
 
 
+def test_a_client_is_once_in_a_pass_that_is_shuffled(url: str, tmp_path: Path) -> None:
+    """Passes follow one another, so that it may be in two rounds that do: but not before the second pass is paid for."""
+    table = {"sampling": "shuffle", "clients_per_round": 25, "rounds": 12, "max_participations": 3}
+    run = dpcli.rounds(
+        plan(tmp_path, table=table, entry={"steps": 12, "sampling": {"scheme": "shuffle", "batch_size": 25}}), url, "k"
+    )
+    turns = [run.round() for _ in range(4)]
+    turns[3].release({7: [1.0]}, 1)
+    with pytest.raises(
+        InputError,
+        match=r"^round 2: expected clients that took part at most once in each pass, of which 1 were paid for, found client 7, who took "
+        "part in round 4$",
+    ):
+        turns[1].release({7: [1.0]}, 1)
+    run.round().release({7: [1.0]}, 1)
+
+
+def passes(scheme: str) -> dict[str, Any]:
+    return {"steps": 12, "sampling": {"scheme": scheme, "batch_size": 25}}
+
+
+# [federated] that limits how often a client takes part, and the entry of it
+KEPT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"sampling": "poisson", "max_participations": 3}, {"steps": 3}),
+    ({"sampling": "poisson", "max_participations": 4, "min_separation": 2}, {"steps": 4}),
+    ({"sampling": "none", "min_separation": 1}, {"steps": 12}),
+    ({"sampling": "fixed-size", "min_separation": 5}, {"steps": 3}),
+    ({"sampling": "cyclic", "min_separation": 2}, {"steps": 3}),
+    ({"sampling": "shuffle", "max_participations": 2}, {"steps": 2}),
+    ({"sampling": "shuffle", "max_participations": 3}, passes("shuffle")),
+    ({"sampling": "shuffle", "min_separation": 2}, passes("shuffle")),
+    ({"sampling": "cyclic", "max_participations": 2}, passes("cyclic")),
+]
+
+
+@pytest.mark.parametrize(("table", "entry"), KEPT)
+def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
+    """A server that sends one client wherever that is let in: with several objects, in any order of releases, until the ledger says no.
+
+    What its releases cost is one Gaussian each: they may not add up to more than was charged, whenever one looks.
+    """
+    seed = 0 if os.environ.get("CI") else random.randrange(2**32)
+    for number in range(3):
+        draw = random.Random(f"{seed} {number}")
+        url = opened(str(tmp_path / f"{number}.db"), 1.0 if number else 0.25)
+        path = plan(tmp_path, table={"rounds": 12, "clients_per_round": 25, **table}, entry=entry)
+        size = dpcli.rounds(path, url, "k").plan.portion
+        runs = [dpcli.rounds(path, url, "k", chunk=size * draw.choice([1, 2]), done=draw.choice([0, 3])) for _ in range(3)]
+        waiting, refused, released = list[dpcli.Round](), list[str](), 0
+        for _ in range(60):
+            if draw.random() < 0.5:
+                try:
+                    waiting.append(draw.choice(runs).round())
+                except (Denied, InputError):
+                    runs.append(dpcli.rounds(path, url, "k", done=draw.choice([0, 8])))
+            elif waiting:
+                try:
+                    waiting.pop(draw.randrange(len(waiting))).release({7: [1.0]}, 1)
+                    released += 1
+                except InputError as refusal:
+                    refused.append(str(refusal))
+            assert released * RHO <= spent(url) * (1 + 1e-9), (seed, number, released)
+        assert released > 0 and all("expected clients that t" in words for words in refused)
+
+
 @pytest.mark.parametrize("chunk", [1, 2])
-def test_participations_of_other_processes_are_not_taken_for_none(chunk: int, url: str, tmp_path: Path) -> None:
-    path = limited(tmp_path, most=5, steps=5)
-    first = dpcli.rounds(path, url, "k")
-    second = dpcli.rounds(path, url, "k", chunk=chunk)
-    first.round().release({7: [1.0]}, 1)
-    turn = second.round()
-    words = "expected all rounds of the key in one process, which counts how often a client takes part"
-    for one in (turn, first.round(), dpcli.rounds(path, url, "k", done=1).round(), dpcli.rounds(path, url, "j", done=1).round()):
-        with pytest.raises(InputError, match=words):
-            one.release({7: [1.0]}, 1)
+def test_each_process_counts_and_pays_for_its_own_rounds(chunk: int, url: str, tmp_path: Path) -> None:
+    path = limited(tmp_path, most=2, steps=2)
+    for done, due in ((0, 2), (5, 4), (999, 5)):
+        run = dpcli.rounds(path, url, "k", done=done, chunk=chunk)
+        turns = [run.round() for _ in range(min(4, 1000 - done))]
+        for turn in turns[:2]:
+            turn.release({7: [1.0]}, 1)
+        for turn in turns[2:]:
+            with pytest.raises(InputError, match=r"fewer than 2 rounds, found client 7$"):
+                turn.release({7: [1.0]}, 1)
+            turn.release({8: [1.0]}, 1)
+        assert run.charged == due
 
 
-def test_participations_in_a_fork_are_refused(url: str, tmp_path: Path) -> None:
-    run = dpcli.rounds(limited(tmp_path, most=5, steps=5), url, "k")
+def test_a_fork_counts_and_pays_for_its_own_rounds(url: str, tmp_path: Path) -> None:
+    run = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k")
+    turn = run.round()
     run.round().release({7: [1.0]}, 1)
 
     def child() -> None:
+        run.round().release({7: [1.0]}, 1)
         try:
-            run.round().release({7: [1.0]}, 1)
+            turn.release({8: [1.0]}, 1)
         except InputError:
-            os._exit(0)
-        os._exit(1)
+            os._exit(run.charged)
 
-    assert exit_code(child) == 0
+    assert exit_code(child) == 2
+    turn.release({8: [1.0]}, 1)
+    with pytest.raises(InputError, match=r"found client 7$"):
+        run.round().release({7: [1.0]}, 1)
 
 
 def exit_code(act: Callable[[], None]) -> int:

@@ -175,7 +175,12 @@ def test_what_is_wrong_in_one_place_is_said_once(tmp_path: Path) -> None:
         assert 'mechanism["stage[1]"].sampling.rate and 2 more: expected' in both and "stage[2]" not in both, both
     (tmp_path / "asks.toml").write_text(SHORT.replace("[1000, 500, 200]", "[500, 500, 500]"))
     said = dpcli("account", "asks.toml", folder=tmp_path)
-    assert (said.out + said.err).count("DP120") == 1
+    assert "DP120" not in said.out + said.err
+    beside = '[[mechanism]]\nname = "{}"\nnoise_multiplier = 30.0\nsteps = 500\n'
+    for name in ("norms", "norms[1]"):  # one that reads as many batches of the same rate, whatever it is called
+        (tmp_path / "asks.toml").write_text(SHORT.replace("[1000, 500, 200]", "[500, 500, 500]") + beside.format(name))
+        said = dpcli("lint", "asks.toml", folder=tmp_path)
+        assert (said.out + said.err).count("DP120") == 1
 
 
 def test_there_are_only_so_many(tmp_path: Path) -> None:

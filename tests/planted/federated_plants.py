@@ -49,9 +49,9 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "clients: solved noise not judged",
-        "analysis/calibrate_file.py",
-        "refuse_contradicted(text, path, found.pipeline)",
-        "pass",
+        "analysis/calibrate.py",
+        "    refuse_contradicted(answer)\n",
+        "",
     ),
     ("rounds: one charge for two", F + "rounds.py", "self._left = count if", "self._left = 2 * count if"),
     ("rounds: a repeated charge is taken", F + "rounds.py", "if not repeated:", "if True:"),
@@ -88,7 +88,7 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("rounds: participations not counted", F + "kept.py", "if len(taken) >= self._limit.most:", "if False:"),
     ("rounds: how far apart not looked at", F + "kept.py", "if near is not None:", "if False:"),
-    ("rounds: participations elsewhere not counted", F + "kept.py", "if not self._alone():", "if False:"),
+    ("rounds: participations that nobody paid for", F + "kept.py", "if len(taken) >= paid:", "if False:"),
     ("rounds: another file under the key", F + "charged.py", "if rounds is None or run.window", "if run.window"),
     (
         "rounds: another rest of the file under the key",

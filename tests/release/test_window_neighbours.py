@@ -34,6 +34,11 @@ CELLS = {
     "week": [date(2020, 12, 27), date(2020, 12, 28), date(2021, 1, 3), date(2021, 1, 4)],
     "region": list(REGIONS[:3]),
 }
+OUTSIDE: dict[str, list[Any]] = {
+    "day": [date(2020, 12, 29), date(2021, 1, 2)],
+    "week": [date(2020, 12, 20), date(2021, 1, 11)],
+    "region": [REGIONS[3], "EU", ""],
+}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "clinic-weeks.toml"
 
 
@@ -68,8 +73,13 @@ def moved(engine: DuckDB, one: AskedQuery, by: str, pair: Sequence[Sequence[Row]
     return too_far(one, *seen)
 
 
-def breaches(engine: DuckDB, seeds: range, folder: Path, tables: int = 2, whole: bool = False) -> Iterator[str]:
-    """whole: NOT PRIVATE: rows are chosen among all that somebody has in the window."""
+def breaches(
+    engine: DuckDB, seeds: range, folder: Path, tables: int = 2, most: int = 1, bounded: int | None = None
+) -> Iterator[str]:
+    """What moves too far where a unit has rows in at most so many blocks of a ledger: one of it goes, of 1 what somebody has in one block.
+
+    Rows of blocks outside of the window are there too. bounded: NOT PRIVATE: by another max_blocks than the ledger's.
+    """
     for seed in seeds:
         draw, by = random.Random(seed), TOLD[seed % len(TOLD)]
         question = drawn(tuple(MEASURES)[seed // len(TOLD) % len(MEASURES)], draw, folder)
@@ -77,13 +87,18 @@ def breaches(engine: DuckDB, seeds: range, folder: Path, tables: int = 2, whole:
             continue
         one, source, _ = question
         window = sorted({str(block_of(by, cell)) for cell in CELLS[by]})
-        only = row_window(family(by), tuple(window), source, "file.toml")
-        at = over(engine, source, replace(only, each=None) if whole else only)
+        at = over(engine, source, row_window(family(by, max_blocks=bounded or most), tuple(window), source, "file.toml"))
         for _ in range(tables):
-            rows = [(*row, draw.choice(CELLS[by])) for row in table(draw, True)]
-            units = sorted({(str(row[0]), str(block_of(by, row[-1]))) for row in rows}) or [("", "")]
-            gone = draw.choice(units)
-            rest = [row for row in rows if (str(row[0]), block_of(by, row[-1])) != gone]
+            drawn_rows = table(draw, True)
+            busy = draw.choice(drawn_rows)[0] if drawn_rows else None  # has rows in every block, more than are chosen
+            rows = [
+                (busy if draw.random() < 0.5 else row[0], *row[1:], draw.choice((OUTSIDE if draw.random() < 0.1 else CELLS)[by]))
+                for row in drawn_rows
+            ]
+            whose = lambda row: (str(row[0]), str(block_of(by, row[-1])) if most == 1 else "")  # noqa: B023, E731
+            gone = draw.choice(sorted({*map(whose, rows)}) or [("", "")])
+            rest = draw.sample(rows, len(rows))
+            rest = [row for row in rest if whose(row) != gone]
             yield from (f"seed {seed}: {by}: {one.query}: {words}" for words in moved(at, one, by, (rows, rest)))
 
 
@@ -96,6 +111,11 @@ def test_one_unit_in_one_block_moves_no_further_than_is_priced(engine: DuckDB, t
     assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path)) == []
 
 
+@pytest.mark.parametrize("most", [2, 3])
+def test_a_unit_of_several_blocks_moves_no_further_as_a_whole(most: int, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path, most=most)) == []
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(2))
 def test_one_unit_in_one_block_moves_no_further_in_many(part: int, engine: DuckDB, tmp_path: Path) -> None:
@@ -103,7 +123,11 @@ def test_one_unit_in_one_block_moves_no_further_in_many(part: int, engine: DuckD
 
 
 def test_a_choice_among_all_blocks_is_seen(engine: DuckDB, tmp_path: Path) -> None:
-    assert next(breaches(engine, range(600), tmp_path, whole=True), None) is not None
+    assert next(breaches(engine, range(600), tmp_path, bounded=2), None) is not None
+
+
+def test_a_choice_in_each_block_is_seen_where_a_unit_has_several(engine: DuckDB, tmp_path: Path) -> None:
+    assert next(breaches(engine, range(600), tmp_path, most=2, bounded=1), None) is not None
 
 
 def test_every_small_table_of_the_example(engine: DuckDB) -> None:

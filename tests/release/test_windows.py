@@ -203,6 +203,33 @@ COUNT = {"name": "adults", "measure": "count", "where": "age >= 18", "epsilon": 
 
 
 @pytest.mark.needs("opendp")
+@pytest.mark.parametrize("by", TOLD)
+@pytest.mark.parametrize("unit", [None, "visitor"])
+@pytest.mark.parametrize("most", [None, 1, 2])
+def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit: str | None, by: str, tmp_path: Path) -> None:
+    """In the statement, which is signed, in the plan and in the answers. most: blocks of a unit; None: no ledger was named."""
+    from dpcli.present.release import explained, statement
+    from dpcli.present.release import planned as told_before
+
+    blocks = tuple(sorted({str(block_of(by, day)) for day in DAYS[:3]})) if by != "region" else REGIONS[:2]
+    query = {"name": "q", "measure": "count", "rho": 0.1, "max_rows": 2}
+    plan = planned(tmp_path, query, ("window", list(blocks)))
+    plan = replace(plan, source=replace(plan.source, unit=unit))
+    only = None if most is None else row_window(family(by, max_blocks=most), blocks, plan.source, "file.toml")
+    plan, each = replace(plan, window=only), unit is not None and most == 1
+    signed, before = statement(plan, ()), told_before(plan).notes
+    assert ("All rows of one" in signed and "in several blocks are protected less" in signed) == each
+    assert (f'rows of one "{unit}" in one block count' in signed.replace("\\", "")) == each
+    assert (f'rows of one "{unit}" in one block are protected together; rows without one are left out' in before) == each
+    assert (f'rows of one "{unit}" are protected together; rows without one are left out' in before) == (
+        most == 2 and unit is not None
+    )
+    assert any("where the ledger has max_blocks = 1" in note for note in (*before, *explained(plan).notes)) == (
+        most is None and unit is not None
+    )
+    assert any("without --ledger nothing would be answered" in note for note in before) == (most is None)
+
+
 def test_a_release_goes_on_with_its_own_window_alone(tmp_path: Path) -> None:
     """Charged on each of its blocks; the answers are given again for that window, however it is spelled, and in that ledger."""
     csv(tmp_path, random.Random(1))

@@ -30,6 +30,7 @@ NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC'
 END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
 ABOUT = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
+BEGINNING = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND pg_catalog.starts_with(key, %s) ORDER BY seq"
 # Each names what is wrong; a sound ledger answers with no row.
 CHECKS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
@@ -163,6 +164,10 @@ class PostgresStore:
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
             return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]
+
+    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
+        with self._bounded() as connection:
+            return [StoredRow(*row) for row in connection.execute(BEGINNING, (dataset, start)).fetchall()]
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         if self._version < NOTED:

@@ -39,6 +39,7 @@ NOT_TEXT = "Could not decode"  # how sqlite3 begins where a text is none
 READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 ALL = -1  # of LIMIT
 ABOUT = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
+BEGINNING = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
 NOTE = "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
 Connect = Callable[[str, float], Any]
 # What SQLite's errors mean to the one who keeps the ledger, by the start of their names.
@@ -229,6 +230,11 @@ class SqliteStore:
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explained():
             return self._tail(dataset).rows(ABOUT, spelled(key))
+
+    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
+        least = spelled(start)
+        with self._explained():
+            return self._tail(dataset).rows(BEGINNING, least, f"{least[:-1]}{chr(ord(least[-1]) + 1)}")
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         if self._version < LATEST:

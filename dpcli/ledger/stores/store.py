@@ -104,6 +104,10 @@ class Store(Protocol):
         """The rows that name a key, ascending, found without reading the others. Asked only of a store that has a checkpoint."""
         ...
 
+    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
+        """The rows that name a key which begins with `start`, an ASCII character at its end; otherwise as `about`."""
+        ...
+
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         """The last one of a dataset, as it was kept; None where there is none."""
         ...

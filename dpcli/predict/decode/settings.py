@@ -43,7 +43,9 @@ class Generate:
         {"data": "notes.txt", "model": "gpt2", "prompt": "A note:", "record": "paragraph", "tokens": 50, "texts": 1},
     )
 
-    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function (with units: texts, units)")]
+    data: Annotated[
+        str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function (with units: texts, units)", reads=True)
+    ]
     model: Annotated[str, Key("public language model: a path, a name, or module:function")]
     prompt: Annotated[Note, Key("public context that every text begins behind")]
     texts: Annotated[
@@ -55,7 +57,9 @@ class Generate:
     tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; the model's own where absent")] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     record: Annotated[Literal["line", "paragraph"], Key("what one text of a .txt file is")] = "line"
-    units: Annotated[str | None, Key("column that tells whose a text is; where absent, each is a unit of its own")] = None
+    units: Annotated[str | None, Key("column that tells whose a text is; where absent, each is a unit of its own", claim=True)] = (
+        None
+    )
     template: Annotated[Note, Key("private context, with {text} in it once", SHOWING)] = ALONE
     method: Annotated[
         Literal["difference", "logits"],
@@ -68,7 +72,11 @@ class Generate:
     longest: Annotated[int, Key("tokens of a private text that are shown at most; the rest is cut off", COUNT)] = 64
     mechanism: Annotated[str | None, Key("name of the private-decoding entry, where the file has several")] = None
     count: Annotated[
-        str | None, Key("where texts are counted: a path, or postgresql://...#name; queries.db in output where absent")
+        str | None,
+        Key(
+            "where texts are counted: a path, or postgresql://...#name; queries.db in output where absent",
+            claim=True,
+        ),
     ] = None
     output: Annotated[str | None, Key("folder of the session; runs/NAME where absent")] = None
 

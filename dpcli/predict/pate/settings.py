@@ -91,19 +91,22 @@ class Pate:
     ] = None
     mechanism: Annotated[str | None, Key("the entry that answers, where the file has several of votes")] = None
     votes: Annotated[
-        str | None, Key("file of the votes, a row for each query, in place of data: .npy, .csv or .parquet; private", VOTES)
+        str | None,
+        Key("file of the votes, a row for each query, in place of data: .npy, .csv or .parquet; private", VOTES, reads=True),
     ] = None
     vote_rows: Annotated[
         Literal["counts", "labels"],
         Key("what a row of that file is: the votes for each label, or the label that each teacher gave", reader=FROM_FILE),
     ] = "counts"
     data: Annotated[
-        str | None, Key("private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", PRIVATE)
+        str | None,
+        Key("private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", PRIVATE, reads=True),
     ] = None
     units: Annotated[
         str | None,
         Key(
             "column or array that tells whose a record is: all of a unit's are in one shard; each record its own where absent",
+            claim=True,
             reader=FROM_DATA,
         ),
     ] = None
@@ -135,6 +138,7 @@ class Pate:
         Key(
             "inputs declared public, which are asked about in their order: held-out (a share of data declared public), or as data",
             PUBLIC,
+            reads=True,
         ),
     ] = None
     held_out: Annotated[float, Key("share of the data that held-out sets aside", OPEN_UNIT, reader=SET_ASIDE)] = 0.2
@@ -144,7 +148,9 @@ class Pate:
     ] = None
     test: Annotated[
         str | None,
-        Key("records declared public on which the student is measured: as queries; held-out: what is left of it", PUBLIC),
+        Key(
+            "records declared public on which the student is measured: as queries; held-out: what is left of it", PUBLIC, reads=True
+        ),
     ] = None
     check: Annotated[
         Literal["votes", "student"],

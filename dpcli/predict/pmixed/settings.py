@@ -75,13 +75,13 @@ class Pmixed:
         },
     )
 
-    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA)]
+    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA, reads=True)]
     model: Annotated[
         str, Key("the public language model that is fine-tuned: a path or name, module:function, or ngram (counts of public texts)")
     ]
     mechanism: Annotated[str | None, Key("the entry of type pmixed that is run, where the file has several")] = None
     public: Annotated[
-        str | None, Key("text declared public that ngram counts first: a .txt file, or module:function", reader=NGRAM)
+        str | None, Key("text declared public that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
     ] = None
     ngram: Annotated[int, Key("longest run of tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
     tokenizer: Annotated[
@@ -94,7 +94,10 @@ class Pmixed:
     ] = "line"
     units: Annotated[
         str | None,
-        Key("column that tells whose a text is; all texts of a unit are in one shard. Of a function: it returns texts and units"),
+        Key(
+            "column that tells whose a text is; all texts of a unit are in one shard. Of a function: it returns texts and units",
+            claim=True,
+        ),
     ] = None
     salt: Annotated[str, Key("public text by which units are spread over shards anew")] = ""
     context: Annotated[int, Key("most tokens of a record that is learnt; longer texts become several, after sharding", COUNT)] = 128
@@ -117,11 +120,15 @@ class Pmixed:
     epochs: Annotated[int, Key("passes over a shard in fine-tuning", COUNT, reader=ADAPTED)] = 15
     batch_size: Annotated[int, Key("records of a step in fine-tuning", COUNT, reader=ADAPTED)] = 8
     test: Annotated[
-        str | None, Key("text declared public, on which dpcli pmixed evaluate measures: a .txt file, or module:function")
+        str | None,
+        Key("text declared public, on which dpcli pmixed evaluate measures: a .txt file, or module:function", reads=True),
     ] = None
     queries: Annotated[
         str | None,
-        Key("where tokens are counted, a path or postgresql://user@host/database#name; in the run's folder where absent"),
+        Key(
+            "where tokens are counted, a path or postgresql://user@host/database#name; in the run's folder where absent",
+            claim=True,
+        ),
     ] = None
     output: Annotated[str | None, Key("folder of the fine-tuned models, which are private; runs/NAME where absent")] = None
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"

@@ -52,9 +52,10 @@ class Prompt:
     )
 
     data: Annotated[
-        str, Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)")
+        str,
+        Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)", reads=True),
     ]
-    queries: Annotated[str, Key("public texts without labels that the teachers vote on: a file, or module:function")]
+    queries: Annotated[str, Key("public texts without labels that the teachers vote on: a file, or module:function", reads=True)]
     labels: Annotated[tuple[str, ...], Key("every label, declared; at least two")]
     teachers: Annotated[int, Key("prompts with disjoint private demonstrations, by unit of privacy; each has one vote", AT_MOST)]
     model: Annotated[str | None, Key("language model: a path, a name, or module:function; its next word is a prompt's answer")] = (
@@ -69,7 +70,9 @@ class Prompt:
     ] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     label: Annotated[str, Key("column of the label in such a file")] = "label"
-    units: Annotated[str | None, Key("column that tells whose a record is; where absent, each is a unit of its own")] = None
+    units: Annotated[
+        str | None, Key("column that tells whose a record is; where absent, each is a unit of its own", claim=True)
+    ] = None
     verbalizers: Annotated[
         tuple[str, ...] | None,
         Key("a word for each label, which stands after the template; its first token is the answer; the labels where absent"),
@@ -83,10 +86,16 @@ class Prompt:
     longest: Annotated[int, Key("characters of a private text that a teacher shows at most; the rest is cut off", COUNT)] = 400
     candidates: Annotated[int, Key("student prompts that are compared by the noisy labels alone", AT_MOST)] = 32
     student_demonstrations: Annotated[int, Key("public texts with noisy labels in each of them", AT_MOST)] = 1
-    public: Annotated[str | None, Key("public labelled texts that measure the prompt and decide nothing, as data")] = None
+    public: Annotated[str | None, Key("public labelled texts that measure the prompt and decide nothing, as data", reads=True)] = (
+        None
+    )
     mechanism: Annotated[str | None, Key("name of the entry that is performed, where the file has several of votes")] = None
     count: Annotated[
-        str | None, Key("where answers are counted: a path, or postgresql://...#name; queries.db in output where absent")
+        str | None,
+        Key(
+            "where answers are counted: a path, or postgresql://...#name; queries.db in output where absent",
+            claim=True,
+        ),
     ] = None
     output: Annotated[str | None, Key("folder of the session; runs/NAME where absent")] = None
 

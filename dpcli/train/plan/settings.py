@@ -80,7 +80,7 @@ class Train(ABC):
     )
 
     task: Annotated[str, TASK]
-    data: Annotated[str, Key("private data: a file, or module:function")]
+    data: Annotated[str, Key("private data: a file, or module:function", reads=True)]
     clipping: Annotated[Clipping, Key("how one example's gradient is bounded", varies=True)]
     learning_rate: Annotated[float, Key("step size of the optimizer", POSITIVE, varies=True)]
     model: Annotated[str, Key("what is trained", varies=True)]
@@ -120,14 +120,16 @@ class Train(ABC):
         ),
     ] = None
     units: Annotated[
-        str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
+        str | None,
+        Key("column or array that tells whose a record is; needed where a unit of privacy owns several records", claim=True),
     ] = None
     records_per_unit: Annotated[
         int | None,
         Key("units are sampled, and the mean loss over at most so many records of a unit is clipped as one", COUNT),
     ] = None
     public: Annotated[
-        str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")
+        str | None,
+        Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)", reads=True),
     ] = None
     physical_batch_size: Annotated[
         int, Key("examples, with all their views, in memory at once; no effect on the result", COUNT, varies=True)
@@ -136,7 +138,7 @@ class Train(ABC):
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
     engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums", varies=True)] = "dpcli"
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
-    covers: Annotated[Covers, Key("what else the accounting covers")] = Covers()
+    covers: Annotated[Covers, Key("what else the accounting covers", claim=True)] = Covers()
 
     @property
     def seen_as(self) -> str | None:

@@ -1,0 +1,60 @@
+"""No output of any command is written over a ledger, or over what SQLite keeps beside one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dpcli.ledger.stores.places import init
+from tests.cli.test_formats import COMMANDS, own_formats
+from tests.command import dpcli
+from tests.ledger.setting import DATASET, terms
+
+ROOT = Path(__file__).parents[2]
+MNIST = str(ROOT / "examples" / "mnist.toml")
+WRITING = [words for words, command in COMMANDS.items() if any(one.name == "write" for one in command.params)]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    path = tmp_path / "budget"  # no ending tells what it is
+    init(str(path), DATASET, terms()).close()
+    return path
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("wrong", ["", "--nope"])
+def test_no_report_replaces_a_ledger(words: tuple[str, ...], wrong: str, ledger: Path) -> None:
+    before, linked = ledger.read_bytes(), ledger.parent / "link"
+    linked.symlink_to(ledger)
+    for name in own_formats(words):
+        for path in (ledger, linked):
+            done = dpcli(*words, MNIST, "-o", f"{name}={path}", *wrong.split())
+            assert done.code not in (0, 70), done
+            assert ledger.read_bytes() == before, done
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_no_file_that_is_written_replaces_one(words: tuple[str, ...], ledger: Path) -> None:
+    before = ledger.read_bytes()
+    done = dpcli(*words, MNIST, "--write", str(ledger))
+    assert done.code == 2 and ledger.read_bytes() == before, done
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_what_is_kept_beside_one_stays(ending: str, ledger: Path) -> None:
+    beside = Path(f"{ledger}{ending}")
+    beside.write_bytes(b"kept")
+    done = dpcli("account", MNIST, "-o", f"json={beside}")
+    assert done.code == 2 and "found a ledger" in done.err and beside.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("ending", ["-wal", ".json"])
+def test_other_files_are_replaced(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"report{ending}"
+    path.write_text("old")
+    (tmp_path / "report").write_text("no database")
+    assert dpcli("account", MNIST, "-o", f"json={path}").code == 0
+    assert path.read_text() != "old" and os.path.getsize(path) > 3
