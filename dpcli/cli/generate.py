@@ -48,10 +48,9 @@ def command(
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    from dpcli.cli.predicting import charged_to, progress
+    from dpcli.cli.predicting import charged_to, on_window, progress
     from dpcli.predict.decode.run import write_texts
-    from dpcli.sessions.window import over_window
 
     with charged_to(ledger, dataset) as found, progress("text") as report:
-        done = write_texts(over_window(plan, found, window), found, resume, moved, texts, report)
+        done = write_texts(on_window(plan, found, window), found, resume, moved, texts, report)
     return emit(outcome(done), format_, outputs)

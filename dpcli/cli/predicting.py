@@ -43,6 +43,17 @@ def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequen
         return over_window(plan, found, window)
 
 
+def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
+    """The plan on the blocks that it is charged on, and a line on standard error that says which rows are read."""
+    from dpcli.pipeline.window import UNCHECKED
+    from dpcli.sessions.window import over_window
+
+    found = over_window(plan, ledger, window)
+    if found.pipeline.privacy.window is not None and not click.get_current_context().obj.quiet:
+        complain(UNCHECKED if found.rows is None else found.rows.words)
+    return found
+
+
 def noted(ledger: Ledger | None, run: str) -> None:
     """What is to be known of a run whose noise was drawn: that no ledger knows of it, or that it took most of a ledger's delta."""
     if click.get_current_context().obj.quiet:

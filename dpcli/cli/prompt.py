@@ -48,10 +48,9 @@ def command(
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    from dpcli.cli.predicting import charged_to, progress
+    from dpcli.cli.predicting import charged_to, on_window, progress
     from dpcli.predict.prompt.run import vote_and_teach
-    from dpcli.sessions.window import over_window
 
     with charged_to(ledger, dataset) as found, progress("text") as report:
-        done = vote_and_teach(over_window(plan, found, window), found, resume, moved, report)
+        done = vote_and_teach(on_window(plan, found, window), found, resume, moved, report)
     return emit(outcome(done), format_, outputs)

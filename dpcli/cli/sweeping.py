@@ -25,16 +25,16 @@ def swept(
     plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | None, window: Sequence[str], pictures: tuple[str, ...]
 ) -> Document:
     """Make the runs, draw the pictures asked for, and say what was found."""
+    from dpcli.cli.predicting import on_window
     from dpcli.present.frontier import chart
     from dpcli.present.sweep import measured, selected
-    from dpcli.sessions.window import over_window
     from dpcli.sweep.run import measure
     from dpcli.sweep.select import search
 
     require("torch", "safetensors")
     processes = jobs or os.cpu_count() or 1
     with nullcontext() if ledger is None else opened(ledger, dataset) as books, _kept(plan):
-        plan = over_window(plan, books, window)
+        plan = on_window(plan, books, window)
         if plan.trials is not None:
             if pictures:
                 raise InputError("--picture: expected a sweep with public tuning, found a private search: it releases one point")

@@ -25,14 +25,14 @@ def run_with_progress(
     plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
 ) -> Outcome:
     """Train, with progress on standard error."""
-    from dpcli.sessions.window import over_window
+    from dpcli.cli.predicting import on_window
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.run import train
 
     first = first_process()
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as found:
         if first:
-            plan = over_window(plan, found, window)  # the others charge and state nothing
+            plan = on_window(plan, found, window)  # the others charge and state nothing
         try:
             return train(plan, found, resume, seed, _progress(plan))
         except KeyboardInterrupt:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, visible
-from dpcli.pipeline.window import UNCHECKED, blocks_words
+from dpcli.pipeline.window import blocks_words
 from dpcli.present.training import shown
+from dpcli.present.window_rows import rows_of
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
@@ -47,6 +48,6 @@ def verified(found: Verification) -> Document:
 
 def _guarantee(stated: Mapping[str, Any]) -> str:
     """Of a run that was found private."""
-    window = f"; window {visible(blocks_words(stated['window']))}, {UNCHECKED}" if "window" in stated else ""
+    window = f"; window {visible(blocks_words(stated['window']))}, {visible(rows_of(stated))}" if "window" in stated else ""
     setting = f"per {visible(stated['unit'])}, {stated['adjacency']}; {stated['accountant']} accountant{window}"
     return f"epsilon <= {up(stated['epsilon'])} at delta = {stated['delta']!r} ({setting})"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpcli.document.document import Document
 from dpcli.present.account import headline
 from dpcli.present.training import shown
+from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
@@ -60,13 +61,17 @@ def outcome(done: Generated) -> Document:
     plan, found = done.plan, done.plan.account
     written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"
     said = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {written}"
-    details: tuple[str, ...] = (f"texts and statement are in {shown(done.folder)}",)
+    details: tuple[str, ...] = (
+        *window_note(plan),
+        f"texts and statement are in {shown(done.folder)}",
+    )
     if done.private is not None:
         most = plan.entry.steps * plan.generate.batches
         cut = f"; {_texts(done.cut)} cut short for want of them" if done.cut else ""
         details += (f"{done.private:,} of at most {most:,} private tokens are used{cut}",)
     data = {
         "schema": "dpcli/generate/v1",
+        **rows_data(plan),
         "written": list(done.written),
         "taken": done.taken,
         **({} if done.private is None else {"private_tokens": done.private, "cut": done.cut}),

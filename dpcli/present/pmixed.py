@@ -13,6 +13,7 @@ from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import NO_GUARANTEE
 from dpcli.present.account import headline
 from dpcli.present.training import shown
+from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
 
 PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything of them"
@@ -37,9 +38,10 @@ def fitted(outcome: FitOutcome) -> Document:
     plan, count = outcome.plan, len(outcome.fit.models)
     resumed = (f"{outcome.resumed} models were there from before",) if outcome.resumed else ()
     paid = ("a ledger is charged with all tokens",) if outcome.fit.charged else ()
-    details = (guarantee(plan), *paid, *resumed, PRIVATE)
+    details = (guarantee(plan), *window_note(plan), *paid, *resumed, PRIVATE)
     data = {
         "schema": "dpcli/pmixed-fit/v1",
+        **rows_data(plan),
         "models": count,
         "folder": outcome.folder,
         "run": outcome.fit.run,

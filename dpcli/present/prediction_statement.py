@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
+from dpcli.present.window_rows import rows_words
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
@@ -34,4 +35,5 @@ def statement(priced: PricedSession, said: Mapping[str, str]) -> str:
     own = priced.pipeline.disclosure
     answers = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
     facts = gather(replace(priced.pipeline, path=priced.path, disclosure=answers), None, ())
+    facts = replace(facts, rows=rows_words(priced))
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))

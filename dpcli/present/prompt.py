@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpcli.document.document import Document
 from dpcli.present.account import headline
 from dpcli.present.training import shown
+from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import percent, up
 
 if TYPE_CHECKING:
@@ -52,11 +53,13 @@ def outcome(done: PromptOutcome) -> Document:
     agreement = "" if chosen.agreement is None else f", which agrees with {percent(chosen.agreement)} of the other labels"
     details = (
         f"the prompt has {len(chosen.demonstrations):,} demonstrations{agreement}",
+        *window_note(plan),
         f"labels, prompt and statement are in {shown(done.folder)}",
         *((f"{done.waiting:,} texts were not asked about: no query or answer is left for them",) if done.waiting else ()),
     )
     data = {
         "schema": "dpcli/prompt/v1",
+        **rows_data(plan),
         "asked": done.asked,
         "queries": plan.asked,
         "texts": done.texts,

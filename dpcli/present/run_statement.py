@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dpcli.present.window_rows import rows_words
 from dpcli.rounding import up
 from dpcli.train.run.facts import stated
 
@@ -25,6 +26,7 @@ def statement(outcome: Outcome) -> str:
     done = f"{heading}{_done(outcome)}\n\n"
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
     facts = gather(replace(pipeline, path=plan.path, disclosure=stated(outcome)), None, ())
+    facts = replace(facts, rows=rows_words(plan))
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.pipeline.parts import schemes
+from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.result import Cell, MeasuredSweep, PrivateSelection
@@ -63,9 +64,9 @@ def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
         _measured_data(sweep),
         "fail" if failures else "pass",
         (table,),
-        (*_failure_notes(failures), *_notes(plan), CHOSEN),
+        (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN),
         exit_code=FAILED if failures else 0,
-        details=(*_failure_notes(failures), *_notes(plan), CHOSEN),
+        details=(*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN),
         pictures=tuple(pictures),
         sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)),
     )
@@ -101,7 +102,11 @@ def selected(selection: PrivateSelection) -> Document:
 
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
     kept = () if selection.variant is None else (f"model, statement and file of the best trial are in {selection.folder}",)
-    return (*kept, "the search is over: more trials, or a search from the beginning, would be another release")
+    return (
+        *kept,
+        *window_note(selection.plan.variants[0].plan),
+        "the search is over: more trials, or a search from the beginning, would be another release",
+    )
 
 
 def _head(plan: SweepPlan) -> str:
@@ -170,6 +175,7 @@ def _head_data(plan: SweepPlan) -> dict[str, Any]:
         "covers_search": plan.trials is not None,
         "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value, "releases": privacy.releases},
         "folder": plan.folder,
+        **rows_data(plan.variants[0].plan),
     }
 
 

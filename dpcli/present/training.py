@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dpcli.document.document import Document
 from dpcli.present.account import headline
 from dpcli.present.run_statement import words
+from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
@@ -33,6 +34,7 @@ def planned(plan: TrainingPlan) -> Document:
         f"clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})",
         f"task {chosen.task}: {chosen.model} on {chosen.data}, {chosen.optimizer} at learning rate {chosen.learning_rate:g}",
         f"leaves {MODEL} and {STATEMENT} in {shown(plan.folder)}",
+        *window_note(plan),
         estimated(measured),
     )
     data = {
@@ -49,6 +51,7 @@ def planned(plan: TrainingPlan) -> Document:
         ],
         "result": {"epsilon_upper": plan.account.upper, "delta": plan.account.delta},
         "fingerprint": plan.fingerprint(),
+        **rows_data(plan),
         "estimate": measured if isinstance(measured, str) else asdict(measured),
         "exit_code": 0,
     }
@@ -103,9 +106,13 @@ def outcome(found: Outcome) -> Document:
         "folder": found.folder,
         "run": found.run,
         "result": {"epsilon_upper": found.epsilon, "delta": plan.account.delta},
+        **rows_data(plan),
         "exit_code": 0,
     }
-    details: tuple[str, ...] = (f"model, metrics and statement are in {shown(found.folder)}",)
+    details: tuple[str, ...] = (
+        *window_note(plan),
+        f"model, metrics and statement are in {shown(found.folder)}",
+    )
     if found.charged:
         details += (f"charged to the ledger: {found.charged}",)
     elif found.earlier:

@@ -20,8 +20,8 @@ from dpcli.sessions.priced import PricedFile, priced_file
 from dpcli.toml.limits import read_bytes
 
 if TYPE_CHECKING:
+    from dpcli.ledger.blocks.rows import RowWindow
     from dpcli.ledger.ledger import Ledger
-    from dpcli.release.window import RowWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,34 @@ import hashlib
 import json
 import os
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline."""
+    """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline.
+
+    rows: of the table of private data that may be read; all where None.
+    """
 
     accounts: ClassVar[tuple[str, ...]] = ()
     path: str
     pipeline: Pipeline
+    rows: RowWindow | None = field(default=None, kw_only=True)
+
+    @property
+    def private_file(self) -> str | None:
+        """The file of private data, as `path` names it, where it is of a kind that is read as a table; None for whatever else they are."""
+        return None
+
+    def on_rows(self, rows: RowWindow | None) -> Self:
+        """The same on these rows of its private data alone."""
+        return replace(self, rows=rows)
 
     def over(self, window: tuple[str, ...]) -> Self:
         """The same on some blocks of its dataset: what it costs does not change, and what is said of it does."""
@@ -43,7 +57,12 @@ class FilePlan:
             name, table: of the file, a dataclass that says what is done. free: keys of it that may change, as no answer depends on them.
         """
         kept = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
-        return fingerprint({"pipeline": tables_of(self.pipeline), name: kept})
+        return fingerprint({"pipeline": tables_of(self.pipeline), name: kept, **self.row_data})
+
+    @property
+    def row_data(self) -> dict[str, Any]:
+        """Which rows are read, as JSON values; nothing where all are."""
+        return {} if self.rows is None else {"rows": self.rows.content()}
 
 
 def _over(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
 from dpcli.ledger.blocks.spelling import spelled
+from dpcli.sessions.tables import in_table
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -23,7 +25,18 @@ class Windowed(Protocol):
     @property
     def pipeline(self) -> Pipeline: ...
 
+    @property
+    def private_file(self) -> str | None: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def rows(self) -> RowWindow | None: ...
+
     def over(self, window: tuple[str, ...]) -> Self: ...
+
+    def on_rows(self, rows: RowWindow | None) -> Self: ...
 
 
 class Resumable(Windowed, Protocol):
@@ -33,10 +46,13 @@ class Resumable(Windowed, Protocol):
 
 
 Plan = TypeVar("Plan", bound=Windowed)
+Begun = TypeVar("Begun", bound=Resumable)
 
 
 def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) -> Plan:
-    """The plan with its window in its pipeline; as it is where the file states one, or the dataset is not cut into blocks.
+    """The plan with its window in its pipeline, on the rows of the window where its data are a table that tells them.
+
+    As it is where the dataset is not cut into blocks.
 
     given: of --window. Raises InputError where it is missing, is another than the file's, or there is no ledger that has blocks.
     """
@@ -45,15 +61,17 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
             raise InputError(f"--window: expected --ledger with it, whose blocks it names, found none beside {given[0][:60]!a}")
         return plan
     blocks, family = ledger.stated_window(plan.pipeline, given), ledger.state().open_terms().family
-    if family is None or plan.pipeline.privacy.window is not None:
+    if family is None:
         return plan
-    return plan.over(spelled(family, blocks))
+    plan = plan if plan.pipeline.privacy.window is not None else plan.over(spelled(family, blocks))
+    return plan.on_rows(in_table(plan.private_file, plan.path, told_rows(family, blocks)))
 
 
-def begun_as(plan: Resumable, fingerprint: str, window: Sequence[str]) -> bool:
-    """Whether a session with this fingerprint is this plan's, for what reads what it has left.
+def as_begun(plan: Begun, window: Sequence[str], rows: object) -> Begun:
+    """The plan of a session that was begun with this window and these rows, for what reads what it has left.
 
-    window: that the session was begun with. It holds where the file leaves the window to a flag, which what comes after does not take.
+    window: it holds where the file leaves the window to a flag, which what comes after does not take. rows: as RowWindow.content has them,
+    None where all were read. Raises ValueError where they are something else.
     """
     left = plan.pipeline.privacy.window is None and len(window) > 0
-    return fingerprint == (plan.over(tuple(window)) if left else plan).fingerprint()
+    return (plan.over(tuple(window)) if left else plan).on_rows(kept_rows(rows, tuple(window)))

@@ -23,6 +23,7 @@ from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings import read_train
 
 if TYPE_CHECKING:
+    from dpcli.ledger.blocks.rows import RowWindow
     from dpcli.mechanisms.choice.repeat_and_select import Trials
     from dpcli.pipeline.model import Pipeline
 
@@ -55,6 +56,13 @@ class Variant:
         digest = hashlib.sha256(json.dumps([self.fingerprint, *window]).encode()).hexdigest()
         return replace(self, plan=self.plan.over(window), fingerprint=digest, window=window)
 
+    def on_rows(self, rows: RowWindow | None) -> Variant:
+        """The same on these rows of its private data alone; no run on all of them counts as one of its runs."""
+        if rows is None:
+            return self
+        digest = hashlib.sha256(json.dumps([self.fingerprint, rows.content()], sort_keys=True).encode()).hexdigest()
+        return replace(self, plan=self.plan.on_rows(rows), fingerprint=digest)
+
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
@@ -79,6 +87,21 @@ class SweepPlan:
     def over(self, window: tuple[str, ...]) -> SweepPlan:
         """The same runs on some blocks of the dataset; none that was made on others counts as one of them."""
         return replace(self, variants=tuple(one.over(window) for one in self.variants))
+
+    @property
+    def rows(self) -> RowWindow | None:
+        """Of that file, those that are read: all where None."""
+        return self.variants[0].plan.rows
+
+    @property
+    def private_file(self) -> str | None:
+        """The file of private data that all runs read, where it is of a kind that is read as a table."""
+        found = {one.plan.private_file for one in self.variants}
+        return found.pop() if len(found) == 1 else None
+
+    def on_rows(self, rows: RowWindow | None) -> SweepPlan:
+        """The same runs on these rows of the private data alone."""
+        return replace(self, variants=tuple(one.on_rows(rows) for one in self.variants))
 
     @property
     def repeats(self) -> int:

@@ -52,7 +52,7 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
 
 def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
     folder = os.path.join(plan.folder, f"epsilon-{variant.epsilon:g}", variant.fingerprint[:SHORT], f"{number + 1}")
-    return Job(plan.path, variant.text, folder, variant.fingerprint, window=variant.window)
+    return Job(plan.path, variant.text, folder, variant.fingerprint, window=variant.window, rows=variant.plan.rows)
 
 
 def _by_turns(jobs: list[tuple[Variant, list[Job]]], answers: dict[str, JobAnswer]) -> list[tuple[Job, Pipeline]]:

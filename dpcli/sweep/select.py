@@ -93,7 +93,14 @@ def _chosen(plan: SweepPlan, processes: int, place: str, state: dict[str, Any]) 
     """Make the trials that are missing and note which one is best; returns why some have failed, and then there is no best."""
     variants = [plan.variants[index] for index in state["draws"]]
     jobs = [
-        Job(plan.path, variant.text, os.path.join(plan.folder, TRIALS, f"{number + 1}"), variant.fingerprint, window=variant.window)
+        Job(
+            plan.path,
+            variant.text,
+            os.path.join(plan.folder, TRIALS, f"{number + 1}"),
+            variant.fingerprint,
+            window=variant.window,
+            rows=variant.plan.rows,
+        )
         for number, variant in enumerate(variants)
     ]
     answers = {job.folder: found for job in jobs if (found := kept(job)) is not None}

@@ -11,6 +11,7 @@ from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import DpcliError, InputError, InternalError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.sessions.folder import replaced
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Job:
     """One run: a file's content, what it is called, and the folder for its files.
 
     charge: its key in a ledger. window: the blocks that it was charged on, where the file does not say it.
+    rows: of the private table that may be read; all where None.
     """
 
     path: str
@@ -34,6 +36,7 @@ class Job:
     fingerprint: str
     charge: str | None = None
     window: tuple[str, ...] = ()
+    rows: RowWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def perform(job: Job) -> dict[str, float]:
 
     shutil.rmtree(job.folder, ignore_errors=True)
     plan = plan_of(job.path, job.text.encode())
-    plan = plan.over(job.window) if job.window else plan
+    plan = (plan.over(job.window) if job.window else plan).on_rows(job.rows)
     os.makedirs(job.folder)
     replaced(os.path.join(job.folder, FILE), job.text.encode())
     found = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))

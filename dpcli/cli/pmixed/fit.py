@@ -8,7 +8,7 @@ import click
 
 from dpcli.cli.charging import charged_ledger
 from dpcli.cli.options import emit, output_options
-from dpcli.cli.predicting import charged_to
+from dpcli.cli.predicting import charged_to, on_window
 from dpcli.cli.trials import progress
 
 
@@ -34,13 +34,12 @@ def command(
     from dpcli.predict.pmixed.fit import fit
     from dpcli.predict.pmixed.plan import plan_of
     from dpcli.present.pmixed import fitted
-    from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
     unpriced = ledger is None and plan.account is None  # what is no guarantee has no cost that adds up
     with nullcontext() if unpriced else charged_to(ledger, dataset) as books, progress("models") as report:
         try:
-            found = fit(over_window(plan, books, window), books, resume, report)
+            found = fit(on_window(plan, books, window), books, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models so far are in {plan.folder}; --resume goes on from there", err=True)
             raise

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.pipeline.model import Privacy
 from dpcli.predict.decode.settings import Generate
 from dpcli.predict.models.asked import next_token, require_forgetful, tokens, unless_it_fails
@@ -45,17 +46,24 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
 
 
 def batches(
-    generate: Generate, path: str, privacy: Privacy, frame: ContextFrame, vocabulary: Vocabulary, words: int
+    generate: Generate,
+    path: str,
+    privacy: Privacy,
+    frame: ContextFrame,
+    vocabulary: Vocabulary,
+    words: int,
+    rows: RowWindow | None = None,
 ) -> list[list[tuple[int, ...]]]:
     """The contexts of each batch, which may be of any number.
 
     Args:
         privacy: of its units, the first max_contributions texts are used.
         words: how many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
+        rows: of a table, those that may be read; all where None.
 
     Raises InputError where texts cannot be read.
     """
-    found = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record))
+    found = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
     kept = (
         found if generate.units is None else _first(found, privacy.max_contributions or 1)
     )  # else each text is a unit, equal ones too

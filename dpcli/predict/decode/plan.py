@@ -61,6 +61,10 @@ class GenerationPlan(PricedSession):
         privacy = self.pipeline.privacy
         return self.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
 
+    @property
+    def private_file(self) -> str | None:
+        return self.generate.data
+
     def fingerprint(self) -> str:
         return self.fingerprint_with("generate", self.generate, PLACES)
 

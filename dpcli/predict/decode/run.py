@@ -74,7 +74,7 @@ def write_texts(
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
         kept = os.path.join(plan.folder, TEXTS)
         refuse_others(kept, session.counted)
-        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
+        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         session = charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 
 CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}
@@ -20,7 +21,8 @@ class TextSource:
 
     source: a .txt, .csv, .jsonl or .parquet file, or module:function. path: of the pipeline file, which `source` is relative to.
     key: as messages call it. column: of the text, in a file with columns. units: the column that tells whose a text is; None where each is
-    a unit of its own. record: what one text of plain text is, line or paragraph.
+    a unit of its own. record: what one text of plain text is, line or paragraph. rows: of a file with columns, those that may be read; all
+    where None.
     """
 
     source: str
@@ -29,6 +31,7 @@ class TextSource:
     column: str = "text"
     units: str | None = None
     record: str = "line"
+    rows: RowWindow | None = None
 
     def refused(self, expected: str, found: str) -> InputError:
         return InputError(f"{self.path}: {self.key}: expected {expected}, found {found}")
@@ -119,17 +122,17 @@ def _txt(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
 
 
 def _csv(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    names, rows = csv_table(place)
+    names, rows = csv_table(place, asked.rows)
     return _columns([dict(zip(names, row, strict=True)) for row in rows], asked)
 
 
 def _parquet(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    names, rows = parquet_table(place)
+    names, rows = parquet_table(place, asked.rows)
     return _columns([dict(zip(names, row, strict=True)) for row in rows], asked)
 
 
 def _jsonl(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    return _columns(json_lines(place), asked)
+    return _columns(json_lines(place, asked.rows), asked)
 
 
 def _columns(rows: list[Any], asked: TextSource) -> tuple[list[Any], list[Any] | None]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.errors import InputError
 from dpcli.ledger.stores.sqlite import sync_folder
 from dpcli.sessions.whereabouts import whereabouts
-from dpcli.sessions.window import begun_as
+from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
@@ -185,7 +185,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
         if said["schema"] != SCHEMA:
             raise ValueError(SCHEMA)
         found = Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True, (said["machine"], said["inode"]))
-        same = begun_as(plan, said["fingerprint"], said.get("window", ()))
+        same = said["fingerprint"] == as_begun(plan, said.get("window", ()), None).fingerprint()
         for line in lines:
             found.apply(json.loads(line))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

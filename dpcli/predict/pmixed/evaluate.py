@@ -15,6 +15,7 @@ from dpcli.predict.models.port import LanguageModel
 from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.answer import Ensemble
+from dpcli.predict.pmixed.fit import as_fitted
 from dpcli.predict.pmixed.measure import Perplexity, Report, ensemble_losses, losses, perplexity
 from dpcli.predict.pmixed.modes import PROJECTIONS, Mode, Paper, Sound
 from dpcli.predict.pmixed.paper_radius import Published
@@ -102,6 +103,7 @@ def evaluate(
     Raises:
         InputError: no test text, the published protocol, an unknown axis. CannotCertify: no radius meets the file's epsilon.
     """
+    plan = as_fitted(plan)
     if plan.account is None or plan.settings.test is None:
         expected = 'mode = "sound", which is compared with "paper"' if plan.account is None else "test, a text declared public"
         raise InputError(f"{plan.path}: pmixed: expected {expected}, found {'paper' if plan.account is None else 'none'}")

@@ -12,18 +12,19 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.analysis.rho import OVER
 from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.whereabouts import home
-from dpcli.sessions.window import begun_as
+from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -40,7 +41,7 @@ class Fit:
     run: its name, in a ledger too. fingerprint: of the file. data: SHA-256 of the texts in their shards. charged: whether a ledger paid for
     it. models: SHA-256 of each model's file; empty until the end. counted: whether the count of its tokens was made, before any model: a
     copy of the folder has no count of its own. home: the folder that it was charged in; up to the count nothing else tells a copy of it.
-    window: the blocks that it was charged on, where its dataset is cut into blocks.
+    window: the blocks that it was charged on, where its dataset is cut into blocks. rows: of these, where dpcli has chosen them.
     """
 
     run: str
@@ -51,6 +52,7 @@ class Fit:
     counted: bool = False
     home: str = ""
     window: tuple[str, ...] = ()
+    rows: dict[str, Any] | None = None
 
     @property
     def identity(self) -> str:
@@ -117,12 +119,18 @@ def fitted(plan: PmixedPlan) -> Fit:
         raise InputError(
             f"{plan.folder}: expected fitted models, found none: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones"
         )
-    if not begun_as(plan, found.fingerprint, found.window):
+    if found.fingerprint != as_begun(plan, found.window, found.rows).fingerprint():
         raise InputError(
             f"{plan.path}: expected the file that the models in {plan.folder} were fitted with, found another: what their privacy "
             "depends on has changed since; a new fit needs a folder of its own"
         )
     return found
+
+
+def as_fitted(plan: PmixedPlan) -> PmixedPlan:
+    """The plan on the rows that its models were fitted with, where its folder has some; as it is where it has none."""
+    found = _read(os.path.join(plan.folder, FITTED))
+    return plan if found is None else as_begun(plan, found.window, found.rows)
 
 
 def learnt(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
@@ -192,6 +200,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
             raise InputError(f"{folder}: expected a new folder, found a fit that did not end: --resume goes on with it")
         window = plan.pipeline.privacy.window or ()
         made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None, home=home(folder), window=window)
+        made = replace(made, rows=None if plan.rows is None else plan.rows.content())
         replaced(state, json.dumps(asdict(made)).encode(), 0o600)
         try:
             _charge(plan, ledger, made)
@@ -239,6 +248,7 @@ def _read(path: str) -> Fit | None:
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
+        kept_rows(content.get("rows"), content.get("window", ()))
         return Fit(**{**content, "models": tuple(content["models"]), "window": tuple(content.get("window", ()))})
     except FileNotFoundError:
         return None

@@ -55,6 +55,10 @@ class PmixedPlan(FilePlan):
     def folder(self) -> str:
         return self.folder_at(self.settings.output)
 
+    @property
+    def private_file(self) -> str | None:
+        return self.settings.data
+
     def fingerprint(self) -> str:
         """SHA-256 of everything that must stay as it was when the models were fitted."""
         return self.fingerprint_with("pmixed", self.settings, FREE)

@@ -33,7 +33,7 @@ def privately_trained(plan: PmixedPlan, model: Transformer, count: int, per_unit
     from dpcli.train.run.run import train
 
     with tempfile.TemporaryDirectory() as folder:
-        train(plan_of(plan.path, _file(plan, count, per_unit, epsilon, delta, folder).encode()))
+        train(plan_of(plan.path, _file(plan, count, per_unit, epsilon, delta, folder).encode()).on_rows(plan.rows))
         weights = load_file(os.path.join(folder, ADAPTER))
     named = {name.replace(".lora_A.weight", ".lora_A.default.weight"): value for name, value in weights.items()}
     return save({name.replace(".lora_B.weight", ".lora_B.default.weight"): value for name, value in named.items()})

@@ -136,7 +136,9 @@ def _tuning(plan: PmixedPlan) -> Tuning | None:
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
     """Raises InputError, which quotes none of them, where they cannot be read."""
     settings = plan.settings
-    return owned_texts(TextSource(settings.data, plan.path, "pmixed.data", settings.text, settings.units, settings.record))
+    return owned_texts(
+        TextSource(settings.data, plan.path, "pmixed.data", settings.text, settings.units, settings.record, plan.rows)
+    )
 
 
 def sharded(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:

@@ -9,10 +9,13 @@ from typing import Any
 
 from dpcli.audit.user_code import FAILURES
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from dpcli.train.tasks.user_code import beside, private_result
+
+ColumnReader = Callable[[str, str, list[str], str, RowWindow | None], list[list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,13 @@ class LabelledTexts:
     units: tuple[str | int, ...]
 
 
-def labelled(source: str, prompt: Prompt, path: str, key: str, units: str | None = None) -> LabelledTexts:
+def labelled(
+    source: str, prompt: Prompt, path: str, key: str, units: str | None = None, rows: RowWindow | None = None
+) -> LabelledTexts:
     """The labelled texts of a file, or of module:function.
 
     Args:
-        path, key: of the file with [prompt], and of the key that names the source.
+        path, key: of the file with [prompt], and of the key that names the source. rows: of a file, those that may be read; all where None.
 
     Raises:
         InputError: they cannot be read, are none, or some have no label or owner. Unavailable: a package that reads them is missing.
@@ -37,7 +42,7 @@ def labelled(source: str, prompt: Prompt, path: str, key: str, units: str | None
     read = _function if ":" in source else READERS.get(ending)
     if read is None:
         raise InputError(f"{path}: prompt.{key}: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
-    columns = read(source, path, [prompt.text, prompt.label, *([units] if units else [])], f"{path}: prompt.{key}")
+    columns = read(source, path, [prompt.text, prompt.label, *([units] if units else [])], f"{path}: prompt.{key}", rows)
     texts, given = columns[0], columns[1]
     if len({len(column) for column in columns}) != 1 or not texts:
         raise InputError(
@@ -69,7 +74,7 @@ def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int
         raise InputError(f"{path}: prompt.labels: expected every label of the data among them, found another") from None
 
 
-def _function(source: str, path: str, names: list[str], place: str) -> list[list[Any]]:
+def _function(source: str, path: str, names: list[str], place: str, only: RowWindow | None) -> list[list[Any]]:
     found = private_result(source, path)
     if not isinstance(found, tuple) or len(found) != len(names) or not all(isinstance(part, list | tuple) for part in found):
         raise InputError(f"{place}: expected {len(names)} lists from {source}, texts first, found something else")
@@ -83,25 +88,25 @@ def _rows(rows: list[Any], names: list[str], place: str) -> list[list[Any]]:
     return [[row[name] for row in rows] for name in names]
 
 
-def _file(read: Callable[[str], list[Any]]) -> Callable[[str, str, list[str], str], list[list[Any]]]:
-    def columns(source: str, path: str, names: list[str], place: str) -> list[list[Any]]:
+def _file(read: Callable[[str, RowWindow | None], list[Any]]) -> ColumnReader:
+    def columns(source: str, path: str, names: list[str], place: str, only: RowWindow | None) -> list[list[Any]]:
         file = beside(source, path)
         if not os.path.isfile(file):
             raise InputError(f"{place}: expected a file, found none at {source}")
-        return _rows(read(file), names, place)
+        return _rows(read(file, only), names, place)
 
     return columns
 
 
-def _table(read: Callable[[str], tuple[list[str], Any]]) -> Callable[[str], list[Any]]:
-    def rows(file: str) -> list[Any]:
-        names, found = read(file)
+def _table(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Callable[[str, RowWindow | None], list[Any]]:
+    def rows(file: str, only: RowWindow | None) -> list[Any]:
+        names, found = read(file, only)
         return [dict(zip(names, row, strict=True)) for row in found]
 
     return rows
 
 
-READERS: dict[str, Callable[[str, str, list[str], str], list[list[Any]]]] = {
+READERS: dict[str, ColumnReader] = {
     ".csv": _file(_table(csv_table)),
     ".jsonl": _file(json_lines),
     ".parquet": _file(_table(parquet_table)),

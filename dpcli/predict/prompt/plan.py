@@ -42,6 +42,11 @@ class PromptPlan(PricedSession):
     def folder(self) -> str:
         return self.folder_at(self.prompt.output)
 
+    @property
+    def private_file(self) -> str | None:
+        """What has a colon is a function."""
+        return None if ":" in self.prompt.data else self.prompt.data
+
     def fingerprint(self) -> str:
         return self.fingerprint_with("prompt", self.prompt, PUBLIC)
 

@@ -113,7 +113,7 @@ class PromptTeachers:
     @classmethod
     def of(cls, plan: PromptPlan, labeller: Labeller) -> PromptTeachers:
         prompt = plan.prompt
-        private = labelled(prompt.data, prompt, plan.path, "data", prompt.units)
+        private = labelled(prompt.data, prompt, plan.path, "data", prompt.units, plan.rows)
         return cls(shape_of(prompt), labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency), len(prompt.labels))
 
     def votes(self, text: str) -> VoteCounts:

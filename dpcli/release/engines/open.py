@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.aggregate import Aggregation, Engine
 from dpcli.release.engines.table import SourceTable
 from dpcli.release.settings import Source
-from dpcli.release.window import RowWindow
 
 SPARK = "spark"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.engines.conversions import Family, SqlText, converted
 from dpcli.release.expressions.check import DeclaredColumn
 from dpcli.release.expressions.nodes import LiteralValue
 from dpcli.release.expressions.writing import Layers, ScalarType, Term
-from dpcli.release.window import RowWindow
 
 
 @dataclass(frozen=True, slots=True)

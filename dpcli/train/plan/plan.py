@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -59,6 +60,10 @@ class TrainingPlan(PricedFile):
         """Where the run leaves its files."""
         return self.folder_at(self.train.output)
 
+    @property
+    def private_file(self) -> str | None:
+        return self.train.data if os.path.splitext(self.train.data)[1] in self.train.tables else None
+
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
         return fingerprint(
@@ -67,6 +72,7 @@ class TrainingPlan(PricedFile):
                 "train": in_full(self.train),
                 "canaries": self.canaries,
                 **({"canary": self.canary} if self.laid_open else {}),
+                **self.row_data,
             }
         )
 

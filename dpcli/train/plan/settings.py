@@ -51,6 +51,8 @@ class Train(ABC):
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = None
     # Whether model and loss are the user's own code, which is checked by trial alone: so it is unless a task says otherwise.
     own_code: ClassVar[bool] = True
+    # Endings of the files of data that are read as tables.
+    tables: ClassVar[frozenset[str]] = frozenset()
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
     # Keys that came after the first runs: one that does not state them is known as it was before.

@@ -46,6 +46,7 @@ class Classification(Images):
     use: ClassVar[str] = "dpcli.train.trained.classifier:classifier"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")
     own_code: ClassVar[bool] = False
+    tables: ClassVar[frozenset[str]] = frozenset({".csv", ".parquet"})
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"data": "people.csv", "label": "income", "classes": 2, "model": "mlp", "hidden": 32, "shift": 0.5},
         {

@@ -46,6 +46,7 @@ class Language(Train):
     """What is learnt from texts, by a language model."""
 
     own_code: ClassVar[bool] = False
+    tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
     adapts: ClassVar[bool] = True
 
     model: Annotated[str, Key("the language model that is trained, or adapted", MODEL, varies=True)]

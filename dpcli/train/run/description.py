@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow, kept_rows
 from dpcli.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
@@ -50,6 +51,11 @@ class Description:
     ledger: Mapping[str, Any] | None
     metrics: Mapping[str, float]
     origin: str
+
+    @property
+    def rows(self) -> RowWindow | None:
+        """Of the private table, those that were read: all where None."""
+        return kept_rows(self.guarantee.get("rows"), self.guarantee.get("window", ()))
 
     def path(self, name: str) -> str:
         """A file of the run."""
@@ -153,6 +159,7 @@ def _guarantees(stated: Mapping[str, Any]) -> bool:
     epsilon, delta = stated["epsilon"], stated["delta"]
     bounded = type(epsilon) is float and 0.0 <= epsilon < math.inf if stated["private"] is True else epsilon is None
     words = all(type(stated[name]) is str for name in ("unit", "adjacency", "accountant"))
+    kept_rows(stated.get("rows"), stated.get("window", ()))
     return bounded and type(stated["private"]) is bool and words and type(delta) is float and 0.0 <= delta < 1.0
 
 

@@ -29,4 +29,5 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         "accountant": found.winner.accountant.name,
         "tuning": plan.train.covers.tuning,
         **window_data(privacy),
+        **plan.row_data,
     }

@@ -54,6 +54,8 @@ def _run(
     from dpcli.train.run.stopping import Stopped, stoppable
     from dpcli.train.step.prepare import prepare
 
+    (rows,) = ranks.same((plan.rows,) if ranks.first else None)  # the first alone has asked the ledger
+    plan = plan.on_rows(rows)
     run = charged_run(plan, ledger, resume, insecure_seed, ranks, folder, prepare)
     with stoppable() as asked:
         try:

@@ -143,7 +143,7 @@ class Prepared:
 
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
     """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
-    problem = learning(plan.train, plan.path, streams.initialisation)
+    problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     chosen = FromFile(plan.train, plan.steps)
     return assembled(plan, problem, chosen, streams, ranks, before, folder)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.encoding import encoded, label_codes
 from dpcli.train.tasks.files import csv_table, parquet_table
@@ -23,7 +24,7 @@ class Parts(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def _npz(place: str, train: Classification) -> Parts:
+def _npz(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
         found = arrays_in(place, names)
@@ -36,18 +37,23 @@ def _npz(place: str, train: Classification) -> Parts:
     return Parts(*found)
 
 
-def _csv(place: str, train: Classification) -> Parts:
-    return _columns(place, train, *csv_table(place))
+def _csv(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
+    return _columns(place, train, only, apart, *csv_table(place, only))
 
 
-def _parquet(place: str, train: Classification) -> Parts:
-    return _columns(place, train, *parquet_table(place))
+def _parquet(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
+    return _columns(place, train, only, apart, *parquet_table(place, only))
 
 
-def _columns(place: str, train: Classification, names: list[str], rows: list[list[Any]]) -> Parts:
-    """The label in a named column or the last, whose each record is in another; the declared columns, or numbers in all others."""
+def _columns(
+    place: str, train: Classification, only: RowWindow | None, apart: str | None, names: list[str], rows: list[list[Any]]
+) -> Parts:
+    """The label in a named column or the last, whose each record is in another; the declared columns, or numbers in all others.
+
+    apart: a column that tells of a record which block it is in, and is none of its inputs unless it is declared as one.
+    """
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    label = train.label or next((name for name in reversed(names) if name != train.units), "label")
+    label = train.label or next((name for name in reversed(names) if name not in (train.units, apart)), "label")
     for name in (label, *([train.units] if train.units else [])):
         if name not in columns:
             raise InputError(f"{place}: expected a column {name!r}, found {len(names)} of other names")
@@ -56,9 +62,11 @@ def _columns(place: str, train: Classification, names: list[str], rows: list[lis
     units = columns.pop(train.units) if train.units else None
     stated = columns.pop(label, [])
     called = shown[label]
-    labels = _numbers(place, called, stated) if train.labels is None else label_codes(stated, train.labels, called, place)
+    labels = _numbers(place, called, stated) if train.labels is None else label_codes(stated, train.labels, called, place, only)
     if train.columns is not None:
-        return Parts(encoded(columns, train, place), labels, units)
+        return Parts(encoded(columns, train, place, only), labels, units)
+    if apart is not None:
+        columns.pop(apart, None)
     if not columns:
         raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
     inputs = np.stack([_numbers(place, shown[name], values) for name, values in columns.items()], axis=1)
@@ -75,4 +83,7 @@ def _numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     return found
 
 
-READERS: dict[str, Callable[[str, Classification], Parts]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+ArrayReader = Callable[
+    [str, Classification, RowWindow | None, str | None], Parts
+]  # of these rows, without that column among the inputs
+READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

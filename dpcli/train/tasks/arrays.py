@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import READERS, Parts
 from dpcli.train.tasks.digits import images_and_labels
@@ -48,17 +49,17 @@ class Arrays:
     units: Array | None = None
 
 
-def arrays(train: Classification, path: str) -> Arrays:
-    """The data of a [train] table.
+def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
+    """The data of a [train] table; of the private ones these rows alone, where they are given.
 
     Raises InputError where they cannot be read, hold something that is not finite, or no split was declared public.
     """
     classes = _classes(train, path)
-    table = _loaded(train.data, "data", train, classes, path)
+    table = _loaded(train.data, "data", train, classes, path, rows)
     if train.public is None:
         return Arrays(table.inputs, table.labels, None, None, classes, table.units)
     if train.public != "held-out":
-        public = _loaded(train.public, "public", train, classes, path)
+        public = _loaded(train.public, "public", train, classes, path, rows)
         if public.inputs.shape[1:] != table.inputs.shape[1:]:
             raise InputError(f"{path}: train.public: expected records of the shape of the private ones, found another")
         if table.names and public.names and table.names != public.names:
@@ -86,15 +87,18 @@ def _classes(train: Classification, path: str) -> int:
     return train.label_count or 10
 
 
-def table_in(source: str, train: Classification, classes: int) -> ArrayTable:
-    """Labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError."""
+def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
+    """Labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError.
+
+    rows: that the model was trained on.
+    """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
-    return _table(_read(place, "public", train, source, source), "public", train, classes, source, source)
+    return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
 
 
-def _loaded(source: str, key: str, train: Classification, classes: int, path: str) -> ArrayTable:
+def _loaded(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> ArrayTable:
     place = f"{path}: train.{key}"
-    return _table(_read(source, key, train, path, place), key, train, classes, path, place)
+    return _table(_read(source, key, train, path, place, rows), key, train, classes, path, place)
 
 
 def _table(found: Parts, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
@@ -150,8 +154,8 @@ def _shape(array: Array) -> str:
     return f"({', '.join(['n', *map(str, array.shape[1:])])})" if array.ndim else "()"
 
 
-def _read(source: str, key: str, train: Classification, path: str, named: str) -> Parts:
-    """named: where the source is named, for messages."""
+def _read(source: str, key: str, train: Classification, path: str, named: str, rows: RowWindow | None) -> Parts:
+    """named: where the source is named, for messages. rows: of the private data; what is public is read whole."""
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return digits(path)
@@ -159,7 +163,7 @@ def _read(source: str, key: str, train: Classification, path: str, named: str) -
         place = beside(source, path)
         if not os.path.isfile(place):
             raise InputError(f"{named}: expected a file, found none at {source}")
-        return READERS[ending](place, train)
+        return READERS[ending](place, train, rows if key == "data" else None, None if rows is None else rows.column)
     if ":" in source:
         return _returned(private_result(source, path), key, train, f"{path}: {source}")
     raise InputError(f"{named}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
@@ -25,11 +26,11 @@ from dpcli.train.tasks.lm_tokens import Tokens, tokens_of
 from dpcli.train.tasks.owners import whose
 
 
-def build(train: CausalLm, path: str) -> Learning:
+def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
     """The language model and the records that [train] names. Raises InputError where they cannot be had."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     words = vocabulary(model, path)
-    found, units = records(train.data, train, tokens, words, path)
+    found, units = records(train.data, train, tokens, words, path, rows)
     public = None
     if train.public == "held-out":
         chosen = held_out(len(found), train, units, path)
@@ -44,10 +45,10 @@ def build(train: CausalLm, path: str) -> Learning:
     return Learning(model, LOSSES[train.token_loss], found, measure, owners, draw, facts(train, words, path))
 
 
-def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str) -> Tensor:
-    """The records declared public. Raises InputError where there are none."""
+def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
+    """The records declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
-        found, units = records(train.data, train, tokens, words, path)
+        found, units = records(train.data, train, tokens, words, path, rows)
         return found[held_out(len(found), train, units, path)]
     return records(train.public or "", replace(train, units=None), tokens, words, path)[0]
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream
@@ -24,9 +25,9 @@ from dpcli.train.tasks.models import model_of
 from dpcli.train.tasks.user_code import code_of
 
 
-def build(train: Classification, path: str) -> Learning:
+def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
     """The model and the arrays that [train] names. Raises InputError where they cannot be had."""
-    data = arrays(train, path)
+    data = arrays(train, path, rows)
     shape = data.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)
     require_scores(model, shape, data.classes, path)

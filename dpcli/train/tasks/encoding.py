@@ -16,6 +16,8 @@ from dpcli.train.tasks.files import row_place
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpcli.ledger.blocks.rows import RowWindow
+
     Encoded = NDArray[np.float32]
 
 Values = Sequence[Any]
@@ -28,8 +30,8 @@ def input_names(train: Classification) -> list[str]:
     return [name for column, feature in train.features for name in feature.inputs(column)]
 
 
-def encoded(table: Mapping[str, Values], train: Classification, place: str) -> Encoded:
-    """The inputs of every row, (n, inputs), in [-1, 1].
+def encoded(table: Mapping[str, Values], train: Classification, place: str, only: RowWindow | None = None) -> Encoded:
+    """The inputs of every row, (n, inputs), in [-1, 1]. only: which rows of the file at `place` these are, for messages.
 
     Raises:
         InputError: a declared column is absent, or a value has no meaning that was declared; with its line, and without the value.
@@ -46,18 +48,18 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str) -> E
     for name, feature in train.features:
         width = len(list(feature.inputs(name)))
         encode = _number if feature.domain is None else _category
-        encode(_Cells(table[name], f"column {name!r}", place, missing), feature, inputs[:, start : start + width])
+        encode(_Cells(table[name], f"column {name!r}", place, missing, only), feature, inputs[:, start : start + width])
         start += width
     return inputs
 
 
-def label_codes(values: Values, labels: Sequence[str], column: str, place: str) -> NDArray[np.int64]:
+def label_codes(values: Values, labels: Sequence[str], column: str, place: str, only: RowWindow | None = None) -> NDArray[np.int64]:
     """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one.
 
-    column: which it is, in words for messages.
+    column: which it is, in words for messages. only: as of `encoded`.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
-    cells = _Cells(values, column, place, MISSING)
+    cells = _Cells(values, column, place, MISSING, only)
     found = [codes.get(text, -1) for text in cells.texts()]
     if -1 in found:
         raise cells.refusal(found.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
@@ -67,14 +69,14 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str) 
 class _Cells:
     """The values of one column, and where they are."""
 
-    def __init__(self, values: Values, column: str, place: str, missing: Collection[str]) -> None:
-        self.values, self.column, self.place, self.missing = values, column, place, missing
+    def __init__(self, values: Values, column: str, place: str, missing: Collection[str], only: RowWindow | None = None) -> None:
+        self.values, self.column, self.place, self.missing, self.only = values, column, place, missing, only
 
     def texts(self) -> list[str]:
         return [text_of(value) for value in self.values]
 
     def refusal(self, row: int, expected: str, found: str) -> InputError:
-        return InputError(f"{row_place(self.place, row)}: {self.column}: expected {expected}, found {found}")
+        return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {found}")
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import date
 from typing import Any
 
 from dpcli.errors import InputError, Unavailable
+from dpcli.ledger.blocks.rows import RowWindow
 
 Rows = list[list[Any]]
+EPOCH = date(1970, 1, 1).toordinal()
+PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def text_of(place: str) -> str:
@@ -20,8 +24,8 @@ def text_of(place: str) -> str:
         raise InputError(f"{place}: expected text in UTF-8, found another encoding") from None
 
 
-def csv_table(place: str) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns, and the lines below that are not empty.
+def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and the lines below that are not empty; of these rows alone, where they are given.
 
     Raises:
         InputError: no line of names, names that are not distinct, lines of another length, another encoding or form.
@@ -35,7 +39,24 @@ def csv_table(place: str) -> tuple[list[str], list[list[str]]]:
     if any(len(row) != len(names) for row in rows):
         raise InputError(f"{place}: expected as many values in each line as in the first, found another number")
     require_distinct(names, place)
-    return names, rows
+    if only is None:
+        return names, rows
+    at = _deciding(names, only, place)
+    return names, some([row for row in rows if only.holds(row[at])], only, place)
+
+
+def _deciding(names: list[str], only: RowWindow, place: str) -> int:
+    """Where the column is that decides a row's block."""
+    if only.column not in names:
+        raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found none')
+    return names.index(only.column)
+
+
+def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
+    """The rows of a window. Raises InputError where there is none."""
+    if not rows:
+        raise InputError(f"{place}: expected {only.which}, found none")
+    return rows
 
 
 def _csv_lines(place: str) -> list[list[str]]:
@@ -66,23 +87,65 @@ def require_distinct(names: list[str], place: str) -> None:
         raise InputError(f"{place}: expected columns of different names, found two of the same")
 
 
-def parquet_table(place: str) -> tuple[list[str], Rows]:
-    """The names of the columns, and the rows."""
+def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
+    """The names of the columns, and the rows; these alone, where they are given. No value of another row is looked at."""
     try:
         import pyarrow.parquet
     except ImportError:
         raise Unavailable(f"{place}: expected pyarrow, which reads .parquet files, found none: pip install pyarrow") from None
     try:
         table = pyarrow.parquet.read_table(place)
+        require_distinct(list(table.column_names), place)
+        if only is not None:
+            table = table.filter(pyarrow.array(rows_held(table, only, place), pyarrow.bool_()))
         names, columns = list(table.column_names), [column.to_pylist() for column in table.columns]
+    except InputError:
+        raise
     except Exception:  # whatever pyarrow raises for a file that is none
         raise InputError(f"{place}: expected a .parquet file, found one that cannot be read as such") from None
-    require_distinct(names, place)
-    return names, [list(row) for row in zip(*columns, strict=True)]
+    found = [list(row) for row in zip(*columns, strict=True)]
+    return names, found if only is None else some(found, only, place)
 
 
-def row_place(place: str, row: int) -> str:
-    """Where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1."""
+def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
+    """Whether each row of an arrow table is one of these, (n,). Raises InputError for a column that holds values of another kind."""
+    import pyarrow
+
+    column = table.column(_deciding(list(table.column_names), only, place))
+    kind, types = column.type, pyarrow.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    dated = only.type == "date"
+    if dated and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
+        return [held_day(day, only) for day in days(column, kind)]
+    text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)
+    if not text and (dated or not types.is_integer(kind)):
+        raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {kind}')
+    return [only.holds(value) for value in column.to_pylist()]
+
+
+def days(column: Any, kind: Any) -> list[int | None]:
+    """Of dates and times, the days from 1970-01-01 on: also those that no calendar of Python's has."""
+    import pyarrow
+
+    if not pyarrow.types.is_timestamp(kind):
+        return [*column.cast(pyarrow.date32()).cast(pyarrow.int32()).to_pylist()]
+    each = PER_DAY[kind.unit]
+    return [None if value is None else value // each for value in column.cast(pyarrow.int64()).to_pylist()]
+
+
+def held_day(day: int | None, only: RowWindow) -> bool:
+    """Whether a day, counted from 1970-01-01, is in the window."""
+    number = 0 if day is None else day + EPOCH
+    return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
+
+
+def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
+    """Where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1.
+
+    only: the rows that are counted, where those are not all.
+    """
+    if only is not None:
+        row = _nth(place, row, only)
     if not place.endswith(".csv"):
         return f"{place}: row {row + 1:,}"
     with open(place, newline="", encoding="utf-8-sig") as file:
@@ -94,8 +157,20 @@ def row_place(place: str, row: int) -> str:
     return f"{place}:{before + 1}"
 
 
-def json_lines(place: str) -> list[Any]:
-    """What stands on each line that is not empty."""
+def _nth(place: str, row: int, only: RowWindow) -> int:
+    """Among all rows, the place of one that is counted among these."""
+    if place.endswith(".csv"):
+        names, rows = csv_table(place)
+        held = [only.holds(line[_deciding(names, only, place)]) for line in rows]
+    else:
+        import pyarrow.parquet
+
+        held = rows_held(pyarrow.parquet.read_table(place), only, place)
+    return [number for number, one in enumerate(held) if one][row]
+
+
+def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
+    """What stands on each line that is not empty; of these rows alone, where they are given."""
     found = []
     for number, line in enumerate(text_of(place).split("\n"), 1):
         if line.strip():
@@ -103,4 +178,8 @@ def json_lines(place: str) -> list[Any]:
                 found.append(json.loads(line))
             except (ValueError, RecursionError):
                 raise InputError(f"{place}:{number}: expected a JSON object on each line, found something else") from None
-    return found
+    return found if only is None else some([row for row in found if _in_window(row, only)], only, place)
+
+
+def _in_window(row: Any, only: RowWindow) -> bool:
+    return isinstance(row, dict) and only.holds(row.get(only.column))

@@ -20,6 +20,7 @@ from dpcli.train.engine.method import Loss
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpcli.ledger.blocks.rows import RowWindow
     from dpcli.train.noise.randomness import Stream
     from dpcli.train.plan.settings import Train
 
@@ -87,12 +88,12 @@ def _tensor(values: Any) -> torch.Tensor:
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
-def learning(train: Train, path: str, stream: Stream) -> Learning:
-    """The problem that [train] describes; `path` is its file's. Raises InputError where it cannot be built."""
+def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = None) -> Learning:
+    """The problem that [train] describes, on these rows of its data; `path` is its file's. Raises InputError where it cannot be built."""
     # Initial weights show nothing of the data: torch's own generator may draw them.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)
-    build: Callable[[Train, str], Learning] = load(train.build)
-    found = build(train, path)
+    build: Callable[..., Learning] = load(train.build)
+    found = build(train, path) if rows is None else build(train, path, rows)
     if not found.count:
         raise InputError(f"{path}: train.data: expected records, found none")
     return found

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.lm_texts import Text, texts_of
 from dpcli.train.tasks.lm_tokens import Tokens, needed
@@ -24,19 +25,21 @@ if TYPE_CHECKING:
 PADDING = -100  # what torch's cross entropy passes over
 
 
-def records(source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str) -> tuple[Tensor, list[object] | None]:
-    """(n, T) ids, int32, T at most train.context, and whose each record is where the file asks.
+def records(
+    source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str, rows: RowWindow | None = None
+) -> tuple[Tensor, list[object] | None]:
+    """Of the texts of these rows, or of all: (n, T) ids, int32, T at most train.context, and whose each record is where the file asks.
 
     A text that is longer than train.context is cut off, or, with record = "window", is that many records: each of them is then protected
     for itself, and the whole text only where train.units says which belong together.
     """
-    found = texts_of(source, train, path)
-    rows, units = [], []
+    found = texts_of(source, train, path, rows)
+    cuts, units = [], []
     for number, text in enumerate(found.texts):
         pieces = list(cut(text, train, tokens, path))
-        rows += pieces
+        cuts += pieces
         units += [found.units[number] if found.units is not None else None] * len(pieces)
-    return padded(rows, vocabulary, path), units if found.units is not None else None
+    return padded(cuts, vocabulary, path), units if found.units is not None else None
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.user_code import beside, private_result
@@ -27,8 +28,8 @@ class Texts:
     units: list[Any] | None = None
 
 
-def texts_of(source: str, train: Language, path: str) -> Texts:
-    """The texts of a file, or of module:function.
+def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
+    """The texts of a file, of these rows alone where they are given, or of module:function.
 
     Raises:
         InputError: they cannot be read, or are none.
@@ -38,7 +39,7 @@ def texts_of(source: str, train: Language, path: str) -> Texts:
     if ending in READERS:
         if not os.path.isfile(place):
             raise InputError(f"{path}: train.data: expected a file, found none at {source}")
-        return _checked(READERS[ending](place, train), source, path)
+        return _checked(READERS[ending](place, train, rows), source, path)
     if ":" not in source:
         raise InputError(f"{path}: train.data: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
     return _checked(_returned(private_result(source, path), train, source, path), source, path)
@@ -74,7 +75,7 @@ def _listed(part: Any, place: str) -> list[Any]:
     return list(found)
 
 
-def _txt(place: str, train: Language) -> Texts:
+def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Lines, paragraphs, or the whole file to be cut into windows; under units, windows of what is named there."""
     cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
     if train.cut_by is None:
@@ -87,17 +88,17 @@ def _txt(place: str, train: Language) -> Texts:
     return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
 
 
-def _jsonl(place: str, train: Language) -> Texts:
-    return _rows(place, train, json_lines(place))
+def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
+    return _rows(place, train, json_lines(place, only))
 
 
-def _csv(place: str, train: Language) -> Texts:
-    names, rows = csv_table(place)
+def _csv(place: str, train: Language, only: RowWindow | None) -> Texts:
+    names, rows = csv_table(place, only)
     return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _parquet(place: str, train: Language) -> Texts:
-    names, rows = parquet_table(place)
+def _parquet(place: str, train: Language, only: RowWindow | None) -> Texts:
+    names, rows = parquet_table(place, only)
     return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
 
 
@@ -115,4 +116,9 @@ def _rows(place: str, train: Language, rows: list[Any]) -> Texts:
     )
 
 
-READERS: dict[str, Callable[[str, Language], Texts]] = {".txt": _txt, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
+    ".txt": _txt,
+    ".jsonl": _jsonl,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}

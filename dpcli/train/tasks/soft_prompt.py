@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from dpcli.train.noise.randomness import Stream
 
 
-def build(train: SoftPrompt, path: str) -> Learning:
+def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:
     """The prompted model and the labelled texts that [train] names. Raises InputError where they cannot be had."""
     model, tokens = language_model(train, path), needed(tokens_of(train, path), path)
     words = vocabulary(model, path)
     spoken = verbalizers(train, tokens, words, path)
-    private = texts_of(train.data, train, path)
+    private = texts_of(train.data, train, path, rows)
     found = labelled(private, train, tokens, words, path)
     public = None
     if train.public == "held-out":
@@ -49,10 +50,12 @@ def build(train: SoftPrompt, path: str) -> Learning:
     return Learning(model, partial(loss, spoken), found, measure, units, draw, known)
 
 
-def public_records(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
-    """The labelled texts declared public. Raises InputError where there are none."""
+def public_records(
+    train: SoftPrompt, tokens: Tokens, words: int, path: str, rows: RowWindow | None = None
+) -> tuple[Tensor, Tensor]:
+    """The labelled texts declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
-        private = texts_of(train.data, train, path)
+        private = texts_of(train.data, train, path, rows)
         found = labelled(private, train, tokens, words, path)
         return picked(found, torch.from_numpy(held_out(len(found[0]), train, private.units, path)))
     return labelled(texts_of(train.public or "", replace(train, units=None), path), train, tokens, words, path)

@@ -88,7 +88,7 @@ def require_claim(found: Description, plan: TrainingPlan) -> None:
     if any(not 0 <= start < stop <= plan.steps for start, stop in found.repeated):
         raise InputError(f"{found.path(DESCRIPTION)}: expected portions of {plan.steps} steps, found others")
     claimed = dict(found.guarantee)
-    priced = guarantee(_on_its_blocks(found, plan), found.repeated, True)
+    priced = guarantee(_on_its_blocks(found, plan).on_rows(found.rows), found.repeated, True)
     least, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
     if not stated >= least:
         raise InputError(

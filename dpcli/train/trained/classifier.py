@@ -68,12 +68,14 @@ class Classifier(TrainedModel):
     def answers(self, asked: ModelInput) -> Predictions:
         source = asked.one_source()
         labels = None if self.train.labels is None else list(self.train.labels)
-        return classified(self.probabilities(inputs_in(source, self.train, self.shape), source).tolist(), labels)
+        return classified(
+            self.probabilities(inputs_in(source, self.train, self.shape, self.description.rows), source).tolist(), labels
+        )
 
     def measured(self, source: str, path: str) -> Metrics:
         if path:
-            return measure_of(self.module, arrays(self.train, path))()
-        found = table_in(source, self.train, self.classes)
+            return measure_of(self.module, arrays(self.train, path, self.description.rows))()
+        found = table_in(source, self.train, self.classes, self.description.rows)
         inputs = self._as_trained(found.inputs, source)
         return measure_of(self.module, Arrays(inputs, found.labels, inputs, found.labels, self.classes))()
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import BUILT_IN, Classification
 from dpcli.train.tasks import arrays
 from dpcli.train.tasks.encoding import encoded
@@ -17,11 +18,11 @@ from dpcli.train.tasks.mapped import arrays_in
 from dpcli.train.tasks.user_code import private_result
 
 
-def inputs_in(source: str, train: Classification, shape: tuple[int, ...]) -> Any:
+def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: RowWindow | None = None) -> Any:
     """(n, ...) as they are found: the array `inputs` of a .npz file, all columns but the label's and the owner's of .csv and .parquet.
 
     Columns are taken by the names that [train.columns] declares, and where it declares none in their order, which must be that of the
-    training data. Raises InputError where they cannot be read.
+    training data; the one that told which of these were read is none. Raises InputError where they cannot be read.
     """
     ending = os.path.splitext(source)[1]
     if source == BUILT_IN:
@@ -29,14 +30,14 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...]) -> Any
     if ending in READERS:
         if not os.path.isfile(source):
             raise InputError(f"{source}: expected a file, found none")
-        return READERS[ending](source, train, shape)
+        return READERS[ending](source, train, shape, None if rows is None else rows.column)
     if ":" in source:
         found = private_result(source, source)
         return found[0] if isinstance(found, tuple | list) and len(found) in (2, 3) and hasattr(found[0], "shape") else found
     raise InputError(f"DATA: expected {BUILT_IN}, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _npz(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
+def _npz(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
     try:
         found = arrays_in(place, ["inputs"])
     except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
@@ -46,20 +47,22 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
     return found[0]
 
 
-def _csv(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
-    return _columns(place, train, shape, *csv_table(place))
+def _csv(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
+    return _columns(place, train, shape, apart, *csv_table(place))
 
 
-def _parquet(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
-    return _columns(place, train, shape, *parquet_table(place))
+def _parquet(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
+    return _columns(place, train, shape, apart, *parquet_table(place))
 
 
-def _columns(place: str, train: Classification, shape: tuple[int, ...], names: list[str], rows: list[list[Any]]) -> Any:
+def _columns(
+    place: str, train: Classification, shape: tuple[int, ...], apart: str | None, names: list[str], rows: list[list[Any]]
+) -> Any:
     """Without the label, which is the last column where the training file names none and there is one more than the model reads."""
     if train.columns is not None:
         wanted = {name: at for at, name in enumerate(names) if name in train.columns}
         return encoded({name: [row[at] for row in rows] for name, at in wanted.items()}, train, place)
-    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units)]
+    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, apart)]
     if train.label is None and (len(kept),) == (shape[0] + 1,):
         kept = kept[:-1]
     if (len(kept),) != shape:
@@ -71,4 +74,8 @@ def _columns(place: str, train: Classification, shape: tuple[int, ...], names: l
         raise InputError(f"{place}: expected numbers in every column, found a value that is not a number") from None
 
 
-READERS: dict[str, Callable[[str, Classification, tuple[int, ...]], Any]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], Any]] = {
+    ".npz": _npz,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}

@@ -63,7 +63,7 @@ class TrainedLanguageModel(TrainedModel):
 
     def measured(self, source: str, path: str) -> Metrics:
         train = self.train if path else replace(self.train, public=os.path.abspath(source) if os.path.isfile(source) else source)
-        public = public_records(train, self.tokens, self.vocabulary, path or source)
+        public = public_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return perplexity(self.module, public, self.train.physical_batch_size)
 
 

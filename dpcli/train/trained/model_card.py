@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.pipeline.window import UNCHECKED, blocks_words
 from dpcli.rounding import up
 from dpcli.train.run.description import Description, digest_of
@@ -62,9 +63,11 @@ def _guarantee(stated: Mapping[str, object]) -> str:
 
 def _window(stated: Mapping[str, object]) -> str:
     blocks = stated.get("window")
-    return (
-        f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {UNCHECKED}" if isinstance(blocks, list) else ""
-    )
+    if not isinstance(blocks, list):
+        return ""
+    rows = kept_rows(stated.get("rows"), blocks)
+    said = UNCHECKED if rows is None else _line(rows.words)
+    return f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {said}"
 
 
 def _yaml(values: Mapping[str, object], indent: str = "") -> str:

@@ -1,0 +1,103 @@
+"""The blocks of a window as a condition on rows: which value of a column lies in them, the same for whoever reads the rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.blocks.kinds import ColumnType, Part
+from dpcli.ledger.blocks.spelling import spelled, stretches
+from dpcli.pipeline.window import blocks_words
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindow:
+    """The rows that may be read.
+
+    column: of the data, which decides a row's block; type: what it holds there. spans: its least and largest value in each stretch of
+    blocks, as dates or as texts that are compared by their bytes. A row whose column has no such value is in no block.
+    blocks: in words, as privacy.window has them. family: what the blocks are. each: what the rows of one block share, where what a unit
+    does is bounded in each block by itself; None where it is bounded in the whole window.
+    """
+
+    column: str
+    type: ColumnType
+    spans: tuple[tuple[str, str], ...]
+    blocks: tuple[str, ...]
+    family: Mapping[str, Any] = field(default_factory=dict)
+    each: Part | None = None
+
+    @property
+    def words(self) -> str:
+        """What is read, in a sentence."""
+        return f"only {self.which} are read"
+
+    @property
+    def which(self) -> str:
+        """Which rows, within a sentence."""
+        return f'rows whose "{self.column}" lies in {blocks_words(self.blocks)}'
+
+    def holds(self, value: object) -> bool:
+        """Whether a row with this value in its column is in the window: as the engines of a release decide it."""
+        told = TOLD[self.type](value)
+        return told is not None and any(least <= told <= most for least, most in self.spans)
+
+    def content(self) -> dict[str, Any]:
+        """JSON values, to be kept beside what was read; the blocks are kept as the window."""
+        return {"column": self.column, "type": self.type, "spans": [list(span) for span in self.spans], "words": self.words}
+
+
+def told_rows(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
+    """The rows of some blocks; None where no column tells the block, as of parts of a hash."""
+    kind = family.kind
+    if kind.told_by is None:
+        return None
+    spans = tuple((kind.extent(first)[0], kind.extent(last)[1]) for first, last in stretches(family, blocks))
+    each = kind.shared if family.max_blocks == 1 else None
+    return RowWindow(family.column, kind.told_by, spans, spelled(family, blocks), family.content(), each)
+
+
+def kept_rows(content: object, window: object) -> RowWindow | None:
+    """What `content` has kept, of the blocks of a window; None where nothing was kept. Raises ValueError for anything else."""
+    if content is None:
+        return None
+    if not isinstance(content, dict) or not isinstance(window, list | tuple):
+        raise ValueError("rows")
+    column, spans, blocks = content.get("column"), content.get("spans"), tuple(window)
+    kind = next((one for one in TOLD if one == content.get("type")), None)
+    if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_text, blocks)):
+        raise ValueError("rows")
+    if not all(isinstance(span, list) and len(span) == 2 and all(map(_text, span)) for span in spans):
+        raise ValueError("rows")
+    return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks)
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def day_of(value: object) -> str | None:
+    """The day that a value names, as 2026-01-31; None where it names none. A time with a zone names none: its day depends on who asks."""
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.tzinfo is None else None
+    if isinstance(value, date):
+        return value.isoformat()
+    text = value.strip(" ") if isinstance(value, str) else ""
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text[:10]) or text[10:11] not in ("", "T", " "):
+        return None
+    try:
+        return date.fromisoformat(text[:10]).isoformat()
+    except ValueError:
+        return None
+
+
+def text_told(value: object) -> str | None:
+    """A text as it is, a whole number by its digits; None for anything else."""
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+TOLD: Mapping[ColumnType, Callable[[object], str | None]] = {"date": day_of, "text": text_told}
