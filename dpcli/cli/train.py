@@ -28,8 +28,8 @@ def command(
 ) -> int:
     """Train the model of [train] in FILE with the mechanism that the file declares (DP-SGD), and leave a model, metrics and a statement.
 
-    Exit code 1 where the ledger says no, 2 where the file asks for what cannot be honoured, 130 where the run was interrupted: --resume
-    goes on from its last state, with fresh noise.
+    Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be honoured, 130 where the run was
+    interrupted: --resume goes on from its last state, with fresh noise.
     """
     from dpcli.cli.training import run_with_progress
     from dpcli.present.training import outcome, planned

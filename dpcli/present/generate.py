@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document
-from dpcli.present.account import headline
+from dpcli.present.dry_run import dry_run
 from dpcli.present.training import shown
 from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
@@ -19,7 +19,7 @@ MANY = 1_000
 
 def planned(plan: GenerationPlan) -> Document:
     """What `dpcli generate` would do and cost: all texts, the first of each batch, and a thousand."""
-    generate, entry, found = plan.generate, plan.entry, plan.account
+    generate, entry = plan.generate, plan.entry
     rho = plan.rho
     first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
     size = plan.pipeline.privacy.dataset_size
@@ -41,7 +41,6 @@ def planned(plan: GenerationPlan) -> Document:
         f"leaves texts and statement in {shown(plan.folder)}",
     )
     data = {
-        "schema": "dpcli/generate-plan/v1",
         "texts": plan.texts,
         **({"private_tokens": entry.steps * generate.batches} if test else {}),
         "tokens": generate.tokens,
@@ -49,11 +48,8 @@ def planned(plan: GenerationPlan) -> Document:
         "rho_per_token": rho,
         "epsilon_of_one_text_per_batch": first,
         "epsilon_of_1000_texts": many,
-        "result": {"epsilon_upper": found.upper, "delta": found.delta},
-        "fingerprint": plan.fingerprint(),
-        "exit_code": 0,
     }
-    return Document(headline(found), data, "pass", notes=details, details=details, total=repr(found.upper))
+    return dry_run(plan, "dpcli/generate-plan/v1", data, details)
 
 
 def outcome(done: Generated) -> Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document
-from dpcli.present.account import headline
+from dpcli.present.dry_run import dry_run
 from dpcli.present.training import shown
 from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import percent, up
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def planned(plan: PromptPlan) -> Document:
     """What `dpcli prompt` would do and cost."""
-    prompt, entry, found = plan.prompt, plan.entry, plan.account
+    prompt, entry = plan.prompt, plan.entry
     public = 3 if prompt.model else 1  # calls on a query alone: a model is asked before and after the teachers, too
     bounded = "" if plan.answered is None else f", at most {plan.answered:,} of them answered"
     details = (
@@ -28,15 +28,11 @@ def planned(plan: PromptPlan) -> Document:
         f"leaves labels, prompt and statement in {shown(plan.folder)}",
     )
     data = {
-        "schema": "dpcli/prompt-plan/v1",
         "teachers": prompt.teachers,
         "queries": plan.asked,
         "answers": plan.answered,
-        "result": {"epsilon_upper": found.upper, "delta": found.delta},
-        "fingerprint": plan.fingerprint(),
-        "exit_code": 0,
     }
-    return Document(headline(found), data, "pass", notes=details, details=details, total=repr(found.upper))
+    return dry_run(plan, "dpcli/prompt-plan/v1", data, details)
 
 
 def outcome(done: PromptOutcome) -> Document:

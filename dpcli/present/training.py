@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document
-from dpcli.present.account import headline
+from dpcli.present.dry_run import dry_run
 from dpcli.present.run_statement import words
 from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
@@ -38,7 +38,6 @@ def planned(plan: TrainingPlan) -> Document:
         estimated(measured),
     )
     data = {
-        "schema": "dpcli/train-plan/v1",
         "steps": plan.steps,
         "stages": [
             {
@@ -49,13 +48,9 @@ def planned(plan: TrainingPlan) -> Document:
             }
             for steps, stage in by_entry(plan)
         ],
-        "result": {"epsilon_upper": plan.account.upper, "delta": plan.account.delta},
-        "fingerprint": plan.fingerprint(),
-        **rows_data(plan),
         "estimate": measured if isinstance(measured, str) else asdict(measured),
-        "exit_code": 0,
     }
-    return Document(headline(plan.account), data, "pass", notes=details, details=details, total=repr(plan.account.upper))
+    return dry_run(plan, "dpcli/train-plan/v1", data, details)
 
 
 def by_entry(plan: TrainingPlan) -> list[tuple[int, Stage]]:
