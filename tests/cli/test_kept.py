@@ -51,6 +51,18 @@ def test_what_is_kept_beside_one_stays(ending: str, ledger: Path) -> None:
     assert done.code == 2 and "found a ledger" in done.err and beside.read_bytes() == b"kept"
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_nothing_comes_to_lie_beside_one(ending: str, ledger: Path) -> None:
+    beside, linked = Path(f"{ledger}{ending}"), ledger.parent / "link"
+    linked.symlink_to(beside)
+    for path in (beside, linked):
+        done = dpcli("account", MNIST, "-o", f"json={path}")
+        assert done.code == 2 and "found a ledger" in done.err and not beside.exists(), done
+        done = dpcli("init", "-o", str(path))
+        assert done.code == 2 and not beside.exists(), done
+    assert dpcli("budget", "show", str(ledger)).code == 0
+
+
 @pytest.mark.parametrize("ending", ["-wal", ".json"])
 def test_other_files_are_replaced(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"report{ending}"
