@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +11,7 @@ from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
+from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
     from dpcli.federated.kept import CountedClients
@@ -32,7 +32,7 @@ class Round:
         self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, kept: CountedClients | None = None
     ) -> None:
         self.number, self.key = number, key
-        self._plan, self._clients, self._process, self._kept = plan, clients, os.getpid(), kept
+        self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
         self._claim = threading.Lock()  # whoever takes it draws the noise; given back only where none was drawn
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class Round:
         count = self._size(size)
         sent = self._sent(updates)
         found = clipped_sum(self._plan, sent, count)  # runs code of the caller's where an update is an object of his
-        if self._process != os.getpid() or not self._claim.acquire(blocking=False):
+        if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(
                 f"round {self.number}: expected one release, found another: it would need noise that nobody has paid for"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -450,6 +451,50 @@ def test_a_fork_counts_and_pays_for_its_own_rounds(url: str, tmp_path: Path) -> 
     turn.release({8: [1.0]}, 1)
     with pytest.raises(InputError, match=r"found client 7$"):
         run.round().release({7: [1.0]}, 1)
+
+
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_fork_that_has_the_number_of_its_parent_is_another_process(generations: int, url: str, tmp_path: Path) -> None:
+    """As in a namespace of its own, or where an ancestor ended and its number was given again."""
+    run, number = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k"), os.getpid()
+    turn = run.round()
+    run.round().release({7: [1.0]}, 1)
+
+    def child() -> None:
+        os.getpid = lambda: number
+        with pytest.raises(InputError, match="expected one release, found another"):
+            turn.release({8: [1.0]}, 1)
+        run.round().release({7: [1.0]}, 1)
+        os._exit(run.charged)
+
+    def within() -> None:
+        os._exit(exit_code(child))
+
+    assert exit_code(child if generations == 1 else within) == 2
+    turn.release({8: [1.0]}, 1)
+
+
+def test_a_fork_that_could_not_begin_begins_again(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds nothing against its own rounds that its parent counted or drew, and looks at what was charged under its key."""
+    run = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k")
+    run.round().release({7: [1.0]}, 1)
+    rounds_of: Any = sys.modules[dpcli.Rounds.__module__]
+    ask, found = rounds_of.charged_under, list[str]()
+
+    def once(*given: Any) -> Any:
+        found.append("asked")
+        if len(found) == 1:
+            raise LedgerError("locked")
+        return ask(*given)
+
+    def child() -> None:
+        monkeypatch.setattr(rounds_of, "charged_under", once)
+        with pytest.raises(LedgerError, match="locked"):
+            run.round()
+        run.round().release({7: [1.0]}, 1)
+        os._exit(len(found))
+
+    assert exit_code(child) == 2
 
 
 def exit_code(act: Callable[[], None]) -> int:
