@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.pipeline.model import Pipeline
 
+BITS = 64  # of a number that is handed in
 TRIES = 1000  # keys that another process may have charged meanwhile
 _OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process, for those that fork from it
 
@@ -203,6 +204,8 @@ def rounds(
 
 def whole(name: str, given: object, least: int) -> int:
     """A whole number of at least so much. Raises InputError for anything else."""
+    if isinstance(given, int) and given.bit_length() > BITS:
+        raise InputError(f"{name}: expected a whole number of at most {BITS} bits, found a larger one")
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
         raise InputError(f"{name}: expected a whole number of at least {least}, found {repr(given)[:60]}")
     return given
