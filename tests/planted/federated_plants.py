@@ -78,6 +78,7 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rounds: beyond the plan", F + "rounds.py", "if self.taken >= self.planned:", "if False:"),
     ("rounds: released twice", F + "round.py", "or not self._claim.acquire(blocking=False):", "or False:"),
     ("rounds: released in a fork", F + "round.py", "if self._process != this_process() or", "if False or"),
+    ("rounds: a fork with its parent's number is its parent", "sessions/process.py", "_FORKS += 1", "_FORKS += 0"),
     ("rounds: updates of anybody", F + "round.py", "(known is not None and number not in known)", "False"),
     ("rounds: two updates of one client", F + "round.py", "if number in sent:", "if False:"),
     (
