@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.calibrate import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
@@ -13,6 +14,7 @@ from dpcli.errors import InputError
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import examine, parse, targets
 from dpcli.pipeline.resolve import resolve
+from dpcli.pipeline.section import refuse_contradicted
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
 
@@ -57,12 +59,20 @@ def calibrate_file(
         raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         at = delta if delta is not None else budget.delta
-        found = calibrate(pipeline, budget.epsilon, at, parameter, chosen, accountants, group_size)
+        # Sections are held against the answer, and not against a number on the way to it.
+        found = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
         if budget.rho is None or settled(total_rho(resolve(found.pipeline, group_size)).value, budget.rho) <= budget.rho:
-            return found
+            return _held(found, pipeline)
     # Beside a cap on epsilon this is with more noise, so that epsilon holds too.
     assert budget.rho is not None  # a [budget] has one of the two
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
+
+
+def _held(found: Calibration, asked: Pipeline) -> Calibration:
+    """The answer for a file with the sections that it has. Raises InputError where one contradicts it."""
+    answer = replace(found.pipeline, sections=asked.sections)
+    refuse_contradicted(answer)
+    return replace(found, pipeline=answer)
 
 
 def _open(text: bytes, path: str) -> Pipeline:

@@ -59,11 +59,14 @@ def command(
     nothing about what was audited.
     """
     from dpcli.audit.run import audit, request
+    from dpcli.cli.kept import require_free
     from dpcli.plots.audit_trade_off import chart
     from dpcli.present.audit import document
 
     with progress() as report:
         asked = request(file, flags, epsilon, delta, correct, jobs, report)
+        if asked.settings.function is not None and asked.settings.scores is not None:  # where trials are added
+            require_free(asked.settings.scores)
         with kept(asked.settings.scores):
             found = audit(asked)
     drawn = [chart(found)] if found.measured is not None or pictures else []

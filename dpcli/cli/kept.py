@@ -53,10 +53,13 @@ def require_free(path: str) -> None:
 
 
 def of_database(path: str) -> bool:
-    """Whether a file is there that is a database of SQLite, or that SQLite keeps beside one. What cannot be read is none."""
+    """Whether the path is a database of SQLite, or of a file that SQLite keeps beside one, or would. What cannot be read is none.
+
+    A file that comes to lie there counts as well: beside LEDGER-wal no ledger is opened.
+    """
     for ending in ENDINGS:
         base = path.removesuffix(ending)
-        if path.endswith(ending) and os.path.isfile(path) and os.path.isfile(base):
+        if path.endswith(ending) and os.path.isfile(base):
             with suppress(OSError), open(base, "rb") as file:
                 if file.read(len(DATABASE)) == DATABASE:
                     return True

@@ -34,11 +34,14 @@ new_file_option = click.option(
 def leave(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
     """Print a text where there is no path; else write it, or other `data`, to a file that does not exist yet. then: what to do with it.
 
-    Raises InputError where there is a file, or it cannot be written.
+    Raises InputError where there is a file, it cannot be written, or SQLite would keep one there beside a ledger.
     """
+    from dpcli.cli.kept import require_free
+
     if path is None:
         show(text)
         return
+    require_free(path)
     try:
         with open(path, "xb") as file:
             _fill(path, file, text.encode() if data is None else data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +11,7 @@ from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
+from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
     from dpcli.federated.kept import CountedClients
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 2**40  # numbers of an update: more than any memory holds
+BITS = 256  # of a client's number, so that a hash may be one
 
 
 class Round:
@@ -32,7 +33,7 @@ class Round:
         self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, kept: CountedClients | None = None
     ) -> None:
         self.number, self.key = number, key
-        self._plan, self._clients, self._process, self._kept = plan, clients, os.getpid(), kept
+        self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
         self._claim = threading.Lock()  # whoever takes it draws the noise; given back only where none was drawn
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ class Round:
         count = self._size(size)
         sent = self._sent(updates)
         found = clipped_sum(self._plan, sent, count)  # runs code of the caller's where an update is an object of his
-        if self._process != os.getpid() or not self._claim.acquire(blocking=False):
+        if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(
                 f"round {self.number}: expected one release, found another: it would need noise that nobody has paid for"
             )
@@ -94,8 +95,9 @@ class Round:
     def _size(self, size: object) -> int:
         """As a plain number. Raises InputError where it is none, or more than an array can have."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST:
+            found = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
             raise InputError(
-                f"round {self.number}: expected a size from 0 to {LARGEST:,}, how many numbers an update has, found {repr(size)[:60]}"
+                f"round {self.number}: expected a size from 0 to {LARGEST:,}, how many numbers an update has, found {found}"
             )
         return int(size)
 
@@ -107,8 +109,12 @@ class Round:
             raise InputError(f"round {self.number}: expected updates by the numbers of clients, found {type(updates).__name__}")
         for client, update in updates.items():
             if isinstance(client, bool) or not isinstance(client, int | np.integer):
-                raise InputError(f"round {self.number}: expected clients by whole numbers, found {repr(client)[:60]}")
+                raise InputError(f"round {self.number}: expected clients by whole numbers, found {type(client).__name__}")
             number = int(client)
+            if number.bit_length() > BITS:
+                raise InputError(
+                    f"round {self.number}: expected clients by whole numbers of {BITS} bits at most, found a larger one"
+                )
             if number in sent:
                 raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
             if number < 0 or (known is not None and number not in known):

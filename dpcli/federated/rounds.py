@@ -19,11 +19,13 @@ from dpcli.ledger.budget import DatasetBudget
 from dpcli.ledger.handed import path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
+from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.pipeline.model import Pipeline
 
+BITS = 64  # of a number that is handed in
 TRIES = 1000  # keys that another process may have charged meanwhile
 _OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process, for those that fork from it
 
@@ -51,7 +53,7 @@ class Rounds:
 
     def _begin(self) -> None:
         """As a process that has paid for nothing yet."""
-        self._process, self._left, self._paid, self._last = os.getpid(), 0, 0, ""
+        self._left, self._paid, self._last = 0, 0, ""
         self._draws = drawn(self.plan, self._clients)
         with self._open() as ledger:
             ledger.cost(self.plan.charge(self.plan.portion, beside=False))
@@ -60,6 +62,7 @@ class Rounds:
             before = charged_under(ledger, self.plan, self.key)
         self._charges = before.last[kind_of(self.chunk)]
         self._kept = kept_of(self.plan, lambda: self._paid)
+        self._process = this_process()  # last: what fails here is begun again
 
     @property
     def planned(self) -> int:
@@ -88,7 +91,7 @@ class Rounds:
                 )
             if self.taken >= self.planned:
                 raise InputError(f'"{self.key}": expected at most the {self.planned:,} rounds that are planned, found one more')
-            if self._process != os.getpid():
+            if self._process != this_process():
                 self._begin()
             if not self._left:
                 self._charge()
@@ -201,6 +204,8 @@ def rounds(
 
 def whole(name: str, given: object, least: int) -> int:
     """A whole number of at least so much. Raises InputError for anything else."""
+    if isinstance(given, int) and given.bit_length() > BITS:
+        raise InputError(f"{name}: expected a whole number of at most {BITS} bits, found a larger one")
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
         raise InputError(f"{name}: expected a whole number of at least {least}, found {repr(given)[:60]}")
     return given

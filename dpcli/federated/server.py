@@ -64,7 +64,8 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
     total = np.zeros(size)
     for client, update in updates.items():
         vector = _vector(client, update, size)
-        total += clipped(vector, clip)
+        with np.errstate(all="ignore"):  # what numpy would say, or raise, depends on the update
+            total += clipped(vector, clip)
     return total
 
 
@@ -77,10 +78,13 @@ def _vector(client: int, update: Any, size: int) -> Reals:
     if found is None:  # here, as otherwise it would hold an error that quotes the update
         raise InputError(f"{expected} a {type(update).__name__} that is no array")
     if found.dtype.kind not in NUMBERS:
-        raise InputError(f"{expected} an array of type {found.dtype}")
+        raise InputError(
+            f"{expected} an array of type {found.dtype.type.__name__}"
+        )  # the names of its fields are part of an update
     if found.shape != (size,):
         raise InputError(f"{expected} an array of shape {found.shape}")
-    return found.astype(np.float64)
+    with np.errstate(all="ignore"):
+        return found.astype(np.float64)
 
 
 def noise_of(plan: FederatedPlan, size: int) -> Reals:

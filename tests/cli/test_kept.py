@@ -14,6 +14,7 @@ from tests.ledger.setting import DATASET, terms
 
 ROOT = Path(__file__).parents[2]
 MNIST = str(ROOT / "examples" / "mnist.toml")
+EXAMPLE = str(ROOT / "examples" / "audit" / "laplace-mean.toml")
 WRITING = [words for words, command in COMMANDS.items() if any(one.name == "write" for one in command.params)]
 
 
@@ -49,6 +50,20 @@ def test_what_is_kept_beside_one_stays(ending: str, ledger: Path) -> None:
     beside.write_bytes(b"kept")
     done = dpcli("account", MNIST, "-o", f"json={beside}")
     assert done.code == 2 and "found a ledger" in done.err and beside.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_nothing_comes_to_lie_beside_one(ending: str, ledger: Path) -> None:
+    beside, linked = Path(f"{ledger}{ending}"), ledger.parent / "link"
+    linked.symlink_to(beside)
+    for path in (beside, linked):
+        done = dpcli("account", MNIST, "-o", f"json={path}")
+        assert done.code == 2 and "found a ledger" in done.err and not beside.exists(), done
+        done = dpcli("init", "-o", str(path))
+        assert done.code == 2 and not beside.exists(), done
+        done = dpcli("audit", EXAMPLE, "--trials", "2", "--jobs", "1", "--scores", str(path))
+        assert done.code == 2 and "found a ledger" in done.err and not beside.exists(), done
+    assert dpcli("budget", "show", str(ledger)).code == 0
 
 
 @pytest.mark.parametrize("ending", ["-wal", ".json"])

@@ -609,6 +609,21 @@ def test_an_answer_that_the_table_contradicts_is_not_given(
     assert run("calibrate", str(path), "--solve", solve, "--target-epsilon", target).code == 0
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "rho", "code"), [(30.0, 3.76, 0), (16.2, 100.0, 0), (30.0, 3.0, 2), (12.0, 100.0, 2), (30.0, 100.0, 2)]
+)
+def test_a_number_on_the_way_to_the_answer_is_not_held_against_the_table(
+    epsilon: float, rho: float, code: int, tmp_path: Any
+) -> None:
+    """With caps on epsilon and on rho the smaller number of steps is the answer: 30 where the file says 30 rounds, or it is refused."""
+    path, answer = tmp_path / "fed.toml", tmp_path / "answer.toml"
+    path.write_text(file({"rounds": 30}, more=f"[budget]\nepsilon = {epsilon}\nrho = {rho}\n"))
+    found = run("calibrate", str(path), "--solve", "steps", "-f", "text", "--write", str(answer))
+    assert found.code == code, found
+    assert answer.exists() == (code == 0) and ("steps = 30 for rounds" in found.out or "steps: expected 30 steps" in found.err)
+    assert code or wrong(answer.read_text()) == ""
+
+
 def test_an_answer_that_agrees_with_the_table_is_written_and_read(tmp_path: Any) -> None:
     path, answer = tmp_path / "fed.toml", tmp_path / "answer.toml"
     path.write_text(file({"noise": "secure-aggregation", "min_clients": 40, "dishonest": 4}))

@@ -283,6 +283,10 @@ def of(tmp_path: Path, **more: Any) -> dpcli.Rounds:
         ({"done": -1}, "done: expected a whole number of at least 0, found -1"),
         ({"done": 10_001}, "done: expected at most the 10,000 rounds that are planned, found 10001"),
         ({"clients": True}, "clients: expected a whole number of at least 0, found True"),
+        *(
+            ({name: 10**5000}, f"{name}: expected a whole number of at most 64 bits, found a larger one")
+            for name in ("chunk", "done", "clients")
+        ),
         ({"dataset": 7}, "dataset: expected a text, found 7"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -112,16 +113,42 @@ def test_an_update_that_is_refused_costs_no_release(url: str, tmp_path: Path) ->
     assert one.release({}, 3).shape == (3,)
 
 
-@pytest.mark.parametrize(
-    "client", [None, (1,), (1, 1), True, np.True_, 1.0, np.float64(1), "1", b"1", frozenset(), -1, 100, 10**30]
-)
+NO_CLIENTS = [
+    None,
+    (1,),
+    (1, 1),
+    True,
+    np.True_,
+    1.0,
+    np.float64(1),
+    "1",
+    b"1",
+    frozenset(),
+    -1,
+    100,
+    10**30,
+    2**256,
+    10**5000,
+    -(10**5000),
+]
+
+
+def brief(value: object) -> str:
+    """For the name of a test: of a number that Python does not print its length."""
+    return f"{value.bit_length()} bits" if isinstance(value, int) else repr(value)[:20]
+
+
+@pytest.mark.parametrize("client", NO_CLIENTS, ids=brief)
 @pytest.mark.parametrize("table", [{}, {"sampling": "poisson", "max_participations": 9, "rounds": 10_000, "clients_per_round": 50}])
 def test_clients_are_plain_numbers(client: Any, table: dict[str, Any], url: str, tmp_path: Path) -> None:
     one = dpcli.rounds(written(tmp_path, table), url, "k").round()
-    if table and type(client) is int and client >= 100:  # the server draws, and knows its clients' numbers
+    if table and type(client) is int and 100 <= client < 2**256:  # the server draws, and knows its clients' numbers
         return
-    with pytest.raises(InputError, match=r"^round 1: expected (clients by whole numbers|updates of clients that were drawn)"):
+    with pytest.raises(
+        InputError, match=r"^round 1: expected (clients by whole numbers|updates of clients that were drawn)"
+    ) as refusal:
         one.release({client: [1.0]}, 1)
+    assert "alice" not in str(refusal.value)
     assert one.release({np.int64(1): [0.0], 2: [0.0]}, 1).shape == (1,)
 
 
@@ -151,6 +178,7 @@ NO_UPDATES: list[Any] = [
     {SECRET: 1.0},
     np.array(["2026-01-01"], "datetime64[D]"),
     np.array([1], "timedelta64[s]"),
+    np.array([(1.0,)], [(SECRET, float)]),
 ]
 
 
@@ -163,11 +191,23 @@ def test_what_is_no_update_is_refused_and_not_quoted(update: Any, url: str, tmp_
     assert one.release({3: np.array([1.0], np.float16), 4: [True], 5: np.ma.array([2], mask=[1])}, 1).shape == (1,)
 
 
-@pytest.mark.parametrize("size", [-1, 1.0, True, "1", None, 10**13, (1,), float("nan")])
+@pytest.mark.parametrize(
+    "update", [[1e-320, 1.0], [1e-200, 1e-200], [1e308, 1e308], [float("inf"), 1.0], [5e-324, 5e-324], "huge"], ids=str
+)
+def test_numpy_says_nothing_of_an_update(update: Any, url: str, tmp_path: Path) -> None:
+    """Whoever has errors of floating point raised, or warnings told, learns nothing from a round that fails or from its log."""
+    sent = np.array([1e300, 1.0], np.longdouble) * np.longdouble(1e300) if update == "huge" else update
+    run = dpcli.rounds(written(tmp_path), url, "k")
+    with np.errstate(all="raise"):
+        assert run.round().release({3: sent}, 2).shape == (2,)
+
+
+@pytest.mark.parametrize("size", [-1, 1.0, True, "1", None, 10**13, 10**5000, (1,), float("nan"), SECRET], ids=brief)
 def test_a_size_is_a_plain_number(size: Any, url: str, tmp_path: Path) -> None:
     one = dpcli.rounds(written(tmp_path), url, "k").round()
-    with pytest.raises(InputError, match=r"^round 1: expected a size from 0 to "):
+    with pytest.raises(InputError, match=r"^round 1: expected a size from 0 to ") as refusal:
         one.release({}, size)
+    assert SECRET not in str(refusal.value)
     for updates in ([], [(1, [1.0])], None, 3):
         with pytest.raises(InputError, match=r"^round 1: expected updates by the numbers of clients, found"):
             one.release(updates, 1)  # type: ignore[arg-type]
@@ -450,6 +490,50 @@ def test_a_fork_counts_and_pays_for_its_own_rounds(url: str, tmp_path: Path) -> 
     turn.release({8: [1.0]}, 1)
     with pytest.raises(InputError, match=r"found client 7$"):
         run.round().release({7: [1.0]}, 1)
+
+
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_fork_that_has_the_number_of_its_parent_is_another_process(generations: int, url: str, tmp_path: Path) -> None:
+    """As in a namespace of its own, or where an ancestor ended and its number was given again."""
+    run, number = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k"), os.getpid()
+    turn = run.round()
+    run.round().release({7: [1.0]}, 1)
+
+    def child() -> None:
+        os.getpid = lambda: number
+        with pytest.raises(InputError, match="expected one release, found another"):
+            turn.release({8: [1.0]}, 1)
+        run.round().release({7: [1.0]}, 1)
+        os._exit(run.charged)
+
+    def within() -> None:
+        os._exit(exit_code(child))
+
+    assert exit_code(child if generations == 1 else within) == 2
+    turn.release({8: [1.0]}, 1)
+
+
+def test_a_fork_that_could_not_begin_begins_again(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds nothing against its own rounds that its parent counted or drew, and looks at what was charged under its key."""
+    run = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k")
+    run.round().release({7: [1.0]}, 1)
+    rounds_of: Any = sys.modules[dpcli.Rounds.__module__]
+    ask, found = rounds_of.charged_under, list[str]()
+
+    def once(*given: Any) -> Any:
+        found.append("asked")
+        if len(found) == 1:
+            raise LedgerError("locked")
+        return ask(*given)
+
+    def child() -> None:
+        monkeypatch.setattr(rounds_of, "charged_under", once)
+        with pytest.raises(LedgerError, match="locked"):
+            run.round()
+        run.round().release({7: [1.0]}, 1)
+        os._exit(len(found))
+
+    assert exit_code(child) == 2
 
 
 def exit_code(act: Callable[[], None]) -> int:

@@ -62,7 +62,7 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "                key = charge_key(self.key, self._charges, self.chunk)",
         "key = charge_key(self.key, self._charges + 1, self.chunk)",
     ),
-    ("rounds: a fork goes on with what its parent paid", F + "rounds.py", "if self._process != os.getpid():", "if False:"),
+    ("rounds: a fork goes on with what its parent paid", F + "rounds.py", "if self._process != this_process():", "if False:"),
     (
         "rounds: what else the file releases is free",
         F + "charged.py",
@@ -77,7 +77,8 @@ FEDERATED_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("rounds: beyond the plan", F + "rounds.py", "if self.taken >= self.planned:", "if False:"),
     ("rounds: released twice", F + "round.py", "or not self._claim.acquire(blocking=False):", "or False:"),
-    ("rounds: released in a fork", F + "round.py", "if self._process != os.getpid() or", "if False or"),
+    ("rounds: released in a fork", F + "round.py", "if self._process != this_process() or", "if False or"),
+    ("rounds: a fork with its parent's number is its parent", "sessions/process.py", "_FORKS += 1", "_FORKS += 0"),
     ("rounds: updates of anybody", F + "round.py", "(known is not None and number not in known)", "False"),
     ("rounds: two updates of one client", F + "round.py", "if number in sent:", "if False:"),
     (

@@ -44,7 +44,7 @@ USES = (
 )
 LAWS = (("tests/accountants/test_laws.py",),)
 LEDGER = (("tests/ledger/test_planted.py", "tests/ledger/test_damage.py"), ("tests/ledger/test_crash.py",), ("tests/ledger",))
-FEDERATED = (("tests/federated",), ("tests/ledger/test_rounds.py",))
+FEDERATED = (("tests/federated",), ("tests/ledger/test_rounds.py", "tests/ledger/test_rounds_bound.py"))
 SAMPLING = tuple(f"tests/train/test_sampling{part}.py" for part in ("", "_draws", "_binomial", "_units"))
 NOISE = tuple(f"tests/train/test_{part}.py" for part in ("randomness", "noise", "noise_correlated"))
 TRAIN = ((*NOISE, *SAMPLING), ("tests/train",))
@@ -61,7 +61,7 @@ def rounds(plant: Plant | None) -> tuple[tuple[str, ...], ...]:
         return (*MATHS, *USES, *LAWS, *LEDGER, *FEDERATED, *TRAIN)
     if plant[1].startswith("ledger/"):
         return LEDGER
-    if plant[1].startswith("federated/"):
+    if plant[1].startswith(("federated/", "sessions/process.py")):
         return FEDERATED
     if plant[1].startswith("train/"):
         return (SAMPLING, *TRAIN) if plant[1].startswith("train/sampling") else TRAIN

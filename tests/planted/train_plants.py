@@ -69,7 +69,7 @@ TRAIN_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "SeededStream(seed, purpose, resumed_at)",
         "SeededStream(seed, resumed_at)",
     ),
-    ("a seeded stream survives a fork", T + "noise/randomness.py", "if os.getpid() != self._process:", "if False:"),
+    ("a seeded stream survives a fork", T + "noise/randomness.py", "if this_process() != self._process:", "if False:"),
     (
         "half of the numbers twice",
         T + "noise/randomness.py",
@@ -131,10 +131,10 @@ TRAIN_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "a run that was cut short goes on",
         T + "noise/step.py",
-        "        self._process = os.getpid()\n        self._require_run()",
-        "        self._process = os.getpid()",
+        "        self._process = this_process()\n        self._require_run()",
+        "        self._process = this_process()",
     ),
-    ("correlated noise survives a fork", T + "noise/step.py", "if os.getpid() != self._process:", "if False:"),
+    ("correlated noise survives a fork", T + "noise/step.py", "if this_process() != self._process:", "if False:"),
     (
         "correlated noise is saved",
         T + "noise/step.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.errors import InputError
+from dpcli.sessions.process import this_process
 from dpcli.train.loop.around import require_no_hooks, require_plain_modes
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
 from dpcli.train.noise.randomness import Streams
@@ -97,7 +97,7 @@ class LoopSteps:
     sample: Sample | None = None
     gradients: dict[str, Tensor] = field(default_factory=dict)
     spent: tuple[int, float] = (0, 0.0)
-    process: int = field(default_factory=os.getpid)
+    process: tuple[int, int] = field(default_factory=this_process)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -162,7 +162,7 @@ class LoopSteps:
 
     def pause(self) -> None:
         """A state that nothing is repeated from, where no step was broken off."""
-        if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or os.getpid() != self.process:
+        if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
@@ -236,7 +236,7 @@ class LoopSteps:
             self.phase = phase
 
     def _require(self, *phases: LoopPhase) -> None:
-        if os.getpid() != self.process:
+        if this_process() != self.process:
             raise InputError(
                 "dpcli.private: expected the process that began the run, found a copy of it, whose steps nothing would count"
             )

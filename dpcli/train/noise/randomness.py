@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 from dpcli.errors import InternalError
 from dpcli.numerics.arrays import np
 from dpcli.registry import lazy
+from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
     import ssl
@@ -82,13 +83,13 @@ class SeededStream:
 
     def __init__(self, seed: int, *path: int) -> None:
         self._bits = np.random.Philox(np.random.SeedSequence(seed, spawn_key=path))
-        self._process = os.getpid()
+        self._process = this_process()
 
     def __reduce__(self) -> NoReturn:
         raise InternalError("a stream of random numbers is never saved or copied: its numbers would be used twice")
 
     def words(self, count: int) -> Words:
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             raise InternalError("a seeded stream was used after a fork: parent and child would draw the same numbers")
         return np.asarray(self._bits.random_raw(count), np.uint64)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dpcli.errors import InputError, InternalError
+from dpcli.sessions.process import this_process
 from dpcli.train.noise.randomness import Stream, normals, singles, tensor
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Correlated:
         self._runs = runs
         self._run = run
         self._step = 0
-        self._process = os.getpid()
+        self._process = this_process()
         self._require_run()
 
     def __reduce__(self) -> NoReturn:
@@ -104,7 +104,7 @@ class Correlated:
         return None
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             raise InternalError("correlated noise was used after a fork: parent and child would release the same noise")
         if self._step == self._iterations:
             self._step, self._run = 0, self._run + 1
