@@ -264,7 +264,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "dpcli.note(of_dataset, new_seq, false)",
     ),
     ("a proposed quota after totals without persons", L + "ledger.py", 'found.asks["kind"] == "quota"', "False"),
-    ("nothing is noted at once after a quota", L + "ledger.py", 'entry is not None and entry.kind == "quota"', "False"),
+    ("nothing is noted at once after a quota", L + "ledger.py", 'entry.kind in ("quota", "copied")', 'entry.kind == "copied"'),
     ("a history over a quota blames the cap", L + "history.py", "if over is None and quota is not None:", "if False:"),
     (
         "the server: what was charged before a quota is free",
@@ -345,7 +345,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "the server: approved without a proposal",
         L + "stores/postgres_functions.sql",
-        "ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'refuse') THEN",
+        "ELSIF content ->> 'kind' NOT IN ('amend', 'void', 'quota', 'moved', 'refuse') OR"
+        " content ->> 'kind' = 'moved' AND content ? 'copy' THEN",
         "ELSIF NOT content ? 'proposal' THEN",
     ),
     (
