@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from dpcli.git.command import run_git
+from dpcli.toml.looks import looks
 
 _HEADER = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})? \d+ (\d+)(?: \d+)?")
 
@@ -29,13 +30,26 @@ class Author:
         Of an address that a forge makes (12345+login@users.noreply.github.com) and of a tagged one also the login alone.
         """
         mails = [mail for mail in (self.mail, self.mapped[1]) if mail]
-        return tuple(dict.fromkeys(each for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails))) if each))
+        return tuple(
+            dict.fromkeys(
+                each for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails), *map(addressed, mails))) if each
+            )
+        )
 
 
 def _logins(mail: str) -> tuple[str, str]:
     whole = mail.partition("@")[0]
     number, plus, login = whole.partition("+")
     return whole, login if plus and number.isdigit() else number
+
+
+def addressed(mail: str) -> tuple[str, ...]:
+    """Other spellings of one address: without its tag, and the login alone where a forge made it."""
+    whole, _, host = mail.partition("@")
+    if not (whole and host):
+        return ()
+    login = _logins(mail)[1]
+    return (login,) if looks(host).startswith(looks("users.noreply.")) else (f"{login}@{host}",)
 
 
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:

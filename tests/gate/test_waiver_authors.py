@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.gate.waiver_authors import self_approved
 from dpcli.git.authors import Author, authors_of
 from tests.gate.samples import OVER, judged, named, waiver
 
@@ -68,6 +69,42 @@ def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, hold
     assert found == ("waived" if holds else "fail")
     assert ("asks for the approval of another person" in message) == (not holds)
     assert named("budget", place / "train.toml", *DAY)["verdict"] == "waived"  # where no policy asks
+
+
+SELF = (
+    *("ada+gate@y.invalid", "ADA@Y.INVALID", "mailto:ada@y.invalid", "ada@y.invalid (Ada)", "1234+ada@users.noreply.github.com"),
+    *("ada@users.noreply.github.com", "Ada Lovelace ada@z.invalid", "Lovelace, Ada", "Ada Lovelace, CTO", "Ada Lovelace (CTO)"),
+    *(
+        "Ada Lovelace / DPO",
+        "Eve and Ada Lovelace",
+        "eve & ada",
+        "eve; @ada",
+        "Ada Lovelace.",
+        "(ada)",
+        "by Ada Lovelace",
+        "'Ada Lovelace'",
+    ),
+    *("CTO: Ada Lovelace", "Ada Lovelace - CTO", "Ada Lovelace for the board", "[ada]"),
+)
+OTHERS = (
+    *(
+        "eve",
+        "Eve Lovelace",
+        "Ada Byron",
+       
+        "eve+ada@y.invalid",
+        "eve@ada.invalid",
+        "1234+eve@users.noreply.github.com",
+    ),
+    *("@board/privacy", "privacy board", "Eve (CTO)", "ada@z.invalid", "Adam", "Sandra", "Ada Byron <ada@z.invalid>", "@", "<>"),
+)
+
+
+@pytest.mark.parametrize("mail", ["ada@y.invalid", "ada+git@y.invalid"])
+def test_a_text_that_names_the_writer_in_any_form_is_his_own(mail: str) -> None:
+    writers = (Author("Ada Lovelace", mail),)
+    assert [each for each in SELF if self_approved(each, writers) is None] == []
+    assert [each for each in OTHERS if self_approved(each, writers)] == []
 
 
 @pytest.mark.parametrize(("changed", "holds"), [("epsilon", False), ("expires", False), ("reason", True)])
