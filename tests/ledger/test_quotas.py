@@ -21,6 +21,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.opening import stated_quota
+from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
@@ -449,3 +450,21 @@ def test_what_is_charged_together_over_a_quota_is_told_so(place_of_two: Place) -
 @pytest.mark.parametrize(("share", "spelled"), [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])
 def test_a_share_has_one_spelling(share: str, spelled: str) -> None:
     assert stated_quota("a", None, (), share, "0.8")[2] == spelled
+
+
+@pytest.mark.parametrize(("share", "cost"), [("0.5", "0.1"), ("0.3", "0.1"), ("0.25", "0.1"), ("0", "0.1"), ("1", "0.3")])
+def test_what_still_fits_is_what_whoever_ran_last_may_charge(share: str, cost: str, tmp_path: Any) -> None:
+    """As many of the last run as are said are granted, and not one more."""
+    url = str(tmp_path / "ledger.db")
+    init(url, DATASET, terms()).close()
+    with Ledger(open_store(url), DATASET, who="ada") as ada:
+        charge(ada, "first", cost)
+        limited(ada, "ads", share, "ada", "bob")
+        fits = room(ada.state()).like_last
+        assert fits is not None and fits >= 0
+        for i in range(fits):
+            charge(ada, f"more {i}", cost)
+        assert room(ada.state()).like_last == 0
+        with pytest.raises(Denied):
+            charge(ada, "too much", cost)
+    assert "0 more like the last run" in (shown := dpcli("budget", "show", url).out) and "by ada, whose quota counts" in shown
