@@ -57,9 +57,9 @@ def runs_like(state: LedgerState, run: Run) -> int:
     """How many more runs of that cost fit, by whoever made it, whose quotas count; -1 where it costs nothing, and any number does."""
     if state.closed(run.window) is not None:
         return 0
-    lefts = [state.over(run.window).left()]
-    for quota in concerning(state.quotas, str(run.content["who"])):
-        lefts.append(amounts.add(quota.limits(state.caps), state.quota_used(quota, run.window), -1))
+    quotas = concerning(state.quotas, str(run.content["who"]))
+    shares = (amounts.add(each.limits(state.caps), state.quota_used(each, run.window), -1) for each in quotas)
+    lefts = (state.over(run.window).left(), *shares)
     many = (Fraction(left[name]) // Fraction(cost) for left in lefts for name, cost in run.cost.items() if cost > 0)
     return max(min(many, default=-1), 0) if any(run.cost.values()) else -1
 

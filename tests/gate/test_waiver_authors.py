@@ -91,7 +91,6 @@ OTHERS = (
         "eve",
         "Eve Lovelace",
         "Ada Byron",
-       
         "eve+ada@y.invalid",
         "eve@ada.invalid",
         "1234+eve@users.noreply.github.com",
