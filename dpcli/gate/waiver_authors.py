@@ -28,7 +28,9 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
 
 
 def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
-    return tuple(dict.fromkeys(known[line] for line in sorted(lines))) if lines <= set(known) else ()
+    if not lines <= set(known):
+        return ()
+    return tuple(dict.fromkeys(one for line in sorted(lines) for one in (known[line], *known[line].beside)))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:

@@ -14,14 +14,20 @@ from dpcli.toml.looks import looks
 
 _HEADER = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})? \d+ (\d+)(?: \d+)?")
 
+_FORMAT = "--format=%H%x00%an%x00%ae%x00%(trailers:key=Co-authored-by,valueonly,unfold,separator=%x00)"
+
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """name, mail: of a line's commit. mail: without its brackets. mapped: another name and address that .mailmap has for them."""
+    """name, mail: of a line's commit. mail: without its brackets. mapped: another name and address that .mailmap has for them.
+
+    beside: whom the commit's message names as authors too (Co-authored-by, as a forge writes it when it makes one commit of several).
+    """
 
     name: str
     mail: str
     mapped: tuple[str, str] = ("", "")
+    beside: tuple[Author, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,20 +77,23 @@ def _unmapped(folder: str, found: dict[int, tuple[str, Author]]) -> dict[int, Au
     """As the commits have them: blame says what .mailmap makes of that, which whoever changes the file may change too."""
     commits = sorted({commit for commit, _ in found.values()})
     try:
-        said = (
-            run_git(folder, "log", "--no-walk", "--no-show-signature", "--format=%H%x00%an%x00%ae", *commits).stdout
-            if commits
-            else b""
-        )
+        said = run_git(folder, "log", "--no-walk", "--no-show-signature", _FORMAT, *commits).stdout if commits else b""
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    stated = {fields[0]: fields[1:] for line in said.split(b"\n") if len(fields := list(map(_text, line.split(b"\0")))) == 3}
+    stated = {fields[0]: fields[1:] for line in said.split(b"\n") if len(fields := list(map(_text, line.split(b"\0")))) > 2}
     return {line: _stated(author, *stated[commit]) for line, (commit, author) in found.items() if commit in stated}
 
 
-def _stated(mapped: Author, name: str, mail: str) -> Author:
+def _stated(mapped: Author, name: str, mail: str, *others: str) -> Author:
     other = (mapped.name, mapped.mail)
-    return Author(name, mail) if other == (name, mail) else Author(name, mail, other)
+    beside = tuple(Author(*_parted(each)) for each in others if each.strip())
+    return Author(name, mail, ("", "") if other == (name, mail) else other, beside)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """A name and an address, of "Name <address>"."""
+    name, _, mail = text.partition("<")
+    return name.strip(), mail.partition(">")[0].strip()
 
 
 def _read(said: bytes) -> dict[int, tuple[str, Author]]:

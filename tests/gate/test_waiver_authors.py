@@ -14,10 +14,10 @@ from tests.gate.samples import OVER, judged, named, waiver
 DAY = ("--as-of", "2030-06-01")
 
 
-def commit(folder: Path, name: str, mail: str = "x@y.invalid") -> None:
+def commit(folder: Path, name: str, mail: str = "x@y.invalid", message: str = "change") -> None:
     who = ("-c", f"user.name={name}", "-c", f"user.email={mail}", "-c", "commit.gpgsign=false")
     subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
-    subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", "change"], check=True)
+    subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", message], check=True)
 
 
 @pytest.fixture
@@ -151,6 +151,24 @@ def test_a_mailmap_makes_nobody_another_person(committed: bool, place: Path) -> 
     waive(place, "bob")
     commit(place, "ada", "ada@y.invalid")
     assert verdict(place)[0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("message", "holds"),
+    [
+        ("one\n\nCo-authored-by: Ada Lovelace <ada@y.invalid>", False),
+        ("one\n\nco-authored-by: A. L. <ada+work@y.invalid>\nCo-authored-by: Eve <eve@y.invalid>", False),
+        ("one\n\nCo-authored-by: Eve <eve@y.invalid>\nCo-Authored-By: Ada <>", False),
+        ("one\n\nCo-authored-by: Eve <eve@y.invalid>", True),
+        ("one\n\nReviewed-by: Ada Lovelace <ada@y.invalid>", True),
+        ("one\n\nCo-authored-by:", True),
+    ],
+)
+def test_who_wrote_it_with_another_does_not_approve_it(message: str, holds: bool, place: Path) -> None:
+    """A forge makes one commit of several people's: its author is one of them."""
+    waive(place)
+    commit(place, "bob", "bob@y.invalid", message)
+    assert verdict(place)[0] == ("waived" if holds else "fail")
 
 
 def test_authors_of_lines(place: Path) -> None:
