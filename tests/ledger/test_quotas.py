@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from getpass import getuser
 from typing import Any
 
 import pytest
@@ -468,3 +469,15 @@ def test_what_still_fits_is_what_whoever_ran_last_may_charge(share: str, cost: s
         with pytest.raises(Denied):
             charge(ada, "too much", cost)
     assert "0 more like the last run" in (shown := dpcli("budget", "show", url).out) and "by ada, whose quota counts" in shown
+
+
+@pytest.mark.parametrize("members", [(), ("ada", "bob")], ids=["person", "team"])
+def test_the_headline_of_a_denial_says_what_is_used_up(members: tuple[str, ...], tmp_path: Any) -> None:
+    url, name = str(tmp_path / "ledger.db"), "ads" if members else getuser()
+    init(url, DATASET, terms()).close()
+    with Ledger(open_store(url), DATASET) as ledger:
+        limited(ledger, name, "0.1", *((*members, getuser()) if members else ()))
+    for epsilon, of in ((0.5, " of a quota"), (5.0, "")):
+        (file := tmp_path / "run.toml").write_text(run_file(epsilon))
+        done = dpcli("budget", "spend", url, str(file), "--key", "one")
+        assert done.code == 1 and f"denied: the run does not fit in what is left{of}\n" in f"{done.err}\n"
