@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dpcli.git.authors import Author, authors_of
+import re
+
+from dpcli.git.authors import Author, addressed, authors_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.looks import looks
 from dpcli.toml.positions import locate
 
 WHAT = ("rule", "approver", "expires", "epsilon", "mechanism")  # what a waiver grants: its reason may be put right by anybody
+_BETWEEN = re.compile(
+    r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE
+)  # names and what stands beside them
+_AROUND = " \t\r\n.\"'`<>()[]"
 
 
 def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
@@ -22,17 +28,26 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
 
 
 def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
-    return tuple(dict.fromkeys(known[line] for line in sorted(lines))) if lines <= set(known) else ()
+    if not lines <= set(known):
+        return ()
+    return tuple(dict.fromkeys(one for line in sorted(lines) for one in (known[line], *known[line].beside)))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
-    """The writer who goes by the approver's name, or by one that people do not tell from it."""
+    """The writer who goes by a name that the approver's text holds, or by one that people do not tell from it."""
     asked = {looks(each) for each in _called(approver)}
     return next((one for one in writers if any(looks(name) in asked for name in one.names)), None)
 
 
 def _called(approver: str) -> tuple[str, ...]:
-    """Whom an approver names: as it stands, and of "Name <address>" and "@login" what they are made of."""
-    name, _, mail = approver.partition("<")
-    parts = (approver, name, mail.partition(">")[0])
-    return tuple(plain for part in parts if (plain := part.strip().removeprefix("@")))
+    """Whom an approver's text names, taken apart: "Name <address>", "@login", "Last, First", "Name (office)", several people.
+
+    Of several the writer may be none: nobody can say whether the other one approved.
+    """
+    pieces = [piece for part in _BETWEEN.split(approver) for piece in (part, *part.split("/"))]
+    last, comma, first = approver.partition(",")
+    pieces += [approver, *([f"{first.strip()} {last.strip()}"] if comma else [])]
+    mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
+    pieces += [approver.replace(word, " ") for word in mails if word]
+    logins = [login for mail in mails for login in addressed(mail)]
+    return tuple(plain for each in (*pieces, *mails, *logins) if (plain := each.strip(_AROUND).removeprefix("@")))

@@ -122,7 +122,10 @@ class Copying:
         self._refuse_origin()
         found = state.proposals.get("place")
         if found is None or found.asks["to"] != to or found.expires <= state.time(self.ledger.now()):
-            found = self.ledger.leave(to, self.why).state.proposals["place"]
+            left = self.ledger.leave(to, self.why).state
+            if left.departure is not None:  # proposed and approved by others meanwhile
+                return
+            found = left.proposals["place"]
         raise LedgerError(
             f'dataset "{self.ledger.dataset}": expected a move to {to} that two persons want; entry {found.seq} of {found.who} '
             f"proposes it, until {found.expires}: once another person has approved that (dpcli budget approve LEDGER {found.seq} "

@@ -14,6 +14,7 @@ from dpcli.ledger.state import LedgerState
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
+OVER_QUOTA = ", and the quota of "  # what the message of such a denial holds, and no other one
 DECLARED = "run "  # how the amounts of a declared set begin
 
 

@@ -493,9 +493,10 @@ def _refuse_alike(store: Store, dataset: str) -> None:
 
 def _refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
     """The same data under a second name would have a second budget."""
-    for other in store.datasets() if terms.fingerprint is not None else ():
+    stated = (terms.fingerprint or "").lower()  # a hash in capitals is the same hash
+    for other in store.datasets() if stated else ():
         known = _terms_of(store, other) if other != dataset else None
-        if known is not None and known.fingerprint == terms.fingerprint:
+        if known is not None and (known.fingerprint or "").lower() == stated:
             raise LedgerError(
                 f'{store.place}: expected new data, found the fingerprint of dataset "{other}": its ledger goes on counting'
             )

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Filter
+from dpcli.ledger.quotas import concerning
 from dpcli.ledger.state import LedgerState, Run
 
 
@@ -53,11 +54,14 @@ def share_of(state: LedgerState, part: amounts.Amounts) -> float:
 
 
 def runs_like(state: LedgerState, run: Run) -> int:
-    """How many more runs of that cost fit; -1 where it costs nothing, and any number does."""
+    """How many more runs of that cost fit, by whoever made it, whose quotas count; -1 where it costs nothing, and any number does."""
     if state.closed(run.window) is not None:
         return 0
-    left = state.over(run.window).left()
-    return min((Fraction(left[name]) // Fraction(cost) for name, cost in run.cost.items() if cost > 0), default=-1)
+    quotas = concerning(state.quotas, str(run.content["who"]))
+    shares = (amounts.add(each.limits(state.caps), state.quota_used(each, run.window), -1) for each in quotas)
+    lefts = (state.over(run.window).left(), *shares)
+    many = (Fraction(left[name]) // Fraction(cost) for left in lefts for name, cost in run.cost.items() if cost > 0)
+    return max(min(many, default=-1), 0) if any(run.cost.values()) else -1
 
 
 def _pure(rule: Filter, left: amounts.Amounts) -> float:

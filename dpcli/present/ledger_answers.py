@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from dpcli.document.document import Document
 from dpcli.errors import Denied
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import OVER_QUOTA, costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.proposals import Proposal, numbered, subject_of
 from dpcli.ledger.remaining import room
@@ -115,7 +115,7 @@ def _denied(ledger: Ledger, no: Denied, what: str) -> Document:
         notes=tuple(why),
         total=total(ledger.state()),
         exit_code=no.exit_code,
-        why=f"denied: {what} not fit in what is left",
+        why=f"denied: {what} not fit in what is left{' of a quota' if OVER_QUOTA in said else ''}",
         details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
     )
 

@@ -13,6 +13,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.quotas import concerning
 from dpcli.ledger.recent import recent
 from dpcli.ledger.remaining import Remaining, room, share_of
 from dpcli.ledger.state import LedgerState, Run, named
@@ -142,7 +143,9 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
     lines = []
     if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
         many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
-        lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each)')
+        who = str(state.last.content["who"])
+        whose = f", by {who}, whose quota counts" if any(concerning(state.quotas, who)) else ""
+        lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each){whose}')
     if state.open_terms().mode == "declared":
         lines += [
             f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.gate.waiver_authors import self_approved
 from dpcli.git.authors import Author, authors_of
 from tests.gate.samples import OVER, judged, named, waiver
 
 DAY = ("--as-of", "2030-06-01")
 
 
-def commit(folder: Path, name: str, mail: str = "x@y.invalid") -> None:
+def commit(folder: Path, name: str, mail: str = "x@y.invalid", message: str = "change") -> None:
     who = ("-c", f"user.name={name}", "-c", f"user.email={mail}", "-c", "commit.gpgsign=false")
     subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
-    subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", "change"], check=True)
+    subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", message], check=True)
 
 
 @pytest.fixture
@@ -70,6 +71,41 @@ def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, hold
     assert named("budget", place / "train.toml", *DAY)["verdict"] == "waived"  # where no policy asks
 
 
+SELF = (
+    *("ada+gate@y.invalid", "ADA@Y.INVALID", "mailto:ada@y.invalid", "ada@y.invalid (Ada)", "1234+ada@users.noreply.github.com"),
+    *("ada@users.noreply.github.com", "Ada Lovelace ada@z.invalid", "Lovelace, Ada", "Ada Lovelace, CTO", "Ada Lovelace (CTO)"),
+    *(
+        "Ada Lovelace / DPO",
+        "Eve and Ada Lovelace",
+        "eve & ada",
+        "eve; @ada",
+        "Ada Lovelace.",
+        "(ada)",
+        "by Ada Lovelace",
+        "'Ada Lovelace'",
+    ),
+    *("CTO: Ada Lovelace", "Ada Lovelace - CTO", "Ada Lovelace for the board", "[ada]"),
+)
+OTHERS = (
+    *(
+        "eve",
+        "Eve Lovelace",
+        "Ada Byron",
+        "eve+ada@y.invalid",
+        "eve@ada.invalid",
+        "1234+eve@users.noreply.github.com",
+    ),
+    *("@board/privacy", "privacy board", "Eve (CTO)", "ada@z.invalid", "Adam", "Sandra", "Ada Byron <ada@z.invalid>", "@", "<>"),
+)
+
+
+@pytest.mark.parametrize("mail", ["ada@y.invalid", "ada+git@y.invalid"])
+def test_a_text_that_names_the_writer_in_any_form_is_his_own(mail: str) -> None:
+    writers = (Author("Ada Lovelace", mail),)
+    assert [each for each in SELF if self_approved(each, writers) is None] == []
+    assert [each for each in OTHERS if self_approved(each, writers)] == []
+
+
 @pytest.mark.parametrize(("changed", "holds"), [("epsilon", False), ("expires", False), ("reason", True)])
 def test_what_a_waiver_grants_is_what_counts(changed: str, holds: bool, place: Path) -> None:
     """Somebody else wrote it, and its approver changed a line."""
@@ -115,6 +151,24 @@ def test_a_mailmap_makes_nobody_another_person(committed: bool, place: Path) -> 
     waive(place, "bob")
     commit(place, "ada", "ada@y.invalid")
     assert verdict(place)[0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("message", "holds"),
+    [
+        ("one\n\nCo-authored-by: Ada Lovelace <ada@y.invalid>", False),
+        ("one\n\nco-authored-by: A. L. <ada+work@y.invalid>\nCo-authored-by: Eve <eve@y.invalid>", False),
+        ("one\n\nCo-authored-by: Eve <eve@y.invalid>\nCo-Authored-By: Ada <>", False),
+        ("one\n\nCo-authored-by: Eve <eve@y.invalid>", True),
+        ("one\n\nReviewed-by: Ada Lovelace <ada@y.invalid>", True),
+        ("one\n\nCo-authored-by:", True),
+    ],
+)
+def test_who_wrote_it_with_another_does_not_approve_it(message: str, holds: bool, place: Path) -> None:
+    """A forge makes one commit of several people's: its author is one of them."""
+    waive(place)
+    commit(place, "bob", "bob@y.invalid", message)
+    assert verdict(place)[0] == ("waived" if holds else "fail")
 
 
 def test_authors_of_lines(place: Path) -> None:

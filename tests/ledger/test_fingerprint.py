@@ -7,18 +7,22 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError
-from dpcli.ledger import fingerprint
+from dpcli.errors import InputError, LedgerError
+from dpcli.ledger import fingerprint, ledger
 from dpcli.ledger.fingerprint import fingerprint_of
+from dpcli.ledger.ledger import refuse_double
+from dpcli.ledger.stores.places import init as opened
+from dpcli.ledger.stores.places import open_store
 from tests.command import Result, dpcli
-from tests.ledger.conftest import Place
-from tests.ledger.setting import run_file
+from tests.ledger.conftest import Database, Place
+from tests.ledger.setting import run_file, terms
 
 TERMS = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
 
@@ -129,3 +133,28 @@ def test_declared_runs_of_another_dataset_open_nothing(stated: str | None, code:
         assert f'privacy.dataset: expected "clicks", whose ledger this is, or none, found "{stated}"' in done.err
     else:
         assert dpcli("budget", "spend", url, str(file), "--key", "one").code == 0
+
+
+HASHES = [("a" * 64, "A" * 64), ("AB" * 32, "ab" * 32), ("aB" * 32, "Ab" * 32), ("sha256:" + "f" * 64, "SHA256:" + "F" * 64)]
+
+
+@pytest.mark.parametrize(("first", "second"), HASHES)
+def test_a_hash_in_capitals_is_the_same_data(first: str, second: str, place: Place) -> None:
+    opened(place.url, "clicks", replace(terms(), fingerprint=first)).close()
+    for stated in (first, second):
+        done = init(place.url, "visits", "--fingerprint", stated)
+        assert done.code == 4 and 'found the fingerprint of dataset "clicks"' in done.err
+    assert init(place.url, "visits", "--fingerprint", "0" * 64).code == 0
+
+
+def test_the_server_knows_the_data_of_a_team_whose_member_nobody_is(database: Database) -> None:
+    """Whoever opens does not see them; the server does."""
+    opened(database.url, "clicks", replace(terms(), fingerprint="a" * 64)).close()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ledger, "refuse_double", lambda *_: None)
+        with pytest.raises(LedgerError, match="expected new data, found the fingerprint"):
+            opened(database.url, "visits", replace(terms(), fingerprint="A" * 64)).close()
+    store = open_store(database.url)
+    assert store.datasets() == ("clicks",)
+    refuse_double(store, "visits", replace(terms(), fingerprint="b" * 64), False)
+    store.close()

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from getpass import getuser
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.opening import stated_quota
+from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
@@ -449,3 +451,33 @@ def test_what_is_charged_together_over_a_quota_is_told_so(place_of_two: Place) -
 @pytest.mark.parametrize(("share", "spelled"), [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])
 def test_a_share_has_one_spelling(share: str, spelled: str) -> None:
     assert stated_quota("a", None, (), share, "0.8")[2] == spelled
+
+
+@pytest.mark.parametrize(("share", "cost"), [("0.5", "0.1"), ("0.3", "0.1"), ("0.25", "0.1"), ("0", "0.1"), ("1", "0.3")])
+def test_what_still_fits_is_what_whoever_ran_last_may_charge(share: str, cost: str, tmp_path: Any) -> None:
+    """As many of the last run as are said are granted, and not one more."""
+    url = str(tmp_path / "ledger.db")
+    init(url, DATASET, terms()).close()
+    with Ledger(open_store(url), DATASET, who="ada") as ada:
+        charge(ada, "first", cost)
+        limited(ada, "ads", share, "ada", "bob")
+        fits = room(ada.state()).like_last
+        assert fits is not None and fits >= 0
+        for i in range(fits):
+            charge(ada, f"more {i}", cost)
+        assert room(ada.state()).like_last == 0
+        with pytest.raises(Denied):
+            charge(ada, "too much", cost)
+    assert "0 more like the last run" in (shown := dpcli("budget", "show", url).out) and "by ada, whose quota counts" in shown
+
+
+@pytest.mark.parametrize("members", [(), ("ada", "bob")], ids=["person", "team"])
+def test_the_headline_of_a_denial_says_what_is_used_up(members: tuple[str, ...], tmp_path: Any) -> None:
+    url, name = str(tmp_path / "ledger.db"), "ads" if members else getuser()
+    init(url, DATASET, terms()).close()
+    with Ledger(open_store(url), DATASET) as ledger:
+        limited(ledger, name, "0.1", *((*members, getuser()) if members else ()))
+    for epsilon, of in ((0.5, " of a quota"), (5.0, "")):
+        (file := tmp_path / "run.toml").write_text(run_file(epsilon))
+        done = dpcli("budget", "spend", url, str(file), "--key", "one")
+        assert done.code == 1 and f"denied: the run does not fit in what is left{of}\n" in f"{done.err}\n"

@@ -612,6 +612,8 @@ BEGIN
     PERFORM dpcli.check_blocks(terms);
   END IF;
   PERFORM dpcli.require(dpcli.is_member(of_team), format('expected a team whose member you are, found %L', of_team));
+  PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.dataset d WHERE d.name <> of_dataset AND lower(d.fingerprint) = lower(terms ->> 'fingerprint')),
+    'expected new data, found the fingerprint of another dataset');
   INSERT INTO dpcli.dataset VALUES (of_dataset, of_team, content #>> '{terms,fingerprint}', 1, new_hash);
 END $$;
 
