@@ -129,7 +129,6 @@ def test_no_command_keeps_a_password_that_opens_a_ledger(words: tuple[str, ...],
 
 
 @pytest.mark.parametrize("name", ["./u:x@y.db", "a@b:c.db", "sub/u:x@y.db", "2026-01-01T00:00.db"])
-def test_a_file_whose_name_holds_such_characters_is_still_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_whose_name_holds_such_characters_is_still_one(name: str, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    assert dpcli("budget", "init", name, *TERMS).code == 0 and (tmp_path / name).is_file()
+    assert dpcli("budget", "init", name, *TERMS, folder=tmp_path).code == 0 and (tmp_path / name).is_file()
