@@ -105,7 +105,7 @@ class MovedAway:
     prepared: str = ""
 
     def __str__(self) -> str:
-        """Why nothing is taken here, and what to do, after the name of the dataset: whether a copy that was named is open, it alone says."""
+        """Why nothing is taken here, and what to do, after the name of the dataset. Whether the copy is open, it alone says."""
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {self.to}, completes the move"
         there = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
