@@ -38,8 +38,13 @@ class Glance:
 
     @property
     def moved_to(self) -> str | None:
-        """Where it is charged now, None where that is here."""
+        """Where it is charged once the move is complete, None where that is here and now."""
         return None if self.state.departure is None else self.state.departure.to
+
+    @property
+    def not_open(self) -> bool:
+        """Whether it is a copy that nothing opened yet."""
+        return self.state.not_open
 
     @property
     def added_up_by(self) -> str:
@@ -106,8 +111,7 @@ def fullest_block(state: LedgerState) -> str | None:
 
 def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss: str) -> Iterator[str]:
     if state.departure is not None:
-        arrived = "" if state.departure.copy else ", and the copy may not be open yet: dpcli budget copy completes the move"
-        yield f"moved to {state.departure.to}{arrived}"
+        yield str(state.departure)
     elif used > 1.0:
         yield "more is spent than the cap allows since it was lowered"
     elif used > HIGH:
@@ -118,5 +122,5 @@ def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss:
         yield f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval"
     if amiss:
         yield amiss
-    if state.schema != schema:
+    if state.schema != schema and not state.not_open:
         yield UNNOTED if store.version > state.version else CHANGED

@@ -19,7 +19,8 @@ class Remaining:
     spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
     epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound. planned: in declared mode the epsilon of the
     whole plan, which was fixed in advance; else None. like_last: further runs like the last one that fit, None where
-    none was made. pure: a pure epsilon that certainly fits in one run.
+    none was made. pure: a pure epsilon that certainly fits in one run. Both are 0 where the dataset has moved, or is a copy that is not
+    open: nothing is taken there, whatever is left of the cap.
     """
 
     spent: float
@@ -32,7 +33,7 @@ class Remaining:
 
 def room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
     """What a state leaves; of blocks, the fullest of a window, or of all."""
-    whole, terms = state, state.open_terms()
+    whole, terms, closed = state, state.open_terms(), state.departure is not None
     state = state.over(window) if window else state.fullest()
     declared = terms.mode == "declared"
     spent = share_of(state, state.spent)
@@ -41,8 +42,8 @@ def room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
         share_of(state, state.reserved),
         max(1.0 - spent, 0.0),
         float((terms.certified or {})["epsilon"]) if declared else None,
-        None if state.last is None else runs_like(whole, state.last),
-        0.0 if declared else _pure(terms.the_filter, state.left()),
+        None if state.last is None else 0 if closed else runs_like(whole, state.last),
+        0.0 if declared or closed else _pure(terms.the_filter, state.left()),
     )
 
 

@@ -255,7 +255,7 @@ class Upgrade:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         state.open_terms()
-        if state.schema == self.schema:
+        if state.schema == self.schema or state.not_open:  # as a copy is opened, what guards it is noted
             return None
         if state.version >= self.version:
             raise LedgerError(

@@ -104,6 +104,13 @@ class MovedAway:
     copy: str = ""
     prepared: str = ""
 
+    def __str__(self) -> str:
+        """Why nothing is taken here, and what to do, after the name of the dataset. Whether the copy is open, it alone says."""
+        if self.prepared:
+            return f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {self.to}, completes the move"
+        there = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
+        return f"has moved to {self.to} (entry {self.at.seq}): {there}, dpcli budget copy completes the move; nothing more is taken here"
+
 
 @dataclass(slots=True)
 class LedgerState:
@@ -166,23 +173,15 @@ class LedgerState:
             raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
         return self.terms
 
+    @property
+    def not_open(self) -> bool:
+        """Whether it is a copy that nothing opened yet: what guards it here is noted when that is done."""
+        return self.departure is not None and self.departure.prepared != ""
+
     def refuse_moved(self) -> None:
         """Raise LedgerError where the dataset has moved, or is a copy that is not open yet."""
-        if self.departure is not None and self.departure.prepared:
-            raise LedgerError(
-                f'dataset "{self.dataset}" is a copy that is not open yet: dpcli budget copy, from where it comes from to '
-                f"{self.departure.to}, completes the move"
-            )
         if self.departure is not None:
-            there = (
-                "it is charged there, and"
-                if self.departure.copy
-                else "where it is not there yet, dpcli budget copy completes that;"
-            )
-            raise LedgerError(
-                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): {there} nothing more is '
-                "taken here"
-            )
+            raise LedgerError(f'dataset "{self.dataset}" {self.departure}')
 
     def left(self) -> dict[str, Decimal]:
         """What remains of each cap, 0 where nothing does."""

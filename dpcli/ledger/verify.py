@@ -77,8 +77,11 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
-    """Raise LedgerError where what guards the entries is not what the chain says, at its opening, upgrade or copy."""
-    if digest(store.schema()) != state.schema:
+    """Raise LedgerError where what guards the entries is not what the chain says, at its opening, upgrade or copy.
+
+    Of a copy that is not open the chain says what guards it where it comes from.
+    """
+    if not state.not_open and digest(store.schema()) != state.schema:
         again = " (dpcli budget upgrade notes it where a later version made them)" if store.version > state.version else ""
         raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
 

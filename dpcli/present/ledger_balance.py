@@ -139,7 +139,7 @@ def left_percent(remaining: Remaining) -> str:
 def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
     """What still fits."""
     if state.departure is not None:
-        return (f"has moved to {state.departure.to} (entry {state.departure.at.seq}): nothing more is taken here",)
+        return (str(state.departure),)
     lines = []
     if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
         many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"

@@ -43,7 +43,7 @@ def balance(state: LedgerState) -> dict[str, Any]:
         **block_data(whole),
         **proposals_data(whole),
         **quotas_data(whole),
-        **({} if whole.departure is None else {"moved_to": whole.departure.to}),
+        **({} if whole.departure is None else {"moved_to": whole.departure.to, "closed": str(whole.departure)}),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
     }
 

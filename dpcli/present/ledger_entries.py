@@ -101,12 +101,14 @@ def verified(ledger: Ledger, found: Verified) -> Document:
     problems = found.problems
     wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
     said = f"{found.costs} cost{'' if found.costs == 1 else 's'} computed again{wrong if problems else ''}"
+    departure = ledger.state().departure
+    closed = {} if departure is None else {"closed": str(departure)}
     headline = f"{ledger.dataset}: {found.entries} entries whole, head {found.head.hash[:16]}; {said}"
     data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": found.entries, "head": found.head.hash}
     code = 1 if problems else 0
     return Document(
-        headline,
-        {**data, "costs": found.costs, "problems": list(problems), "notes": list(found.notes), "exit_code": code},
+        "; ".join((headline, *closed.values())),
+        {**data, **closed, "costs": found.costs, "problems": list(problems), "notes": list(found.notes), "exit_code": code},
         "fail" if problems else "pass",
         notes=(*problems, *found.notes),
         log=(*problems, *found.notes),
@@ -127,7 +129,8 @@ def _why(entry: LedgerEntry) -> str:
         return f"{why} (closes entry {content['proposal']})"
     if "proposal" in content:
         said = f"approved by {content.get('who')}: {content.get('approval', '')}"
-        return f"{why} ({said}; proposed in entry {content['proposal']})"
+        signed = f"{why} ({said}; proposed in entry {content['proposal']})"
+        return ": ".join(filter(None, (_origin(content), signed)))
     approver = f" (approved by {content['approver']})" if "approver" in content else ""
     return ": ".join(filter(None, (_origin(content), why + approver)))
 

@@ -65,12 +65,15 @@ def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
 
 def _headline(unread: Sequence[Unread], glances: Sequence[Glance], warned: int) -> str:
     live = [glance for glance in glances if glance.moved_to is None]
-    count, gone = len(live), len(glances) - len(live)
+    count, waiting = len(live), sum(glance.not_open for glance in glances)
+    gone = len(glances) - len(live) - waiting
     said = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
     if live and live[0].used:
         said += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
     if gone:
         said += f"; {gone:,} that moved elsewhere"
+    if waiting:
+        said += f"; {waiting:,} that {'is a copy' if waiting == 1 else 'are copies'} and not open yet"
     if warned:
         said += f"; {warned:,} to look at"
     return said + (f"; {len(unread):,} that cannot be read" if unread else "")

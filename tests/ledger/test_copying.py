@@ -27,6 +27,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import anchor_of, verify
+from tests.cli.test_ledger_closed import ALL, called
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, File, Place, made
@@ -155,6 +156,59 @@ def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place]
         done = dpcli("budget", command, source.url)
         assert done.code == 0 and (command == "verify" or "moved" in done.out)
     assert "moved_to" in dpcli("budget", "show", source.url, "-f", "json").out
+
+
+WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it otherwise, or open something else
+
+
+def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tmp_path: Path) -> None:
+    """And never that it has moved, or that anything fits; of the ledger that it comes from, what completes the move."""
+    source, target = way
+    governed(source)
+    with by(source, "eve") as eve:
+        eve.approve(proposed(source, target), "it is ours")
+
+    def task() -> Copied:
+        dying("open", True, 1)
+        return copied(source.url, target.url, DATASET)
+
+    assert killed(task)
+    ends = {
+        target.url: f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {address(target)}, completes the move",
+        source.url: f"has moved to {address(target)} (entry 10): it is charged there, and where that is not open yet, dpcli budget copy",
+    }
+    words = sorted(words for words in ALL if words[0] == "budget" and words[1] not in WITHOUT_LEDGER)
+    assert len(words) > 15
+    for url, said in ends.items():
+        before = rows(source), rows(target)
+        for command in words:
+            (folder := tmp_path / f"{command[1]} {url == source.url}").mkdir()
+            done = called(command, folder, url)
+            shown = " ".join((done.out + done.err).split())
+            assert (done.code == 0) == (command[1] in ("show", "log", "export", "verify")), (command, done)
+            if command[1] in ("log", "export"):
+                assert address(target) in "".join(done.out.split())
+            elif "cut into" not in shown:
+                assert said in shown, (command, done)
+        assert (rows(source), rows(target)) == before
+        found = json.loads(dpcli("budget", "show", url, "-f", "json").out)
+        assert said in found["closed"] and found["more_like_last"] == 0 == found["largest_pure_epsilon"]
+        assert said in json.loads(dpcli("budget", "verify", url, "-f", "json").out)["closed"]
+        listed = json.loads(dpcli("budget", "overview", url, "-f", "json").out)["datasets"]
+        assert said in listed[0]["warnings"][0] and listed[0]["moved_to"] == address(target)
+        assert len(listed[0]["warnings"]) == 2 and "changed" not in str(listed)
+        again = dpcli("budget", "upgrade", url)
+        assert again.code == 0 and "nothing to do" in again.out and (rows(source), rows(target)) == before
+    text = dpcli("budget", "overview", source.url, target.url).out
+    assert text.startswith("0 datasets; 1 that moved elsewhere; 1 that is a copy and not open yet;")
+    copied(source.url, target.url, DATASET)
+    assert "closed" not in json.loads(dpcli("budget", "show", target.url, "-f", "json").out)
+    assert open_places(source, target) == [target.url]
+
+
+def address(place: Place) -> str:
+    with open_ledger(place.url, DATASET) as ledger:
+        return ledger.store.address
 
 
 def test_a_copy_is_made_once(way: tuple[Place, Place], tmp_path: Path) -> None:

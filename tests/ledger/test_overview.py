@@ -160,9 +160,9 @@ def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
     copied(source, target, "gone")
     found = json.loads(dpcli("budget", "overview", source, "-f", "json").out)["datasets"]
     assert [(row["dataset"], row["moved_to"]) for row in found] == [("here", None), ("gone", target)]
-    assert found[1]["warnings"][0] == f"moved to {target}"
+    assert found[1]["warnings"][0].startswith(f"has moved to {target} (entry ")
     text = dpcli("budget", "overview", source).out
-    assert "1 dataset, the fullest here" in text and "1 that moved elsewhere" in text and f"moved to {target}" in text
+    assert "1 dataset, the fullest here" in text and "1 that moved elsewhere" in text and f"has moved to {target}" in text
     assert dpcli("budget", "overview", source, "-f", "total").out == "1\n"
     both = json.loads(dpcli("budget", "overview", source, target, "-f", "json").out)["datasets"]
     assert [(row["dataset"], row["moved_to"]) for row in both] == [("gone", None), ("here", None), ("gone", target)]

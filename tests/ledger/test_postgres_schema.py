@@ -115,7 +115,7 @@ def test_definitions_hold_no_backslash() -> None:
 
 
 def test_every_function_fixes_where_it_looks_for_names(store: PostgresStore) -> None:
-    query = "SELECT proname FROM pg_proc WHERE pronamespace = 'dpcli'::regnamespace AND NOT proconfig && %s"
+    query = "SELECT proname FROM pg_proc WHERE pronamespace = 'dpcli'::regnamespace AND NOT coalesce(proconfig && %s, false)"
     assert store.connection.execute(query, (["search_path=pg_catalog, dpcli, pg_temp"],)).fetchall() == []
 
 

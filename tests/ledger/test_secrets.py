@@ -30,6 +30,12 @@ URLS = (
     f"mysql://u:{SECRET}@h/db",
     f"host=127.0.0.1 password={SECRET} dbname=d",
     f"password = {SECRET} host=127.0.0.1",
+    f"postgres://u:{SECRET}@[::1]:1/db",
+    f"postgresql://u:%40%3A%2F{SECRET}@[::1:1/db",
+    f"postgresql://{AT}?pass%77ord={SECRET}",
+    f"postgresql:u:{SECRET}@{AT}",
+    f"postgresql:/u:{SECRET}@{AT}",
+    f"u:{SECRET}@{AT}",
 )
 TERMS = (
     "--dataset",
@@ -120,3 +126,9 @@ def test_no_command_keeps_a_password_that_opens_a_ledger(words: tuple[str, ...],
     with database.cluster.connect(database.name) as connection:
         rows = connection.execute("SELECT body FROM dpcli.entry").fetchall()
     assert rows and not any(SECRET in body for (body,) in rows)
+
+
+@pytest.mark.parametrize("name", ["./u:x@y.db", "a@b:c.db", "sub/u:x@y.db", "2026-01-01T00:00.db"])
+def test_a_file_whose_name_holds_such_characters_is_still_one(name: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    assert dpcli("budget", "init", name, *TERMS, folder=tmp_path).code == 0 and (tmp_path / name).is_file()

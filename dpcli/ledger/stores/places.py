@@ -22,6 +22,9 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
 # What libpq reads as well as a URL, and would be made as a file of that name, password and all.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
 
+# A URL whose slashes are missing; ./ before it makes it the path of a file, and so does the letter of a drive.
+CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
+
 
 def open_store(url: str) -> Store:
     """The store at a path or URL, which must be there. Raises LedgerError where it is not, InputError for another scheme."""
@@ -44,6 +47,8 @@ def path_of(url: str) -> str:
     if not separator:
         if CONNINFO.search(url):
             raise InputError(f"{EXPECTED}, found the parameters of a connection")
+        if CREDENTIALS.match(url):
+            raise InputError(f"{EXPECTED}, found what may hold a password (before the path of a file write ./)")
         return url
     if scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
         raise InputError(f"{EXPECTED}, found {f'{scheme}://...' if SCHEME.fullmatch(scheme) else 'another kind of URL'}")
@@ -54,7 +59,7 @@ def without_secrets(url: str) -> str:
     """A place as a message may quote it: nothing of a URL but its scheme, as its other parts may hold a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
-        return "the parameters of a connection" if CONNINFO.search(url) else url
+        return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
     return url if scheme == "sqlite" else f"{scheme if SCHEME.fullmatch(scheme) else '?'}://..."
 
 
@@ -124,7 +129,7 @@ def _refuse_changed(url: str) -> None:
         found = digest(store.schema())
         for name in store.datasets():
             state = Ledger(store, name).state()
-            if state.version >= store.version and state.schema != found:
+            if state.version >= store.version and state.schema != found and not state.not_open:
                 raise LedgerError(
                     f'{store.place}: dataset "{name}": the definitions that guard the entries were changed since they were noted, and no '
                     "version of dpcli did that; nothing was upgraded: restore a backup"

@@ -28,16 +28,19 @@ END $$;
 
 -- The one spelling of an entry, as dpcli.ledger.chain writes it: what no reader could take would stop everybody's reading.
 
-CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT CASE WHEN string ~ '^[ -~]*$' THEN to_json(string)::text ELSE (
-    SELECT '"' || string_agg(CASE
+CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF string ~ '^[ -~]*$' THEN
+    RETURN to_json(string)::text;
+  END IF;
+  RETURN (SELECT '"' || string_agg(CASE
       WHEN c IN ('"', chr(92)) THEN chr(92) || c
       WHEN ascii(c) BETWEEN 32 AND 126 THEN c
       WHEN ascii(c) IN (8, 9, 10, 12, 13) THEN chr(92) || substr('btn fr', ascii(c) - 7, 1)
       WHEN ascii(c) < 65536 THEN chr(92) || 'u' || lpad(to_hex(ascii(c)), 4, '0')
       ELSE chr(92) || 'u' || to_hex(55296 + ((ascii(c) - 65536) >> 10)) || chr(92) || 'u' || to_hex(56320 + ((ascii(c) - 65536) & 1023))
-    END, '' ORDER BY i) || '"' FROM regexp_split_to_table(string, '') WITH ORDINALITY AS piece (c, i)) END
-$$;
+    END, '' ORDER BY i) || '"' FROM regexp_split_to_table(string, '') WITH ORDINALITY AS piece (c, i));
+END $$;
 
 -- Shortest decimals that read back as the same double, as Python writes them. PostgreSQL takes none on the edge of what reads back, and
 -- writes a digit more there (9.999999999999999e+22 for 1e+23). Edges of so few digits are multiples of powers of 5: from 1e16 to 1e41.
@@ -72,13 +75,18 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.canonical(value json, deep integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  once boolean;
+  spelled text;
 BEGIN
   PERFORM dpcli.require(deep < 50, 'expected an entry of less depth');
   CASE json_typeof(value)
     WHEN 'object' THEN
-      PERFORM dpcli.require(count(*) = count(DISTINCT m.key), 'expected every name in an entry once') FROM json_each(value) m;
-      RETURN (SELECT '{' || coalesce(string_agg(dpcli.quoted(m.key) || ':' || dpcli.canonical(m.value, deep + 1), ','
-        ORDER BY m.key COLLATE "C"), '') || '}' FROM json_each(value) m);
+      SELECT count(*) = count(DISTINCT m.key COLLATE "C"), '{' || coalesce(string_agg(
+        dpcli.quoted(m.key) || ':' || dpcli.canonical(m.value, deep + 1), ',' ORDER BY m.key COLLATE "C"), '') || '}'
+      INTO once, spelled FROM json_each(value) m;
+      PERFORM dpcli.require(once, 'expected every name in an entry once');
+      RETURN spelled;
     WHEN 'array' THEN
       RETURN (SELECT '[' || coalesce(string_agg(dpcli.canonical(m.value, deep + 1), ',' ORDER BY m.i), '') || ']'
         FROM json_array_elements(value) WITH ORDINALITY AS m (value, i));
@@ -229,7 +237,7 @@ BEGIN
     WITH since AS MATERIALIZED (
       SELECT e.seq, e.hash, e.kind, e.key, e.cost,
         CASE WHEN e.kind IN ('amend', 'upgrade', 'copied', 'propose', 'refuse') THEN e.content END AS content,
-        dpcli.subject(e.content) AS subject, coalesce(e.content ->> 'who', '') AS payer, e.content ->> 'when' AS stamp,
+        CASE WHEN e.kind NOT IN ('spend', 'reserve') THEN dpcli.subject(e.content) END AS subject, coalesce(e.content ->> 'who', '') AS payer, e.content ->> 'when' AS stamp,
         CASE WHEN wanted IS NULL THEN e.content -> 'window'
         ELSE (SELECT jsonb_agg(b.block) FROM jsonb_array_elements_text(e.content -> 'window') b (block) WHERE wanted ? b.block) END AS blocks
       FROM (SELECT r.*, r.body::jsonb AS content FROM dpcli.entry r WHERE r.dataset = of_dataset AND r.seq > base OFFSET 0) e
@@ -439,18 +447,26 @@ END $$;
 -- The types of what an entry holds, each as in dpcli.ledger.grammar.
 
 CREATE OR REPLACE FUNCTION dpcli.is_text(string text, longest integer) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT length(string) <= longest AND (string ~ '^[ -~]*$' OR NOT EXISTS (
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF string ~ '^[ -~]*$' THEN
+    RETURN length(string) <= longest;
+  END IF;
+  RETURN length(string) <= longest AND NOT EXISTS (
     SELECT FROM regexp_split_to_table(string, '') c, jsonb_array_elements(dpcli.rules() -> 'unseen') r
-    WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer))
-$$;
+    WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer);
+END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.is_said(string text, longest integer) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT dpcli.is_text(string, longest) AND (string ~ '[!-~]' OR EXISTS (
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF string ~ '[!-~]' THEN
+    RETURN dpcli.is_text(string, longest);
+  END IF;
+  RETURN dpcli.is_text(string, longest) AND (string IS NULL OR EXISTS (
     SELECT FROM regexp_split_to_table(string, '') c WHERE c <> '' AND NOT EXISTS (
-      SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer)))
-$$;
+      SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer)));
+END $$;
 
 -- The shortest spelling of a double in [0, 1).
 CREATE OR REPLACE FUNCTION dpcli.is_delta(spelled text) RETURNS boolean
