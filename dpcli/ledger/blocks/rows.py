@@ -13,6 +13,8 @@ from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.spelling import spelled, stretches
 from dpcli.pipeline.window import blocks_words
 
+REMEMBERED = 2**16  # values of a column
+
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
@@ -45,6 +47,22 @@ class RowWindow:
         """Whether a row with this value in its column is in the window: as the engines of a release decide it."""
         told = TOLD[self.type](value)
         return told is not None and any(least <= told <= most for least, most in self.spans)
+
+    def judge(self) -> Callable[[object], bool]:
+        """`holds` of many values, each of which is looked at once: a column has few days, and a window may have many stretches."""
+        of_values: dict[str, bool] = {}
+
+        def held(value: object) -> bool:
+            if not isinstance(value, str):
+                return self.holds(value)
+            found = of_values.get(value)
+            if found is None:
+                found = self.holds(value)
+                if len(of_values) < REMEMBERED:
+                    of_values[value] = found
+            return found
+
+        return held
 
     def part(self, value: object) -> str:
         """What a row with this value has in common with the rows of its block alone. Only of rows that are held, where `each` is stated."""
