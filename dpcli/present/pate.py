@@ -12,6 +12,7 @@ from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.present import account as account_report
 from dpcli.present.pate_setting import counts, sanitised_data, setting
 from dpcli.present.training import shown
+from dpcli.present.window_rows import window_note
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
@@ -49,13 +50,14 @@ def accounted(found: VoteAccount) -> Document:
         tables=((_given_votes(private, plan),) if private else ()) + whole.tables,
         notes=(
             *whole.notes,
+            *window_note(plan),
             *_limits(plan),
             *_so_far(found),
             *_above(private, plan),
             *_noised(found),
             *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
         ),
-        details=_limits(plan),
+        details=(*window_note(plan), *_limits(plan)),
         records=(),
         sheet=None,
     )
@@ -141,7 +143,7 @@ def labelled(found: SessionOutcome) -> Document:
         f"{plan.account.delta!r}, whatever the votes are"
     )
     folder = shown(plan.folder)
-    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *_limits(plan), *_unasked(found)]
+    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *window_note(plan), *_limits(plan), *_unasked(found)]
     if not held.ledger and held.private:
         details.append("charged to no ledger: sessions on the same data add up (--ledger)")
     if found.earlier:
@@ -208,7 +210,8 @@ def taught(found: StudentOutcome) -> Document:
         if found.accuracy is None
         else f": accuracy {found.accuracy:.4f} on {found.tested:,} records declared public (not checked)"
     )
-    details = (f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}",)
+    costs = f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}"
+    details = (costs, *window_note(plan))
     data = {
         **setting(plan),
         "private": found.transcript.private,

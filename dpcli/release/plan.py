@@ -38,8 +38,8 @@ class ReleasePlan(PricedFile):
         Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read. And where what is
         bounded is not what the file claims to protect, as far as names tell.
         """
-        from dpcli.release.whose import require_bounded
         from dpcli.release.window import WITHOUT_LEDGER, row_window
+        from dpcli.sessions.whose import require_bounded
 
         privacy, whose = self.pipeline.privacy, self.source.unit
         if ledger is None:

@@ -10,7 +10,7 @@ what its one block is charged. Over the whole window it would not be: without th
 their place, which is a second change of that size.
 
 Where max_blocks is more, a unit is a whole source.unit, and is bounded in the whole window: its loss is at most what one block is charged.
-A unit that is neither is refused (whose.py), as far as its name tells.
+A unit that is neither is refused (sessions/whose.py), as far as its name tells.
 """
 
 from __future__ import annotations

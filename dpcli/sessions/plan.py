@@ -32,6 +32,11 @@ class FilePlan:
         """The file of private data, as `path` names it, where it is of a kind that is read as a table; None for whatever else they are."""
         return None
 
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        """The key that says whose a record is, and what it says, where what each owner adds is bounded; None where nothing is."""
+        return None
+
     def on_rows(self, rows: RowWindow | None) -> Self:
         """The same on these rows of its private data alone."""
         return replace(self, rows=rows)

@@ -13,8 +13,10 @@ from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
 from dpcli.ledger.blocks.spelling import spelled
 from dpcli.sessions.tables import in_table
+from dpcli.sessions.whose import require_bounded
 
 if TYPE_CHECKING:
+    from dpcli.ledger.blocks.family import BlockFamily
     from dpcli.ledger.ledger import Ledger
     from dpcli.pipeline.model import Pipeline
 
@@ -33,6 +35,9 @@ class Windowed(Protocol):
 
     @property
     def rows(self) -> RowWindow | None: ...
+
+    @property
+    def bounded(self) -> tuple[str, str] | None: ...
 
     def over(self, window: tuple[str, ...]) -> Self: ...
 
@@ -64,7 +69,19 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
     if family is None:
         return plan
     plan = plan if plan.pipeline.privacy.window is not None else plan.over(spelled(family, blocks))
-    return plan.on_rows(in_table(plan.private_file, plan.path, told_rows(family, blocks)))
+    plan = plan.on_rows(in_table(plan.private_file, plan.path, told_rows(family, blocks)))
+    _require_bounded(plan, family if plan.rows is not None or len(blocks) == 1 else None)
+    return plan
+
+
+def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
+    """Raise InputError where what is bounded of an owner is not what the file claims to protect, as far as names tell.
+
+    family: None where nobody can tell which of several blocks a record is in: an owner is then bounded in all of them together.
+    """
+    if plan.bounded is not None:
+        key, column = plan.bounded
+        require_bounded(plan.pipeline.privacy.unit, column, family, plan.path, key, "this run")
 
 
 def as_begun(plan: Begun, window: Sequence[str], rows: object) -> Begun:

@@ -99,6 +99,11 @@ class SweepPlan:
         found = {one.plan.private_file for one in self.variants}
         return found.pop() if len(found) == 1 else None
 
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        """As of the runs, which all read the same."""
+        return self.variants[0].plan.bounded
+
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
         """The same runs on these rows of the private data alone."""
         return replace(self, variants=tuple(one.on_rows(rows) for one in self.variants))

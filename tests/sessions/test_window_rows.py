@@ -30,6 +30,11 @@ BAG = """
 import torch
 def bag():
     return torch.nn.Sequential(torch.nn.Embedding(256, 6), torch.nn.Linear(6, 256))
+
+def gpt2():
+    import transformers
+    sizes = dict(n_layer=1, n_head=1, n_embd=8, vocab_size=256, n_positions=32, bos_token_id=0, eos_token_id=0)
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
 """
 
 
@@ -137,6 +142,18 @@ READINGS: dict[str, Reading] = {
         ("train",),
         ("torch",),
     ),
+    "train, soft-prompt": Reading(
+        table_of(
+            "soft-prompt", model="bags:gpt2", tokenizer="bytes", context=12, soft_prompt=2, labels=["no", "yes"], public="held-out"
+        ),
+        "example",
+        lambda k: {"text": f"text {k} of some", "label": "yes" if k % 3 else "no"},
+        {"text": "another, of nobody", "label": "perhaps"},
+        "train.plan.plan",
+        learnt,
+        ("train",),
+        ("torch", "transformers"),
+    ),
     "prompt": Reading(
         test_prompt.FILE.replace("stub:data", "rows.csv"),
         "user",
@@ -173,7 +190,7 @@ READERS_OF = {"train": "train.tasks.array_files", "prompt": "predict.prompt.labe
 def endings(reading: str) -> frozenset[str]:
     """The tables that a command reads: those of its own registry of readers."""
     module = READERS_OF.get(reading.partition(" ")[0].rstrip(","), "predict.models.texts")
-    if reading == "train, causal-lm":
+    if reading in ("train, causal-lm", "train, soft-prompt"):
         module = "train.tasks.lm_texts"
     found = __import__(f"dpcli.{module}", fromlist=["READERS"]).READERS
     return frozenset(found) & WRITERS.keys()
@@ -245,7 +262,7 @@ def test_every_table_that_a_task_reads_is_examined() -> None:
         tables = load(target).tables
         known = [endings(name) for name, one in READINGS.items() if f'task = "{task}"' in one.text]
         assert all(one == tables for one in known), task
-        assert bool(tables) == (bool(known) or task == "soft-prompt")
+        assert bool(tables) == bool(known), task
 
 
 @EACH
@@ -431,3 +448,24 @@ def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Calla
     first, second = together(here.place, "file.toml", "--ledger", "l.db", "--window", WINDOW[0])
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert json.loads(first.stdout)["rows"]["words"] == WORDS
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_an_evaluation_reads_the_rows_that_its_models_were_fitted_with(ending: str, folder: Callable[..., Folder]) -> None:
+    """Without a fit it reads all of them, and comes to something else."""
+    here = folder("pmixed", ending)
+    inside, every = here.rows(8)
+    every += [{"day": "2026-01-08", "text": "w3 w1 w3 w1 w3 w1"}] * 40
+    ask, window = ("pmixed", "evaluate", "file.toml", "-f", "json"), ("--window", WINDOW[0])
+
+    def perplexities(rows: Sequence[Row], output: str, fit: bool) -> dict[str, float]:
+        here.write(rows, here.reading.text.replace('"out"', f'"{output}"'))
+        if fit:
+            assert dpcli("pmixed", "fit", "file.toml", "--ledger", "l.db", *window, folder=here.place).code == 0
+        done = dpcli(*ask, folder=here.place)
+        assert done.code == 0, done.err
+        return {way["name"]: way["perplexity"] for way in json.loads(done.out)["ways"] if way["kind"] in ("public", "all")}
+
+    found = perplexities(every, "first", True)
+    assert found == perplexities(inside, "second", True) and len(found) == 2
+    assert found != perplexities(every, "never", False)

@@ -357,7 +357,9 @@ def test_what_reads_the_models_takes_the_window_that_they_were_charged_on(begun:
 @IN_A_FILE
 def test_what_reads_the_labels_takes_the_window_that_they_were_charged_on(begun: Callable[[Words], Asked]) -> None:
     asked = begun(("pate", "label"))
-    assert asked(window=WINDOW).code == 0
+    done = asked(window=WINDOW)
+    assert done.code == 0 and UNCHECKED in done.out and UNCHECKED in done.err
+    assert UNCHECKED in (asked.folder / "out/statement.md").read_text().replace("\\", "")
     found = read_transcript(plan_of("file.toml"))
     assert (
         found is not None and found.closed and json.loads((asked.folder / "out/statement.json").read_text())["window"] == [*WINDOW]

@@ -27,9 +27,9 @@ def held_with_progress(
     plan: VotingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], seed: int | None
 ) -> SessionOutcome:
     """Hold it, with progress on standard error where that is a terminal."""
+    from dpcli.cli.predicting import on_window
     from dpcli.predict.pate.session import hold
     from dpcli.predict.pate.student import predictor
-    from dpcli.sessions.window import over_window
 
     line = _line()
 
@@ -37,7 +37,7 @@ def held_with_progress(
         line(f"{put:,} of {queries:,} queries, {answered:,} answered", put == queries)
 
     with opened(ledger, dataset) if ledger is not None else nullcontext() as found:
-        plan = over_window(plan, found, window)
+        plan = on_window(plan, found, window)
         try:
             return hold(plan, found, seed, report, lambda: predictor(plan))
         except KeyboardInterrupt:

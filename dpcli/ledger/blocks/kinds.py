@@ -13,6 +13,7 @@ from dpcli.registry import BLOCKS, load
 
 ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]
+PARTS: tuple[Part, ...] = ("value", "week")
 
 
 class BlockKind(Protocol):
@@ -156,10 +157,10 @@ class Weeks:
 
     def between(self, first: str, last: str) -> Sequence[str]:
         begin, end = date.fromisoformat(f"{first}-1"), date.fromisoformat(f"{last}-1")
-        return [_week(begin + timedelta(7 * i)) for i in range((end - begin).days // 7 + 1)]
+        return [week_of(begin + timedelta(7 * i)) for i in range((end - begin).days // 7 + 1)]
 
     def of_day(self, day: date) -> str | None:
-        return _week(day)
+        return week_of(day)
 
     def first_day(self, name: str) -> date | None:
         return date.fromisoformat(f"{name}-1")
@@ -239,7 +240,8 @@ class Hashes:
         return None
 
 
-def _week(day: date) -> str:
+def week_of(day: date) -> str:
+    """The week by ISO 8601 that a day is in, as 2026-W05."""
     found = day.isocalendar()
     return f"{found.year:04}-W{found.week:02}"
 

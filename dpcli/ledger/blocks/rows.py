@@ -9,9 +9,11 @@ from datetime import date, datetime
 from typing import Any
 
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.blocks.kinds import ColumnType, Part
+from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.spelling import spelled, stretches
 from dpcli.pipeline.window import blocks_words
+
+REMEMBERED = 2**16  # values of a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,31 @@ class RowWindow:
         told = TOLD[self.type](value)
         return told is not None and any(least <= told <= most for least, most in self.spans)
 
+    def judge(self) -> Callable[[object], bool]:
+        """`holds` of many values, each of which is looked at once: a column has few days, and a window may have many stretches."""
+        of_values: dict[str, bool] = {}
+
+        def held(value: object) -> bool:
+            if not isinstance(value, str):
+                return self.holds(value)
+            found = of_values.get(value)
+            if found is None:
+                found = self.holds(value)
+                if len(of_values) < REMEMBERED:
+                    of_values[value] = found
+            return found
+
+        return held
+
+    def part(self, value: object) -> str:
+        """What a row with this value has in common with the rows of its block alone. Only of rows that are held, where `each` is stated."""
+        told = TOLD[self.type](value) or ""
+        return told if self.each != "week" else week_of(date.fromisoformat(told))
+
     def content(self) -> dict[str, Any]:
         """JSON values, to be kept beside what was read; the blocks are kept as the window."""
-        return {"column": self.column, "type": self.type, "spans": [list(span) for span in self.spans], "words": self.words}
+        spans = [list(span) for span in self.spans]
+        return {"column": self.column, "type": self.type, "spans": spans, "each": self.each, "words": self.words}
 
 
 def told_rows(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
@@ -68,12 +92,15 @@ def kept_rows(content: object, window: object) -> RowWindow | None:
     if not isinstance(content, dict) or not isinstance(window, list | tuple):
         raise ValueError("rows")
     column, spans, blocks = content.get("column"), content.get("spans"), tuple(window)
+    each = next((one for one in PARTS if one == content.get("each")), None)
+    if each is None and content.get("each") is not None:
+        raise ValueError("rows")
     kind = next((one for one in TOLD if one == content.get("type")), None)
     if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_text, blocks)):
         raise ValueError("rows")
     if not all(isinstance(span, list) and len(span) == 2 and all(map(_text, span)) for span in spans):
         raise ValueError("rows")
-    return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks)
+    return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks, each=each)
 
 
 def _text(value: object) -> bool:

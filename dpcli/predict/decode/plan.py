@@ -65,6 +65,10 @@ class GenerationPlan(PricedSession):
     def private_file(self) -> str | None:
         return self.generate.data
 
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        return None if self.generate.units is None else ("generate.units", self.generate.units)
+
     def fingerprint(self) -> str:
         return self.fingerprint_with("generate", self.generate, PLACES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -140,7 +141,15 @@ def _columns(rows: list[Any], asked: TextSource) -> tuple[list[Any], list[Any] |
         for name in (asked.column, asked.units):
             if name is not None and (not isinstance(row, Mapping) or row.get(name) is None):
                 raise asked.refused(f"{name!r} in every row", "a row without it")
-    return [row[asked.column] for row in rows], None if asked.units is None else [row[asked.units] for row in rows]
+    return [row[asked.column] for row in rows], None if asked.units is None else _whose(rows, asked, asked.units)
+
+
+def _whose(rows: list[Any], asked: TextSource, column: str) -> list[Any]:
+    """Whose each text is: where the ledger bounds what one of them has in one block, that is a unit of its own, named by both."""
+    found, only = [row[column] for row in rows], asked.rows
+    if only is None or only.each is None or not rows:
+        return found
+    return [json.dumps([unit, only.part(row[only.column])]) for unit, row in zip(_owners(found, asked), rows, strict=True)]
 
 
 READERS: Mapping[str, Callable[[str, TextSource], tuple[list[Any], list[Any] | None]]] = {

@@ -59,6 +59,12 @@ class PmixedPlan(FilePlan):
     def private_file(self) -> str | None:
         return self.settings.data
 
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        """Where a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
+        units = self.settings.units
+        return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
+
     def fingerprint(self) -> str:
         """SHA-256 of everything that must stay as it was when the models were fitted."""
         return self.fingerprint_with("pmixed", self.settings, FREE)

@@ -39,7 +39,7 @@ def labelled(
         InputError: they cannot be read, are none, or some have no label or owner. Unavailable: a package that reads them is missing.
     """
     ending = os.path.splitext(source)[1]
-    read = _function if ":" in source else READERS.get(ending)
+    read = READERS.get(ending, _function if ":" in source else None)
     if read is None:
         raise InputError(f"{path}: prompt.{key}: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
     columns = read(source, path, [prompt.text, prompt.label, *([units] if units else [])], f"{path}: prompt.{key}", rows)

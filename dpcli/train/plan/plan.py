@@ -64,6 +64,10 @@ class TrainingPlan(PricedFile):
     def private_file(self) -> str | None:
         return self.train.data if os.path.splitext(self.train.data)[1] in self.train.tables else None
 
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        return None if self.train.units is None else ("train.units", self.train.units)
+
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
         return fingerprint(

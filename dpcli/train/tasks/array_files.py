@@ -16,12 +16,16 @@ from dpcli.train.tasks.mapped import arrays_in
 
 
 class Parts(NamedTuple):
-    """Inputs, labels and whose they are, as they were found. names: of the columns that are inputs by their places."""
+    """Inputs, labels and whose they are, as they were found.
+
+    names: of the columns that are inputs by their places. blocks: of each record, where a unit is bounded in each by itself.
+    """
 
     inputs: Any
     labels: Any
     units: Any = None
     names: tuple[str, ...] = ()
+    blocks: list[str] | None = None
 
 
 def _npz(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
@@ -59,18 +63,19 @@ def _columns(
             raise InputError(f"{place}: expected a column {name!r}, found {len(names)} of other names")
     # By its place where the training file does not name it: a file without a line of names has a record there.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
+    blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     stated = columns.pop(label, [])
     called = shown[label]
     labels = _numbers(place, called, stated) if train.labels is None else label_codes(stated, train.labels, called, place, only)
     if train.columns is not None:
-        return Parts(encoded(columns, train, place, only), labels, units)
+        return Parts(encoded(columns, train, place, only), labels, units, (), blocks)
     if apart is not None:
         columns.pop(apart, None)
     if not columns:
         raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
     inputs = np.stack([_numbers(place, shown[name], values) for name, values in columns.items()], axis=1)
-    return Parts(inputs, labels, units, tuple(columns))
+    return Parts(inputs, labels, units, tuple(columns), blocks)
 
 
 def _numbers(place: str, column: str, values: list[Any]) -> np.ndarray:

@@ -13,7 +13,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import READERS, Parts
 from dpcli.train.tasks.digits import images_and_labels
-from dpcli.train.tasks.owners import whose
+from dpcli.train.tasks.owners import in_blocks
 from dpcli.train.tasks.user_code import beside, private_result
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _table(found: Parts, key: str, train: Classification, classes: int, path: st
         raise InputError(f"{place}: expected one label for each record, found another number of them")
     if not len(labels):
         raise InputError(f"{place}: expected records, found none")
-    units = whose(found.units, path) if found.units is not None and key == "data" else None
+    units = in_blocks(found.units, found.blocks, path) if found.units is not None and key == "data" else None
     if units is not None and units.shape != labels.shape:
         raise InputError(f"{path}: train.units: expected whose each record is, found another number of them")
     return ArrayTable(inputs, labels, units, found.names)

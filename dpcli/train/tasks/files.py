@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from datetime import date
+from functools import cache
 from typing import Any
 
 from dpcli.errors import InputError, Unavailable
@@ -41,8 +42,8 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
     require_distinct(names, place)
     if only is None:
         return names, rows
-    at = _deciding(names, only, place)
-    return names, some([row for row in rows if only.holds(row[at])], only, place)
+    at, held = _deciding(names, only, place), only.judge()
+    return names, some([row for row in rows if held(row[at])], only, place)
 
 
 def _deciding(names: list[str], only: RowWindow, place: str) -> int:
@@ -116,11 +117,12 @@ def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
     kind = kind.value_type if types.is_dictionary(kind) else kind
     dated = only.type == "date"
     if dated and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
-        return [held_day(day, only) for day in days(column, kind)]
+        held = cache(lambda day: held_day(day, only))
+        return [held(day) for day in days(column, kind)]
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)
     if not text and (dated or not types.is_integer(kind)):
         raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {kind}')
-    return [only.holds(value) for value in column.to_pylist()]
+    return list(map(only.judge(), column.to_pylist()))
 
 
 def days(column: Any, kind: Any) -> list[int | None]:
@@ -178,8 +180,7 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
                 found.append(json.loads(line))
             except (ValueError, RecursionError):
                 raise InputError(f"{place}:{number}: expected a JSON object on each line, found something else") from None
-    return found if only is None else some([row for row in found if _in_window(row, only)], only, place)
-
-
-def _in_window(row: Any, only: RowWindow) -> bool:
-    return isinstance(row, dict) and only.holds(row.get(only.column))
+    if only is None:
+        return found
+    held = only.judge()
+    return some([row for row in found if isinstance(row, dict) and held(row.get(only.column))], only, place)

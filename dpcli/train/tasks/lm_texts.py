@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
+from dpcli.train.tasks.owners import in_blocks
 from dpcli.train.tasks.user_code import beside, private_result
 
 Text = str | Sequence[int]  # or its token ids
@@ -21,11 +22,12 @@ Text = str | Sequence[int]  # or its token ids
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """texts: n of them. labels, units: n values, or None."""
+    """texts: n of them. labels, units: n values, or None. blocks: of each text, where a unit is bounded in each by itself."""
 
     texts: list[Text]
     labels: list[Any] | None = None
     units: list[Any] | None = None
+    blocks: list[str] | None = None
 
 
 def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
@@ -39,7 +41,10 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
     if ending in READERS:
         if not os.path.isfile(place):
             raise InputError(f"{path}: train.data: expected a file, found none at {source}")
-        return _checked(READERS[ending](place, train, rows), source, path)
+        found = _checked(READERS[ending](place, train, rows), source, path)
+        if found.units is None or found.blocks is None:
+            return found
+        return replace(found, units=in_blocks(found.units, found.blocks, path).tolist())
     if ":" not in source:
         raise InputError(f"{path}: train.data: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
     return _checked(_returned(private_result(source, path), train, source, path), source, path)
@@ -89,20 +94,20 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
 
 
 def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
-    return _rows(place, train, json_lines(place, only))
+    return _rows(place, train, json_lines(place, only), only)
 
 
 def _csv(place: str, train: Language, only: RowWindow | None) -> Texts:
     names, rows = csv_table(place, only)
-    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
+    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
 
 
 def _parquet(place: str, train: Language, only: RowWindow | None) -> Texts:
     names, rows = parquet_table(place, only)
-    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
+    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
 
 
-def _rows(place: str, train: Language, rows: list[Any]) -> Texts:
+def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
     """The text in one column, the label and whose it is in others."""
     label = train.label_column
     for row in rows:
@@ -113,6 +118,7 @@ def _rows(place: str, train: Language, rows: list[Any]) -> Texts:
         [row[train.text] for row in rows],
         [row[label] for row in rows] if label else None,
         [row[train.units] for row in rows] if train.units is not None else None,
+        None if only is None or only.each is None else [only.part(row[only.column]) for row in rows],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,22 @@ def whose(units: Any, path: str) -> NDArray[np.generic]:
     found = np.asarray(values)
     # Whole numbers beyond 64 bits: numpy would round them.
     return found if types != {int} or found.dtype.kind in "iu" else np.asarray([str(value) for value in values])
+
+
+def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
+    """What one unit has in one block of a ledger as a unit of its own, (n,): whole numbers, one for each pair that occurs.
+
+    Which of its records a unit keeps would otherwise depend on those of its other blocks: where the records of one block are gone, others
+    take their place, which is a second change. blocks: of each record; None where a unit is bounded in the whole window, and the units are
+    as `whose` has them. Raises InputError as `whose` does, and where there is another number of blocks.
+    """
+    found = whose(units, path)
+    if blocks is None:
+        return found
+    if found.shape != (len(blocks),):
+        raise _refusal(path, "another number of them")
+    owners, parts = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (found, np.asarray(blocks)))
+    return owners * (int(parts.max(initial=0)) + 1) + parts
 
 
 def _listed(units: Any, path: str) -> list[Any]:

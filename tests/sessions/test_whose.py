@@ -10,7 +10,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.run import release
-from dpcli.release.whose import PARTS, require_bounded
+from dpcli.sessions.whose import PARTS, require_bounded
 from dpcli.sessions.window import over_window
 from tests.release.test_windows import COUNT, REGIONS, csv, family, ledger, planned
 

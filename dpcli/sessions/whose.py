@@ -1,9 +1,9 @@
-"""Whether privacy.unit can be what a release bounds: all that one source.unit does, or what it does in one block of the ledger.
+"""Whether privacy.unit can be what is bounded: all that one owner adds, or what it adds in one block of the ledger.
 
-Both are names in somebody's words, so that equality is not asked for: a "visitor" may stand in a column `cookie`. What is refused is a name
-that says another thing. Rows are chosen among all that is bounded together. Of a finer unit (a patient-week of "patient", without blocks),
-others are then chosen where it is gone: up to twice the loss that is claimed. Of a coarser one (a patient of "patient_week") several are
-bounded, each by itself: as many times the loss.
+An owner is a value of source.unit, train.units or the like. Both are names in somebody's words, so that equality is not asked for: a
+"visitor" may stand in a column `cookie`. What is refused is a name that says another thing. Rows are chosen among all that is bounded
+together. Of a finer unit (a patient-week of "patient", without blocks), others are then chosen where it is gone: up to twice the loss that
+is claimed. Of a coarser one (a patient of "patient_week") several are bounded, each by itself: as many times the loss.
 """
 
 from __future__ import annotations
@@ -37,10 +37,18 @@ NAMES = frozenset(
 )  # of a column, which stand for what they name
 
 
-def require_bounded(unit: str | None, column: str | None, family: BlockFamily | None, place: str) -> None:
+def require_bounded(
+    unit: str | None,
+    column: str | None,
+    family: BlockFamily | None,
+    place: str,
+    key: str = "source.unit",
+    what: str = "this release",
+) -> None:
     """Raise InputError where the names say that a unit is not what is bounded.
 
-    unit: privacy.unit; column: source.unit. family: the blocks of the ledger, None where it has none, or there is no ledger.
+    unit: privacy.unit; column: what the key names. family: the blocks of the ledger, None where it has none, there is no ledger, or nobody
+    can tell what lies in which of them. what: who bounds it.
     """
     if unit is None or column is None:
         return
@@ -55,9 +63,9 @@ def require_bounded(unit: str | None, column: str | None, family: BlockFamily | 
         return
     bounded = f'what one "{column}" does in one block' if per_block else f'all that one "{column}" does'
     raise InputError(
-        f'{place}: source.unit: expected the column that says which "{unit}" of privacy.unit a row belongs to, found "{column}": '
-        f'this release bounds {bounded}, which is no "{unit}" by its name. Name another column, state what is bounded as privacy.unit, '
-        "or charge a ledger whose blocks cut it so, with max_blocks = 1"
+        f'{place}: {key}: expected the column that says which "{unit}" of privacy.unit a row belongs to, found "{column}": '
+        f'{what} bounds {bounded}, which is no "{unit}" by its name. Name another column, state what is bounded as privacy.unit, '
+        "or charge a ledger whose blocks cut it so, with max_blocks = 1, on a table that has its column"
     )
 
 
