@@ -42,10 +42,11 @@ def complain(why: str) -> None:
 
 
 def message_of(error: Exception) -> str:
-    """A message, which may quote what somebody else wrote into a ledger or a file, without what a terminal acts on."""
+    """A message, which may quote a ledger or a file of somebody else, without what a terminal acts on, and without passwords."""
     from dpcli.document.document import visible
+    from dpcli.toml.shown import without_passwords
 
-    return "\n".join(map(visible, str(error).split("\n")))
+    return "\n".join(map(visible, without_passwords(str(error)).split("\n")))
 
 
 @contextmanager

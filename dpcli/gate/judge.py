@@ -188,13 +188,16 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, caps, terms))
     if bases is not None:
-        from dpcli.gate.data_read import other_data
+        from dpcli.gate.data_read import moved_data, other_data
 
+        was = _was(opened.path, base)
         said += [
             *_against(opened, result, base, now, caps, terms),
             *claims(changes, opened.pipeline),
-            *other_data(changes, opened.pipeline),
+            *other_data(changes, opened.pipeline, opened.path, was),
         ]
+        if was != opened.path:
+            said += moved_data(changes, toml_document(opened.data, opened.path)[1], opened.path, os.path.relpath(was))
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
     conditions = _placed(_remedied(after.conditions, result, changes), opened)
@@ -233,9 +236,13 @@ def _escaped(opened: Opened, base: Base, caps: Caps, terms: GateTerms) -> list[s
     """The caps of the policy that held the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []
-    path = os.path.join(review_of(opened.path)[0], base.renamed) if base.renamed else opened.path
-    was = _caps(path, base.account.pipeline, terms)
+    was = _caps(_was(opened.path, base), base.account.pipeline, terms)
     return [f"the policy's {words}" for words in loosened(was, caps)]
+
+
+def _was(path: str, base: Base | None) -> str:
+    """Where the file was at the base."""
+    return os.path.join(review_of(path)[0], base.renamed) if base is not None and base.renamed else path
 
 
 def _blamed(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:

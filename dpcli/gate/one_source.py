@@ -11,7 +11,7 @@ from dpcli.gate.verdicts import Condition
 from dpcli.keys.annotations import members_of
 from dpcli.registry import RELEASED, SECTIONS, load
 from dpcli.toml.limits import escaped_path
-from dpcli.toml.shown import shown
+from dpcli.toml.shown import shown, without_passwords
 
 PRIVATE = frozenset({"data", "votes", "path", "url"})  # of the keys that say what is read, those of what is not declared public
 
@@ -28,12 +28,15 @@ def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _place(path: str, value: str, table: Mapping[str, Any]) -> str:
-    if "://" in value:
-        return f"{value}#{table.get('table', '')}"
-    if "." not in value and ":" not in value:
-        return value  # data that dpcli itself has
+    return f"{place_of(path, value)}#{table.get('table', '')}" if "://" in value else place_of(path, value)
+
+
+def place_of(path: str, value: str) -> str:
+    """Where the data are that a file at `path` names so, whatever the spelling: links are followed."""
+    if "://" in value or not set("./:") & set(value):
+        return without_passwords(value)  # an address, or data that dpcli itself has
     file, colon, function = (value, "", "") if "/" in value else value.partition(":")
-    return os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), file)) + colon + function
+    return os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(path)), file)) + colon + function
 
 
 def one_source(files: Sequence[Judged]) -> Iterator[JudgedTogether]:

@@ -12,6 +12,7 @@ from dpcli.analysis.difference import Difference, Priced
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.present import account as account_report
 from dpcli.rounding import up
+from dpcli.toml.shown import public
 
 LONGEST = 72
 
@@ -99,7 +100,9 @@ def _sheet(difference: Difference) -> Sheet:
 
 
 def _datum(value: Any) -> Value:
-    return value if value is None or isinstance(value, str | bool | int | float) else _toml(value)
+    if isinstance(value, str):
+        return public(value)
+    return value if value is None or isinstance(value, bool | int | float) else _toml(value)
 
 
 def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
@@ -145,9 +148,19 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if key != "name") + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        value = public(value)
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, str | bool) else str(value)
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: dates, which TOML has, as text."""
-    return json.loads(json.dumps(value, default=str))
+    """The value as JSON can hold it: dates, which TOML has, as text; and no address that may hold a password."""
+    return _public(json.loads(json.dumps(value, default=str)))
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _public(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_public(item) for item in value]
+    return public(value) if isinstance(value, str) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
+from dpcli.toml.shown import without_passwords
 from dpcli.values import dataclass
 
 Path = tuple[str | int, ...]
@@ -31,7 +32,7 @@ class Fault:
 
     @property
     def message(self) -> str:
-        return f"expected {self.expected}, found {self.found}" + (f"; {self.hint}" if self.hint else "")
+        return f"expected {self.expected}, found {without_passwords(self.found)}" + (f"; {self.hint}" if self.hint else "")
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.errors import InputError
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.limits import escaped_path
+from dpcli.toml.shown import public_length
 
 if TYPE_CHECKING:
     from dpcli.toml.diagnostics import Diagnostic
@@ -41,6 +42,8 @@ def _excerpt(source: str, column: int) -> tuple[str, ...]:
     """The source line around the column, and the caret line; nothing for a blank line."""
     if column < 1 or not source.strip():
         return ()
+    length = public_length(source)
+    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays where it is
     start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0
     cut = source[start : start + WIDTH]
     before, after = ("..." if start else ""), ("..." if start + WIDTH < len(source) else "")

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 LONGEST = 60
-# An address that may hold a password, wherever it stands in it: its scheme is all that is shown.
-_SECRET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://(?=.*[@?#=])", re.DOTALL)
+ADDRESS = "://"  # what follows it may hold a password where it has one of these
+_SECRET = frozenset("@?#=")
+_PASSWORD = re.compile(r"""(://[^\s"'@/:]{0,500}:)[^\s"']{1,500}(?=@)|(password\s?=\s?)[^\s"'&]{1,500}""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -17,6 +18,23 @@ def escaped(text: str) -> str:
 
     cut = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
     return json.dumps(cut)[1:-1].replace("\x7f", "\\u007f")
+
+
+def public_length(text: str) -> int:
+    """How much of the beginning of `text` may be shown: an address that may hold a password is shown to the end of its scheme."""
+    at = text.find(ADDRESS) + len(ADDRESS)
+    return at if at >= len(ADDRESS) and not _SECRET.isdisjoint(text[at:]) else len(text)
+
+
+def public(text: str) -> str:
+    """`text` without what may be a password in it."""
+    length = public_length(text)
+    return text if length == len(text) else f"{text[:length]}..."
+
+
+def without_passwords(message: str) -> str:
+    """A message that may quote an address or a connection string as it stands, with dots in place of the passwords in it."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}...", message)
 
 
 def quoted(word: str) -> str:
@@ -52,8 +70,7 @@ def _whole(value: int) -> str:
 
 
 def _text(value: str) -> str:
-    address = _SECRET.match(value)
-    return f'"{escaped(value)}"' if address is None else f'"{escaped(address[0])}..."'
+    return f'"{escaped(public(value))}"'
 
 
 _SHOWN: dict[type, Any] = {

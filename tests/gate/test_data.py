@@ -123,3 +123,37 @@ def test_an_empty_list_of_queries_is_no_pipeline(tmp_path: Path, command: str) -
     result = dpcli(command, "f.toml", folder=tmp_path)
     assert result.code == 2
     assert "expected at least one [[mechanism]] table, found nothing" in result.err
+
+
+WEEKS = (ROOT / "examples" / "clinic-weeks.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        ("train.toml", "./clinic-weeks.csv", False),
+        ("train.toml", "sub/../clinic-weeks.csv", False),
+        ("train.toml", "sub/clinic-weeks.csv", True),
+        ("sub/train.toml", "../clinic-weeks.csv", False),
+        ("sub/train.toml", "./../sub/../clinic-weeks.csv", False),
+        ("sub/train.toml", "clinic-weeks.csv", True),
+        ("sub/train.toml", "other.csv", True),
+        ("moved.toml", "clinic-weeks.csv", False),
+    ],
+)
+def test_a_place_counts_and_not_its_spelling(tmp_path: Path, place: str, value: str, told: bool) -> None:
+    """From where the file is: one that was moved and says what it said reads something else."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "clinic-weeks.csv").write_text("patient,day,reason\n")
+    repository_of(tmp_path, WEEKS)
+    git(tmp_path, "mv", "train.toml", place) if place != "train.toml" else None
+    (tmp_path / place).write_text(WEEKS.replace('path = "clinic-weeks.csv"', f'path = "{value}"'))
+    assert ("data" in [one["name"] for one in conditions(tmp_path / place, "--base-ref", "main")]) == told
+
+
+def test_data_that_were_moved_along_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "clinic-weeks.csv").write_text("patient,day,reason\n")
+    repository_of(tmp_path, WEEKS)
+    (tmp_path / "sub").mkdir()
+    git(tmp_path, "mv", "train.toml", "clinic-weeks.csv", "sub")
+    assert "data" not in [one["name"] for one in conditions(tmp_path / "sub" / "train.toml", "--base-ref", "main")]

@@ -69,3 +69,16 @@ def test_a_table_is_known_by_its_name_and_no_password_is_said(tmp_path: Path) ->
 def test_what_is_declared_public_or_read_by_nobody_is_no_source() -> None:
     tables = tomllib.loads(GATE + '[train]\ndata = "x.csv"\npublic = "y.csv"\n[audit]\ndata = "z.csv"\n[pate]\nqueries = "q.csv"\n')
     assert sources("/f/a.toml", tables) == {"/f/x.csv"}
+
+
+def test_a_link_to_a_file_or_its_folder_leads_to_the_same_data(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.csv").write_text("a\n")
+    (tmp_path / "linked").symlink_to("data")
+    (tmp_path / "rows.csv").symlink_to("data/rows.csv")
+    found = {
+        sources(str(tmp_path / "a.toml"), {"source": {"path": each}}) for each in ("data/rows.csv", "linked/rows.csv", "rows.csv")
+    }
+    assert len(found) == 1
+    rotated = {sources("a.toml", {"source": {"url": f"postgresql://u:{word}@h/d", "table": "t"}}) for word in ("one", "two")}
+    assert len(rotated) == 1
