@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dpcli.git.authors import Author, authors_of
+import re
+
+from dpcli.git.authors import Author, addresses_of, authors_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.looks import looks
 from dpcli.toml.positions import locate
@@ -27,12 +29,22 @@ def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """The writer who goes by the approver's name, or by one that people do not tell from it."""
-    asked = {looks(each) for each in _called(approver)}
+    asked = {looks(each) for each in _called(approver)} - {""}
     return next((one for one in writers if any(looks(name) in asked for name in one.names)), None)
 
 
 def _called(approver: str) -> tuple[str, ...]:
-    """Whom an approver names: as it stands, and of "Name <address>" and "@login" what they are made of."""
-    name, _, mail = approver.partition("<")
-    parts = (approver, name, mail.partition(">")[0])
-    return tuple(plain for part in parts if (plain := part.strip().removeprefix("@")))
+    """Whom an approver names: as it stands, and what the forms are made of in which people write names, addresses and logins.
+
+    Those are "Name <address>", "Name (login)", @login, mailto:address, an address or a profile at a forge, and several of them: whoever
+    wrote a waiver is none of its approvers.
+    """
+    bare = (_PREFIX.sub("", part.strip(_AROUND)).strip(_AROUND) for part in (approver, *_BETWEEN.split(approver)))
+    found = [each for part in bare if part for each in addresses_of(part)]
+    logins = (each.partition("@")[0] for each in found if "@users.noreply." in each.casefold())
+    return tuple(dict.fromkeys((*found, *logins)))
+
+
+_AROUND = " \t\"'`"
+_BETWEEN = re.compile(r"[<>()\[\],;&]|\band\b")
+_PREFIX = re.compile(r"(?i)^(?:mailto:|(?:https?://)?[a-z0-9-]+(?:\.[a-z0-9-]+)+/)?@?(?=[^/]*/?$)|/$")

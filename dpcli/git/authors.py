@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from dpcli.git.command import run_git
 
@@ -24,26 +23,26 @@ class Author:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What somebody may be called who goes by these: the names, the addresses, and what stands before their @.
-
-        Of an address that a forge makes (12345+login@users.noreply.github.com) and of a tagged one also the login alone.
-        """
-        mails = [mail for mail in (self.mail, self.mapped[1]) if mail]
-        return tuple(dict.fromkeys(each for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails))) if each))
+        """What somebody may be called who goes by these: the names, the addresses (as `addresses_of`), and what stands before their @."""
+        mails = [mail for each in (self.mail, self.mapped[1]) if each for mail in addresses_of(each)]
+        logins = (mail.partition("@")[0] for mail in mails)
+        return tuple(dict.fromkeys(each for each in (self.name, self.mapped[0], *mails, *logins) if each))
 
 
-def _logins(mail: str) -> tuple[str, str]:
-    whole = mail.partition("@")[0]
-    number, plus, login = whole.partition("+")
-    return whole, login if plus and number.isdigit() else number
+def addresses_of(mail: str) -> tuple[str, ...]:
+    """An address, and of one with a tag, or a number of the forge's (12345+login@users.noreply.github.com), also the one without."""
+    local, at, domain = mail.partition("@")
+    number, plus, login = local.partition("+")
+    plain = login if plus and number.isdigit() else number
+    return (mail, f"{plain}{at}{domain}") if at and plus and plain else (mail,)
 
 
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
     """Who wrote each of some lines (from 1 on) of a file as it is now; without those that git does not know.
 
-    Those are what was not committed yet, and what a shallow clone has from before its first commit.
+    Those are what was not committed yet, and what a shallow clone has from before its first commit. Of a link, it is what it leads to.
     """
-    folder, name = os.path.split(os.path.abspath(path))
+    folder, name = os.path.split(os.path.realpath(path))
     ranges = [f"-L{line},{line}" for line in sorted({*lines})]
     try:
         shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
