@@ -35,7 +35,7 @@ def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """The writer who goes by a name that the approver's text holds, or by one that people do not tell from it."""
-    asked = {looks(each) for each in _called(approver)}
+    asked = {looks(each) for each in _called(approver)} - {""}  # what shows nothing names nobody
     return next((one for one in writers if any(looks(name) in asked for name in one.names)), None)
 
 

@@ -61,9 +61,9 @@ def addressed(mail: str) -> tuple[str, ...]:
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
     """Who wrote each of some lines (from 1 on) of a file as it is now; without those that git does not know.
 
-    Those are what was not committed yet, and what a shallow clone has from before its first commit.
+    Those are what was not committed yet, and what a shallow clone has from before its first commit. Of a link, it is what it leads to.
     """
-    folder, name = os.path.split(os.path.abspath(path))
+    folder, name = os.path.split(os.path.realpath(path))
     ranges = [f"-L{line},{line}" for line in sorted({*lines})]
     try:
         shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"

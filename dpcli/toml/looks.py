@@ -11,6 +11,7 @@ import unicodedata
 from functools import cache
 
 LAST = 0x1FFFF  # of the characters that are letters of some script
+_BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # letters and symbols by their category, and nothing on the screen
 _ALIKE = str.maketrans(
     {
         **dict(
@@ -45,9 +46,8 @@ _ALIKE = str.maketrans(
 
 def looks(name: str) -> str:
     """What is left of a name that people go by: compatibility forms, case, accents, spaces at the ends and invisible characters go."""
-    plain = "".join(
-        c for c in unicodedata.normalize("NFKD", name).casefold() if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")
-    )
+    folded = unicodedata.normalize("NFKD", name).casefold()
+    plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc"))
     once = " ".join(unicodedata.normalize("NFKD", "".join(map(_letter, plain))).split())
     shaped = once.translate(_ALIKE).translate(_ALIKE)
     return shaped.replace("rn", "m").replace("vv", "w")

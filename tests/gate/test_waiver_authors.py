@@ -181,3 +181,60 @@ def test_authors_of_lines(place: Path) -> None:
     found = authors_of(str(path), [1, 2, last])
     assert found == {1: Author("eve", "eve@y.invalid"), 2: Author("bob", "x@y.invalid")}
     assert authors_of(str(place / "nowhere.toml"), [1]) == {} == authors_of(str(path), [10**6]) == authors_of(str(path), [])
+
+
+# How people write down who answers for something.
+FORMS = (
+    *("{mail}", "<{mail}>", "mailto:{mail}", "{tagged}", "Boss <{tagged}>", "{number}", "1{number}", "Boss <{number}>"),
+    *("{name}", '"{name}" <boss@z.invalid>', "{name} <boss@z.invalid>", "{name} (boss)", "'{name}'", "Boss ({login})"),
+    *("@{login}", "{login}", "https://forge.invalid/{login}", "forge.invalid/{login}/", "https://forge.invalid/@{login}"),
+    *("Boss, {name}", "{name}; Boss", "Boss <boss@z.invalid>, {name} <{mail}>", "Boss and {login}", "{name}, head of privacy"),
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_a_name_makes_another_person(form: str) -> None:
+    def called(login: str, name: str) -> str:
+        mails = {
+            "mail": f"{login}@y.invalid",
+            "tagged": f"{login}+work@y.invalid",
+            "number": f"12+{login}@users.noreply.forge.invalid",
+        }
+        return form.format(login=login, name=name, **mails)
+
+    for mail in ("{}@y.invalid", "{}+home@y.invalid", "{}@users.noreply.forge.invalid", "7+{}@users.noreply.forge.invalid"):
+        writer = Author("Ada Lovelace", mail.format("ada"))
+        if "{mail}" in form or "{tagged}" in form:
+            writer = Author(writer.name, writer.mail.replace("7+", "").replace("users.noreply.forge.", "y."))
+        for approver in (called("ada", "Ada Lovelace"), called("ADA", "\u0410da  Lovelace")):
+            assert self_approved(approver, (writer,)) == writer, (approver, writer)
+        assert self_approved(called("eve", "Eve Curie"), (writer,)) is None, (form, writer)
+
+
+@pytest.mark.parametrize("blank", ["\u3164", "\uffa0", "\u115f", "\u1160", "\u2800", "\U0001d159", "\u00a0"], ids=ascii)
+def test_nothing_to_be_seen_makes_no_other_person(blank: str, place: Path) -> None:
+    writer = Author("ada", "x@y.invalid")
+    for approver in (f"ada{blank}", f"{blank}ada", f"Boss {blank}<{blank}ada>"):
+        assert self_approved(approver, (writer,)) == writer
+    assert self_approved(f"Eve <{blank}>", (Author("", f"{blank}@y.invalid"),)) is None
+    if blank.isprintable():
+        waive(place, f"a{blank}da")
+        commit(place, "ada")
+        assert verdict(place)[0] == "fail"
+
+
+def test_a_link_is_of_whoever_wrote_what_it_leads_to(place: Path) -> None:
+    waive(place)
+    (place / "train.toml").rename(place / "real.toml")
+    (place / "train.toml").symlink_to("real.toml")
+    commit(place, "ada")
+    assert verdict(place)[0] == "fail"
+    (place / "train.toml").unlink()
+    (place / "folder").mkdir()
+    (place / "real.toml").rename(place / "folder" / "real.toml")
+    (place / "train.toml").symlink_to("folder/real.toml")
+    commit(place, "bob")
+    assert verdict(place)[0] == "fail"  # moved by another, and as it was
+    waive(place, "bob")
+    commit(place, "ada")
+    assert verdict(place)[0] == "waived"

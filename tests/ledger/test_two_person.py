@@ -445,6 +445,20 @@ def test_one_person_of_two_logins_does_not_approve_past_dpcli(proposed: Database
         assert not done(one, "amend")
 
 
+def test_a_dataset_that_moves_names_a_copy_and_not_itself(proposed: Database) -> None:
+    """By hand, of one person: named by its own last entry it would be a copy that nobody can open, and so would each after it."""
+    import psycopg
+
+    with by(proposed, "ada") as ada, by(proposed, "eve") as eve:
+        eve.approve(asked(ada, "moved"), "it is fine")
+        departure = eve.state().departure
+        assert departure is not None
+        content = {"kind": "moved", "to": ELSEWHERE, "copy": departure.at.hash}
+        with pytest.raises(psycopg.Error, match="expected a dataset that has not arrived yet"):
+            by_hand(proposed, "ada", canonical(signed(ada, content, "ada")))
+        assert not eve.arrived("0" * 64).repeated and eve.state().departure == replace(departure, copy="0" * 64)
+
+
 # Any history, in either database, read from its notes or as a whole.
 
 ACTS = st.lists(

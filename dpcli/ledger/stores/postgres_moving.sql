@@ -38,7 +38,7 @@ BEGIN
   PERFORM dpcli.require(NOT away OR kind IN ('moved', 'upgrade'), 'the dataset has moved, and takes nothing more here');
   IF kind = 'moved' THEN
     PERFORM dpcli.require((content ? 'copy') = away, 'expected a dataset that moves once, and then arrives');
-    PERFORM dpcli.require(NOT away OR (SELECT bool_and(NOT m.body::jsonb ? 'copy' AND m.body::jsonb -> 'to' = content -> 'to') FROM dpcli.entry m
+    PERFORM dpcli.require(NOT away OR (SELECT bool_and(NOT m.body::jsonb ? 'copy' AND m.body::jsonb -> 'to' = content -> 'to' AND m.hash <> content ->> 'copy') FROM dpcli.entry m
       WHERE m.dataset = of_dataset AND m.key IS NULL AND m.kind = 'moved' AND m.seq > coalesce((SELECT max(c.seq) FROM dpcli.entry c
         WHERE c.dataset = of_dataset AND c.key IS NULL AND c.kind = 'copied'), 0)), 'expected a dataset that has not arrived yet, and the place to which it moves');
   END IF;
