@@ -45,7 +45,9 @@ def moved_data(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, 
     edited = {edit.path[:2] for one in changes for edit in one.change.edits}
     for table in (*SECTIONS, "source"):
         whole = tables.get(table)
-        for key, member in members_of(load({**RELEASED, **SECTIONS}[table])).items() if isinstance(whole, dict) else ():
+        if not isinstance(whole, dict):
+            continue
+        for key, member in members_of(load({**RELEASED, **SECTIONS}[table])).items():
             value = whole.get(key)
             if not member.reads or key in INSIDE or not {(table,), (table, key)}.isdisjoint(edited) or not isinstance(value, str):
                 continue

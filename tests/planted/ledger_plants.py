@@ -88,7 +88,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("amend without an approver", L + "requests.py", " or not (two_person or _in_words(self.approver))", ""),
     ("other adjacency accepted", L + "terms.py", "if found != expected:", "if False:"),
-    ("same data under a second name", L + "ledger.py", " and known.fingerprint == terms.fingerprint", " and False"),
+    ("same data under a second name", L + "ledger.py", ' and (known.fingerprint or "").lower() == stated', " and False"),
     ("init overwrites in a race", L + "stores/sqlite.py", "os.link(draft, path)", 'os.replace(draft, path), open(draft, "w")'),
     (
         "init leaves its draft",
@@ -151,7 +151,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rows of another type", L + "stores/sqlite.py", "!= (int, str, str) for row in rows", "== () for row in rows"),
     ("size not compared", L + "stores/sqlite.py", "if _size(self._path) < sizes[0][0]:", "if False:"),
     ("no rollback after a denial", L + "stores/sqlite.py", 'self.connection.execute("ROLLBACK")', "pass"),
-    ("guards not verified", L + "verify.py", "if digest(store.schema()) != state.schema:", "if False:"),
+    ("guards not verified", L + "verify.py", "if not state.not_open and digest(store.schema()) != state.schema:", "if False:"),
     ("restored backup accepted", L + "verify.py", "if head.seq < seq:", "if False:"),
     ("other history accepted", L + "verify.py", 'if row is None or row.hash != anchor["hash"]:', "if False:"),
     (

@@ -450,8 +450,8 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "gate: the author of one line alone",
         "gate/waiver_authors.py",
-        "for line in sorted(lines)))",
-        "for line in sorted(lines)[:1]))",
+        "for line in sorted(lines) for one",
+        "for line in sorted(lines)[:1] for one",
     ),
     ("gate: the first commit of a shallow clone wrote all", "git/authors.py", '(() if shallow else ("--root",))', '("--root",)'),
     ("gate: a waiver of what is unknown", "gate/waivers.py", 'condition.verdict == "fail" or', 'condition.verdict != "pass" or'),
