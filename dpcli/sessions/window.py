@@ -59,14 +59,17 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
 
     As it is where the dataset is not cut into blocks.
 
-    given: of --window. Raises InputError where it is missing, is another than the file's, or there is no ledger that has blocks.
+    given: of --window. Raises InputError where it is missing, is another than the file's, or there is no ledger that has blocks; and,
+    with a ledger or without, where what is bounded of an owner is not the file's unit, as far as names tell.
     """
     if ledger is None:
         if given:
             raise InputError(f"--window: expected --ledger with it, whose blocks it names, found none beside {given[0][:60]!a}")
+        _require_bounded(plan, None)
         return plan
     blocks, family = ledger.stated_window(plan.pipeline, given), ledger.state().open_terms().family
     if family is None:
+        _require_bounded(plan, None)
         return plan
     plan = plan if plan.pipeline.privacy.window is not None else plan.over(spelled(family, blocks))
     plan = plan.on_rows(in_table(plan.private_file, plan.path, told_rows(family, blocks)))

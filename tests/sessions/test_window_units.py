@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -195,6 +196,32 @@ def test_a_part_of_a_unit_is_refused_where_no_column_tells_its_block(name: str, 
     assert planned(name, by, rows, column="elsewhere", unit="user").rows is None
     with pytest.raises(InputError, match=r"\.units: expected the column"):
         planned(name, by, rows, most=3, unit=f"user-{by}")
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("unit", ["user-day", "user", "visitor", "user-week", "visit"])
+@pytest.mark.parametrize("ledger", [True, False])
+def test_a_part_of_a_unit_is_refused_without_blocks(
+    ledger: bool, unit: str, name: str, planned: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Without a ledger, or with one whose dataset is one, an owner's records are chosen among all of them."""
+    planned(name, "day", rows_of("day", random.Random(6)))  # leaves its file here
+    text = (tmp_path / "file.toml").read_text()
+    (tmp_path / "file.toml").write_text(text.replace('unit = "user-day"', f'unit = "{unit}"'))
+    plan = __import__(f"dpcli.{TABLES[name][0]}", fromlist=["plan_of"]).plan_of(str(tmp_path / "file.toml"))
+    books = (
+        init(str(tmp_path / "uncut.db"), "visits", LedgerTerms(unit, "add-remove", 1e5, 0.5, filter="approx-dp"))
+        if ledger
+        else None
+    )
+    with books or nullcontext():
+        if unit in ("user-day", "user-week", "visit"):
+            with pytest.raises(
+                InputError, match=rf'\.units: expected the column that says which "{unit}".*all that one "user" does'
+            ):
+                over_window(plan, books)
+        else:
+            assert over_window(plan, books) == plan
 
 
 def test_how_a_unit_is_bounded_is_kept_or_refused(planned: Callable[..., Any]) -> None:
