@@ -135,7 +135,7 @@ def test_a_thousand_mechanisms_in_no_time() -> None:
         start = time.process_time()
         parse(text, "large.toml")
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 0.3  # 0.08 s of CPU when measured alone; the best of several, since others may hold the caches
+    assert min(seconds) < 1.0  # 0.08 s of CPU when measured alone; the best of several, since others may hold the caches
 
 
 def test_reading_imports_no_numbers(tmp_path: Path) -> None:
