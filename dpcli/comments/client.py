@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from dpcli import __version__
+from dpcli.comments.waiting import AskedToWait, Told, patiently, seconds_asked, silent
 from dpcli.document.document import visible
 from dpcli.errors import InputError
 from dpcli.values import dataclass
@@ -60,13 +61,14 @@ class SecretToken:
 class ApiClient:
     """An API at an address. patience: seconds that an answer may take, from the question to its last byte.
 
-    hint: what to do where the server refuses the token.
+    hint: what to do where the server refuses the token. told: is told of each wait that the server asks for.
     """
 
     root: str
     token: SecretToken = field(repr=False)
     patience: float
     hint: str
+    told: Told = field(default=silent, repr=False)
 
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str | int] | None = None
@@ -89,7 +91,7 @@ class ApiClient:
         )
         where = f"{method} {address.partition('?')[0]}"
         try:
-            text = _within(self.patience, lambda: self._answer(where, request))
+            text = patiently(lambda: _within(self.patience, lambda: self._answer(where, request)), self.told)
         except TimeoutError:
             raise InputError(f"{where}: no answer within {self.patience:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -112,7 +114,8 @@ class ApiClient:
             with urllib.request.build_opener(_Stay).open(request, timeout=self.patience) as answer:
                 return _whole(answer, until)
         except urllib.error.HTTPError as error:
-            raise InputError(self._refusal(where, error, until)) from None
+            refusal, seconds = self._refusal(where, error, until), seconds_asked(error.code, error.headers.get("Retry-After"))
+            raise (InputError(refusal) if seconds is None else AskedToWait(refusal, seconds)) from None
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 

@@ -9,6 +9,7 @@ import re
 from dpcli.comments.client import ApiClient, SecretToken, checked_api
 from dpcli.comments.github import GitHubPull
 from dpcli.comments.gitlab import GitLabMerge
+from dpcli.comments.waiting import Told, silent
 from dpcli.errors import InputError
 from dpcli.toml.limits import read_head
 
@@ -17,7 +18,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 _PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 
-def github_pull(repository: str | None, number: int | None, api: str | None, patience: float) -> GitHubPull:
+def github_pull(repository: str | None, number: int | None, api: str | None, patience: float, told: Told = silent) -> GitHubPull:
     """The pull request of a GitHub workflow. Raises InputError for what neither a flag nor the environment says."""
     name = _either("--repository", repository, "GITHUB_REPOSITORY")
     if not _REPOSITORY.fullmatch(name) or set(name.split("/")) & {".", ".."}:
@@ -25,10 +26,10 @@ def github_pull(repository: str | None, number: int | None, api: str | None, pat
     root = checked_api(api or os.environ.get("GITHUB_API_URL") or "https://api.github.com", "--api (GITHUB_API_URL)")
     token = _token("GITHUB_TOKEN", "Authorization", "Bearer ")
     hint = "GITHUB_TOKEN needs the permission to write pull requests, which a pull request from a fork does not get"
-    return GitHubPull(ApiClient(root, token, patience, hint), name, number or _number_of_event())
+    return GitHubPull(ApiClient(root, token, patience, hint, told), name, number or _number_of_event())
 
 
-def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float) -> GitLabMerge:
+def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float, told: Told = silent) -> GitLabMerge:
     """The merge request of a GitLab pipeline. Raises InputError for what neither a flag nor the environment says."""
     name = _either("--project", project, "CI_MERGE_REQUEST_PROJECT_ID")
     if not _PROJECT.fullmatch(name):
@@ -42,7 +43,7 @@ def gitlab_merge(project: str | None, number: int | None, api: str | None, patie
         else "GITLAB_TOKEN needs the scope api, and to be of a member who may comment"
     )
     found = number if number is not None else _whole(_either("--number", None, "CI_MERGE_REQUEST_IID"), "CI_MERGE_REQUEST_IID")
-    return GitLabMerge(ApiClient(root, token, patience, hint), name, found, job)
+    return GitLabMerge(ApiClient(root, token, patience, hint, told), name, found, job)
 
 
 def _either(flag: str, value: str | None, variable: str) -> str:

@@ -17,6 +17,7 @@ import click
 import pytest
 
 from dpcli.cli.main import cli
+from dpcli.comments import waiting
 from dpcli.comments.client import MOST, ApiClient, SecretToken
 from dpcli.comments.forge import Forge
 from dpcli.comments.sticky import keep
@@ -224,3 +225,51 @@ def test_no_range_has_not_a_number_in_it() -> None:
         for text in ("nan", "-nan", "NaN"):
             with pytest.raises(click.BadParameter):
                 parameter.type.convert(text, parameter, click.Context(cli, info_name=" ".join(words)))
+
+
+def refusing(answers: list[tuple[int, dict[str, str]]], played: Played) -> tuple[ApiClient, list[str]]:
+    """A client of a server that answers so first, and [] afterwards, and what it is told."""
+
+    class Once(dict):  # type: ignore[type-arg]
+        def items(self) -> list[tuple[tuple[str, str], tuple[int, bytes, dict[str, str]]]]:  # type: ignore[override]
+            status, headers = answers.pop(0) if answers else (200, {})
+            return [(("POST", "/x"), (status, b"[]" if status == 200 else b'{"message": "slow down"}', headers))]
+
+    played.say = Once()
+    said: list[str] = []
+    return ApiClient(played.api, SecretToken("TOKEN", "X-Token", "secret-token"), 30.0, "a hint", said.append), said
+
+
+@pytest.mark.parametrize("code", [*range(400, 430), *range(500, 505)])
+def test_a_server_that_is_asked_too_often_is_asked_again_when_it_says(
+    code: int, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(waiting, "sleep", slept.append)
+    client, said = refusing([(code, {"Retry-After": "7"}), (code, {"Retry-After": "0"})], played)
+    if code in waiting.TOO_OFTEN:
+        assert client.call("POST", "/x", {}) == []
+        assert slept == [7.0, 1.0]
+        assert [line.partition("/x: ")[2] for line in said] == [
+            f"{code}: slow down{'; a hint' if code == 403 else ''}; asked again in {seconds} s" for seconds in (7, 1)
+        ]
+    else:
+        with pytest.raises(InputError, match=f"{code}: slow down"):
+            client.call("POST", "/x", {})
+        assert slept == [] and said == []
+
+
+@pytest.mark.parametrize("after", ["", "-1", "1e3", "inf", "nan", "7.5", "\u0667", "Wed, 21 Oct 2076 07:28:00 GMT", "9" * 400])
+def test_a_time_that_is_none_is_not_waited_for(after: str) -> None:
+    assert waiting.seconds_asked(429, after) is None
+    assert waiting.seconds_asked(429, None) is None
+
+
+@pytest.mark.parametrize("after", ["0", "1", "50", "121", "999999999"])
+def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(waiting, "sleep", slept.append)
+    client, said = refusing([(429, {"Retry-After": after})] * 1000, played)
+    with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left for that"):
+        client.call("POST", "/x", {})
+    assert sum(slept) <= waiting.WAIT and len(said) == len(slept) == waiting.WAIT // max(float(after), waiting.LEAST)

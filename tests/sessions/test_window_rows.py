@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from dpcli.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.window import UNCHECKED
 from dpcli.registry import TASKS, load
 from dpcli.sessions.window import over_window
+from dpcli.train.tasks.files import row_place
 from tests.command import dpcli
 from tests.predict import pmixed_files, test_generate, test_prompt
 from tests.sweep.samples import HEAD
@@ -469,3 +471,21 @@ def test_an_evaluation_reads_the_rows_that_its_models_were_fitted_with(ending: s
     found = perplexities(every, "first", True)
     assert found == perplexities(inside, "second", True) and len(found) == 2
     assert found != perplexities(every, "never", False)
+
+
+@pytest.mark.parametrize("ending", [".csv", pytest.param(".parquet", marks=pytest.mark.needs("pyarrow"))])
+def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: Path) -> None:
+    """A message about a row looks for its line again, which another program may have taken away."""
+    window = RowWindow("day", "date", (("2026-01-01", "2026-01-07"),), WINDOW)
+    days = ["2026-01-02", "2025-12-31", "2026-01-03", "2026-01-08", "2026-01-04"]
+    place = tmp_path / f"rows{ending}"
+    for count in range(6):
+        WRITERS[ending]([{"day": day} for day in days[:count]] or [{"day": "2025-01-01"}], place)
+        inside = [number for number, day in enumerate(days[:count]) if window.holds(day)]
+        for row in range(4):
+            if row < len(inside):
+                where = f":{inside[row] + 2}" if ending == ".csv" else f": row {inside[row] + 1}"
+                assert row_place(str(place), row, window) == f"{place}{where}"
+            else:
+                with pytest.raises(InputError, match="found fewer rows than were read before"):
+                    row_place(str(place), row, window)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dpcli.cli.commenting.post import comment_options, post
+from dpcli.cli.printing import complain
 
 
 @click.command(short_help="On a pull request of GitHub.")
@@ -31,8 +32,10 @@ def command(
     No comment is written where nothing rises, fails or is new; one that is there is brought up to date then too. --base-ref or --baseline
     says what to compare with. All flags of the gate mean what they mean there (dpcli-gate(1)).
 
+    A server that asks for time (403 or 429 with Retry-After) is asked again then, after two minutes in all at most.
+
     Exit codes are the gate's; 2 also where the comment cannot be written, with the reason on standard error.
     """
     from dpcli.comments.surroundings import github_pull
 
-    return post(files, name, dry_run, lambda: github_pull(repository, number, api, patience), flags)
+    return post(files, name, dry_run, lambda: github_pull(repository, number, api, patience, complain), flags)

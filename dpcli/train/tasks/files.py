@@ -168,7 +168,10 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
         import pyarrow.parquet
 
         held = rows_held(pyarrow.parquet.read_table(place), only, place)
-    return [number for number, one in enumerate(held) if one][row]
+    counted = [number for number, one in enumerate(held) if one]
+    if row >= len(counted):
+        raise InputError(f"{place}: expected a file that nobody writes to, found fewer rows than were read before")
+    return counted[row]
 
 
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
