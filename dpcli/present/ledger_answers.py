@@ -16,7 +16,7 @@ from dpcli.pipeline.window import UNCHECKED
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 from dpcli.present.ledger_proposals import proposed
-from dpcli.present.ledger_quotas import said, warnings
+from dpcli.present.ledger_quotas import said, strangers, warnings
 
 DONE = {
     "spend": "charged",
@@ -121,7 +121,9 @@ def _denied(ledger: Ledger, no: Denied, what: str) -> Document:
 
 
 def _quota_warnings(ledger: Ledger, receipt: Receipt) -> tuple[str, ...]:
-    """After a charge, the quotas of whoever made it that are nearly used up."""
+    """After a charge, the quotas of whoever made it that are nearly used up; of a new quota, whom it may not hold."""
+    if receipt.entry is not None and receipt.entry.kind == "quota":
+        return strangers(receipt.state, receipt.state.quotas[subject_of(receipt.entry.content)])
     charged = receipt.entry is not None and receipt.entry.kind in ("spend", "reserve")
     return warnings(receipt.state, ledger.who) if charged else ()
 

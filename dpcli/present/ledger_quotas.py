@@ -39,6 +39,16 @@ def warnings(state: LedgerState, who: str) -> tuple[str, ...]:
     return tuple(f"warning: {said(state, quota)}" for quota in concerning(state.quotas, who) if alerted(state, quota))
 
 
+def strangers(state: LedgerState, quota: Quota) -> tuple[str, ...]:
+    """A line where members of a quota were never charged for anything: under a name that nobody signs with, it holds nobody."""
+    names = [name for name in quota.members if name not in (state.people or {})] if quota.share < 1 else []
+    if not names:
+        return ()
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    holds = f"{quota.words} holds whoever signs with exactly {'that name' if len(names) == 1 else 'those names'}"
+    return (f"note: {listed} {'was' if len(names) == 1 else 'were'} charged nothing here so far; {holds}",)
+
+
 def lines(state: LedgerState) -> tuple[str, ...]:
     """A line for each quota that limits anything."""
     return tuple(

@@ -481,3 +481,21 @@ def test_the_headline_of_a_denial_says_what_is_used_up(members: tuple[str, ...],
         (file := tmp_path / "run.toml").write_text(run_file(epsilon))
         done = dpcli("budget", "spend", url, str(file), "--key", "one")
         assert done.code == 1 and f"denied: the run does not fit in what is left{of}\n" in f"{done.err}\n"
+
+
+@pytest.mark.parametrize("members", [("ana",), ("ana", "ben"), ("ana", "ben", "cyd"), (getuser(),), (getuser(), "ana"), ()])
+@pytest.mark.parametrize("share", ["0.5", "1"])
+def test_a_quota_of_names_that_nobody_signs_with_says_so(members: tuple[str, ...], share: str, tmp_path: Any) -> None:
+    """A slip in a name would leave the person free, without a word."""
+    place = str(tmp_path / "l.db")
+    with closing(init(place, DATASET, terms()).store):
+        pass
+    (tmp_path / "r.toml").write_text(run_file())
+    assert dpcli("budget", "spend", place, str(tmp_path / "r.toml"), "--key", "one").code == 0
+    whose = ("--person", "dora") if not members else ("--team", "ads", *(word for one in members for word in ("--member", one)))
+    found = dpcli("budget", "quota", place, *whose, "--share", share, "--reason", "for others")
+    unknown = [name for name in members or ("dora",) if name != getuser()]
+    assert found.code == 0, found.err
+    for name in (*members, "dora"):
+        assert (f"{name} " in found.err or f"{name}, " in found.err) == (name in unknown and share != "1"), found.err
+    assert ("charged nothing here so far" in found.err) == bool(unknown and share != "1")
