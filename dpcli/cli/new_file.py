@@ -14,7 +14,7 @@ import click
 from dpcli.cli.printing import heard, show
 from dpcli.errors import InputError
 
-DELTA = 1e-5  # where no number of records asks for a smaller one
+DELTA = 1e-6  # where no number of records asks for a smaller one
 
 
 def named(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
@@ -50,8 +50,10 @@ def leave(path: str | None, text: str, data: bytes | None = None, then: str = ""
         raise InputError(f"{path}: expected a path that does not exist yet, found {what}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    with heard():
-        click.echo(f"wrote {path}{then}", err=True)
+    settings = getattr(click.get_current_context(silent=True), "obj", None)
+    if settings is None or not settings.quiet:
+        with heard():
+            click.echo(f"wrote {path}{then}", err=True)
 
 
 def _fill(path: str, file: IO[bytes], data: bytes) -> None:

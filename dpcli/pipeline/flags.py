@@ -20,6 +20,7 @@ COMMENTS = {
     "unit": 'what one individual is; "user" needs max_contributions',
     "adjacency": "add-remove | replace-one | zero-out",
     "dataset_size": "declared public",
+    "warn_at": "no warning: the noise was solved for all of it",
     "releases": "final-model | all-checkpoints | outputs",
     "noise_multiplier": "standard deviation (Laplace: scale) over the most that one record adds to the sum",
     "sampling": '"poisson": each step draws its records afresh; "shuffle": slices of a shuffled order',
@@ -73,7 +74,7 @@ class Stated:
         entry = {"name": name, **self._noise(), **self._count()}
         if self.sampled:
             entry["sampling"] = {"scheme": "poisson", **_present(sampling)}
-        budget = {} if target is None else {"budget": {"epsilon": target}}
+        budget = {} if target is None else {"budget": {"epsilon": target, "warn_at": 1.0}}
         return {"format": 1, "name": name, "privacy": _present(privacy), **budget, "mechanism": [_present(entry)]}
 
     def _noise(self) -> dict[str, Any]:

@@ -49,13 +49,21 @@ def headline(account: Account, decimals: int = 4) -> str:
     if account.winner is None:
         from dpcli.analysis.no_delta import needed_delta
 
-        why = needed_delta(account.pipeline, account.delta)
+        why = needed_delta(account.pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     name = account.winner.accountant.name
     if account.quantity == "delta":
         assert account.epsilon is not None
         return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
     return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
+
+
+def _no_bounds(account: Account) -> str:
+    """Why there is no number to sign, where those that were asked for are no bounds."""
+    names = [row.accountant.name for row in account.rows]
+    if any(row.accountant.sound for row in account.rows) or not names:
+        return ""
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} no bound but an approximation: ask without -a"
 
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.registry import ACCOUNTANTS
+from dpcli.registry import ACCOUNTANTS, load
 from tests.command import ROOT, dpcli
 from tests.gate.samples import OVER
 
@@ -178,3 +178,14 @@ def test_what_a_rule_says_of_flags_has_no_line(format_: str) -> None:
     assert found.code == 1 and "DP105" in found.err
     assert "the command line:" not in (found.out + found.err).replace("the command line: ", "")
     assert '"line": 9' not in found.out
+
+
+@pytest.mark.parametrize("names", [(name,) for name in ACCOUNTANTS] + [tuple(ACCOUNTANTS)])
+def test_a_number_that_is_no_bound_is_said_to_be_none(names: tuple[str, ...], tmp_path: Path) -> None:
+    """Exit code 3 of an approximation alone would look like a fault of the file."""
+    (tmp_path / "x.toml").write_bytes(GAUSSIAN)
+    done = dpcli("account", str(tmp_path / "x.toml"), *(word for name in names for word in ("-a", name)))
+    bounds = [name for name in names if load(ACCOUNTANTS[name]).sound]
+    if not bounds:
+        assert done.code == 3
+    assert (f"{names[0]} is no bound but an approximation: ask without -a" in " ".join(done.out.split())) == (not bounds)

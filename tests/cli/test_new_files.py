@@ -52,6 +52,21 @@ def test_what_is_written_is_read_by_the_command_that_is_named(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", WRITING)
+def test_quiet_says_nothing_of_what_is_written(name: str, tmp_path: Path) -> None:
+    loud, quiet = (dpcli(*words, *WRITING[name], "--write", str(tmp_path / f"{len(words)}.toml")) for words in ((), ("-q",)))
+    assert (loud.code, quiet.code) == (0, 0) and "wrote" in loud.err and "wrote" not in quiet.err
+    assert (tmp_path / "0.toml").read_text() == (tmp_path / "1.toml").read_text()
+
+
+@pytest.mark.parametrize("target", ["0.5", "2", "7.25"])
+def test_noise_solved_for_a_budget_of_flags_is_no_warning(target: str, tmp_path: Path) -> None:
+    """All of it is what was asked for."""
+    path = tmp_path / "x.toml"
+    assert dpcli("calibrate-sigma", "--target-epsilon", target, "--delta", "1e-6", *SGD, "--write", str(path)).code == 0
+    assert json.loads(dpcli("account", str(path), "-f", "json").out)["budget"]["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("name", WRITING)
 def test_no_file_is_left_where_the_command_ends_by_an_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     for output in ("json=no/such", f"json={tmp_path}", f"json={path}", f"csv={path}"):

@@ -456,6 +456,15 @@ def text_of_example(kind: str, keys: dict[str, Any]) -> str:
     return text.replace('"replace-one"', '"add-remove"')
 
 
+@pytest.mark.parametrize("mechanism", ["rdp", "prv", "gdp"])
+def test_a_file_says_where_the_number_of_opacus_differs(mechanism: str) -> None:
+    state = state_in({"history": [[1.1, 0.01, 100]], "mechanism": mechanism})
+    said = file_of_state(state, Asserted(delta=1e-5), "poisson", "x")
+    heading = " ".join(line.removeprefix("# ") for line in said.splitlines() if line.startswith("# "))
+    assert heading.count("Opacus's own number is") == 1
+    assert (" is above dpcli's" in heading) == (mechanism != "gdp")
+
+
 @pytest.mark.long
 @pytest.mark.needs("torch", "opacus")
 @pytest.mark.filterwarnings("ignore")

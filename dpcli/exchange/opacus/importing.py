@@ -16,6 +16,12 @@ ASSUMED = (
     "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
     "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
 )
+# By how Opacus counted: where its number and dpcli's differ.
+OTHER = {
+    "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds its eps_error, 0.01 where nobody set it.",
+    "rdp": "Of Poisson samples Opacus's own number is above dpcli's: it is that of Renyi DP (dpcli account -a rdp).",
+    "gdp": "Opacus's own number is an approximation (dpcli account -a all), which may be too small.",
+}
 COMMENTS = {
     "adjacency": "the one that Opacus's accountants count with",
     "noise_multiplier": "over max_grad_norm",
@@ -54,6 +60,8 @@ def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, 
     """The text of the file, read again and found good. place: what messages call it. Raises InvalidFile where the reader refuses it."""
     assumed = is_assumed(state, sampling)
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
+    if state.carried is None and state.mechanism in OTHER:
+        heading = (*heading, *_lines(OTHER[state.mechanism]))
     comments = {} if state.carried is not None else {**COMMENTS, **(UNSAID if assumed else {})}
     return file_of(tables_of_state(state, asserted, sampling), heading, comments, place, wrapped)
 
