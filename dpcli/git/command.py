@@ -63,3 +63,9 @@ def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
 def commit(folder: str, revision: str) -> str:
     """The object of the commit that a revision names, "" where there is none."""
     return os.fsdecode(run_git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").stdout).strip()
+
+
+def shallow_hint(folder: str) -> str:
+    """What to do where a revision is not known because a clone has only the last commits; "" where it has all of them."""
+    shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+    return "; this clone is shallow: fetch all of its history (fetch-depth: 0 in CI, or git fetch --unshallow)" if shallow else ""

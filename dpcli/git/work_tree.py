@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import ParamSpec
 
 from dpcli.errors import InputError
-from dpcli.git.command import refuse_ambiguous, run_git, work_tree
+from dpcli.git.command import refuse_ambiguous, run_git, shallow_hint, work_tree
 from dpcli.git.places import holds
 
 P = ParamSpec("P")
@@ -111,6 +111,4 @@ def commit_of(folder: str, ref: str) -> str:
     found = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if found.returncode == 0:
         return os.fsdecode(found.stdout).strip()
-    shallow = git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
-    hint = "; this clone is shallow: fetch all of its history (fetch-depth: 0 in CI, or git fetch --unshallow)" if shallow else ""
-    raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}{hint}")
+    raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}{shallow_hint(folder)}")

@@ -299,8 +299,8 @@ class Ledger:
             return ()
         if not stated:
             raise InputError(
-                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none: say '
-                "them by flag, or as window under [privacy]"
+                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none: state them as window '
+                "under [privacy], or by this flag of a command that charges a run"
             )
         return family.window(stated)
 

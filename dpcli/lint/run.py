@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.pipeline.document import TOP, is_pipeline
+from dpcli.pipeline.document import is_pipeline
+from dpcli.pipeline.other_files import is_policy, is_schedule
 from dpcli.pipeline.read import examine, located, parse, toml_document
-from dpcli.registry import POLICY_KEYS, POLICY_READER, SCHEDULE_READER, load
+from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
-from dpcli.toml.suggest import closest
 
 if TYPE_CHECKING:
     from dpcli.lint.rule import RuleFinding, RuleInfo
@@ -29,17 +29,6 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
     may be one that a rule tells about. Keys that say "calibrate" are taken as 1. Raises InputError where there is no such file.
     """
     return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
-
-
-def is_policy(tables: Mapping[str, Any]) -> bool:
-    """Whether a file is a policy of the gate: it has a key that only policies have, or nearly one, and none that only pipelines have."""
-    own = [key for key in tables if key != "format"]
-    return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, load(POLICY_KEYS)) for key in own)
-
-
-def is_schedule(tables: Mapping[str, Any]) -> bool:
-    """Whether a file is a schedule of planned runs: it has their tables, and no key that only pipelines have."""
-    return "run" in tables and TOP.keys().isdisjoint(key for key in tables if key != "format")
 
 
 def is_own(tables: Mapping[str, Any]) -> bool:

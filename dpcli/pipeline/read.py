@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpcli.pipeline.consistency import values_of
-from dpcli.pipeline.document import pipeline_of
+from dpcli.pipeline.document import is_pipeline, pipeline_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, stood_in, substituted
 from dpcli.pipeline.section import in_section
@@ -96,7 +96,14 @@ def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
     """`toml_document`, of bytes that are not blank."""
     if not data.strip():
         raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
-    return toml_document(data, path)
+    content, tables = toml_document(data, path)
+    if not is_pipeline(tables):
+        from dpcli.pipeline.other_files import other_file
+
+        other = other_file(tables)
+        if other is not None:
+            raise InvalidFile((_no_pipeline(other, path),))
+    return content, tables
 
 
 def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:

@@ -245,3 +245,8 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     shallow = dpcli("gate", "ads/train.toml", "--base-ref", "main~1", folder=alone / "shallow")
     assert shallow.code == 2
     assert "this clone is shallow: fetch all of its history (fetch-depth: 0 in CI" in shallow.err
+    for words in (("--policy", "main~1:policy.toml"), ("--policy", "main~1:policy.toml", "--base-ref", "main~1")):
+        told = dpcli("gate", "ads/train.toml", *words, folder=alone / "shallow")
+        assert told.code == 2 and "fetch-depth: 0 in CI" in told.err, words
+    known = dpcli("gate", "ads/train.toml", "--policy", "HEAD:no-policy.toml", folder=alone / "shallow")
+    assert known.code == 2 and "nothing that git knows here" in known.err and "shallow" not in known.err

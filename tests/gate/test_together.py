@@ -333,3 +333,21 @@ def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pyte
     assert plain.code == 0 and "vendor: a repository inside this one, linked to another commit" in plain.out
     summed = dpcli(*asked, "--policy", "policy.toml", folder=clone)
     assert summed.code == 3 and "no sum, as vendor is not checked out" in summed.err
+
+
+@pytest.mark.parametrize("changed", ["ads/a", "ads/b", "misc/c", "misc/new"])
+@pytest.mark.parametrize("compared", ["--base-ref", "--baseline", ""])
+def test_a_sum_above_its_cap_is_shown_where_the_change_is(folder: Path, changed: str, compared: str) -> None:
+    """An annotation at a file that nobody touched is not seen in review."""
+    (folder / "policy.toml").write_text(CAP.format(2.95))
+    git(folder, "commit", "-qam", "lower")
+    everything = ["ads/a.toml", "ads/b.toml", "misc/c.toml"]
+    (folder / "before.json").write_text(dpcli("gate", *everything, "-f", "json", folder=folder).out)
+    (folder / f"{changed}.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 9_000"))
+    files = sorted({*everything, f"{changed}.toml"})
+    words = {"--base-ref": ("--base-ref", "HEAD"), "--baseline": ("--baseline", "before.json"), "": ()}[compared]
+    at = f"{changed}.toml" if compared else files[0]
+    for format_, shown in {"text": f"{at}:1:1: error gate/together", "github": f"file={at},", "sarif": f'"uri": "{at}"'}.items():
+        result = dpcli("gate", *files, *words, "--policy", "policy.toml", "-f", format_, folder=folder)
+        assert result.code == 1, result.out + result.err
+        assert shown in result.out, (format_, result.out)
