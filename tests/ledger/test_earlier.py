@@ -131,7 +131,7 @@ def test_an_old_file_moves_to_a_database_once_it_is_upgraded(old_file: str, data
         with open_ledger(old_file, name) as ledger:
             spent, entries = ledger.state().spent, [entry.row for entry in ledger.entries()]
         found = copied(old_file, database.url, name).verified
-        assert (found.entries, found.problems, found.notes) == (count + 3, (), ())  # upgraded, moved, copied
+        assert (found.entries, found.problems, found.notes) == (count + 4, (), ())  # upgraded, moved, named, copied
         with open_ledger(database.url, name) as ledger:
             assert ledger.state().spent == spent and [entry.row for entry in ledger.entries()][: len(entries)] == entries
 

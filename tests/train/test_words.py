@@ -75,7 +75,7 @@ def test_no_word_that_is_taken_is_unknown_to_training(text: str) -> None:
     table = {"task": "classification", "data": text, "learning_rate": 1.0, "clipping": None}
     words = ""
     try:
-        _read(text, "data", Classification(**table), "t.toml", "t.toml: train.data")  # type: ignore[arg-type]
+        _read(text, "data", Classification(**table), "t.toml", "t.toml: train.data", None)  # type: ignore[arg-type]
     except InputError as error:  # no such file or module
         words = str(error)
     assert "or module:function, found" not in words
