@@ -17,6 +17,7 @@ from dpcli.release.ready import require_ready
 from dpcli.release.store import STATEMENT, Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -165,7 +166,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         )
     session.write()
     try:
-        ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
+        ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
     except (Denied, InputError, CannotCertify, NotRepresentable):
         if known is None and not session.counted:  # nothing was charged: the folder is as good as new
             os.remove(os.path.join(plan.folder, RUN))

@@ -23,6 +23,7 @@ from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 from dpcli.sessions.whereabouts import home
 from dpcli.sessions.window import as_begun
 
@@ -241,7 +242,7 @@ def _charge(plan: PmixedPlan, ledger: Ledger | None, fit: Fit) -> None:
     if ledger is not None:
         if fit.counted and not os.path.exists(os.path.join(plan.folder, FITTED)):
             require_going_on("--resume", fit.run, ledger, "fit")
-        charge_run(ledger, fit.run, plan.pipeline, f"dpcli pmixed fit {os.path.basename(plan.path)}")
+        charge_run(ledger, fit.run, plan.pipeline, reason("pmixed fit", plan.path, plan.pipeline))
 
 
 def _read(path: str) -> Fit | None:
