@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,30 @@ def test_a_window_that_is_said_to_have_room_has(
             ledger.spend(run(cost / 10), "too wide", window=blocks if len(room) < 6 else [blocks[retired]])
         ledger.spend(run(cost / 10), "widest", window=[found.widest.words])
     ledger.close()
+
+
+@pytest.mark.parametrize("by", BLOCKS)
+@pytest.mark.parametrize("cost", [0.3, 1.5])
+def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: float, tmp_path: Path) -> None:
+    """Blocks that are not listed go on for ever: those before and after the ones that were charged are whole, and it is said."""
+    url, blocks, file = str(tmp_path / "l.db"), FAMILIES[by][1], tmp_path / "run.toml"
+    file.write_text(run_file(cost))
+    with filled(url, by, [0, 2, 0, 9, 0, 0], 4) as ledger:
+        kind = ledger.state().open_terms().family.kind  # type: ignore[union-attr]
+        found, within = block_room(ledger, run(cost)), block_room(ledger, run(cost), blocks)
+        assert (within.before, within.after) == (None, None)
+        assert (found.before, found.after) == ((None, None) if kind.listed else (blocks[1], blocks[4]))
+        assert found.whole_takes == (cost <= 1.0)
+        for form in ("text", "table"):
+            said = " ".join(dpcli("budget", "windows", url, str(file), "-f", form).out.split())
+            takes = "each is whole and takes the run" if cost <= 1.0 else "each is whole, and its cap is too small for the run"
+            assert (f"blocks before {blocks[1]} and after {blocks[4]} were never charged: {takes}" in said) != bool(kind.listed)
+        for flag in ("--within", "--window"):
+            looked = dpcli("budget", "windows", url, str(file), flag, blocks[3], "-f", "json")
+            assert json.loads(looked.out)["never_charged"] == {"before": None, "after": None, "takes": cost <= 1.0}
+        for block in () if kind.listed else (blocks[0], blocks[5]):
+            with pytest.raises(Denied) if cost > 1.0 else nullcontext():
+                ledger.spend(run(cost), block, window=[block])
 
 
 def test_the_commands(place: Place, tmp_path: Path) -> None:
