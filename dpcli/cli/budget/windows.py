@@ -19,7 +19,8 @@ from dpcli.cli.options import emit, output_options
     "within",
     multiple=True,
     metavar="BLOCKS",
-    help="The blocks to look at, as 2026-01-01..2026-01-28; repeatable. Absent: all from the first to the last that was charged.",
+    help='The blocks to look at, as 2026-01-01..2026-01-28 or "last 28 days"; repeatable. Absent: all from the first to the last that was '
+    "charged.",
 )
 @output_options("text", "total", "records")
 def command(

@@ -65,7 +65,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     Raises InputError where the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
     """
     state = ledger.state()
-    asked = _asked(state, ledger.window(within) if within else ())
+    asked = _asked(state, ledger.window(ledger.dated(within)) if within else ())
     cost, _ = ledger.cost(pipeline, delta)
     wanted = amounts.read(cost.amounts)
     takes = {block: _takes(state, wanted, block) for block in asked}
