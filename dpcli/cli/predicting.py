@@ -49,6 +49,9 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
     from dpcli.sessions.window import over_window
 
     found = over_window(plan, ledger, window)
+    read = found.pipeline.privacy.window
+    if read is not None and any(text.startswith("last ") for text in window) and not click.get_current_context().obj.quiet:
+        complain(f"--window: {', '.join(read)}")
     if found.pipeline.privacy.window is not None and not click.get_current_context().obj.quiet:
         complain(UNCHECKED if found.rows is None else found.rows.words)
     return found

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
+from dpcli.ledger.grammar import seen
 from dpcli.ledger.quotas import Quota
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
-OVER_QUOTA = ", and the quota of "  # what the message of such a denial holds, and no other one
+OVER_QUOTA = ", and the quota of "  # what the message of such a denial holds, and no other one but for the name of a pipeline
+NAMED = 60  # characters of a name in print
 DECLARED = "run "  # how the amounts of a declared set begin
 
 
@@ -22,14 +24,14 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     """The whole message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
     from dpcli.ledger.fit import fitting
 
-    whole = state
+    whole, no = state, _no(pipeline)
     closed, state, said = state.closed(window), state.over(window), full(state, cost, window)
     if closed is not None:
-        return f"denied, and nothing was written: block {closed} was retired, and takes no further run"
+        return f"{no}: block {closed} was retired, and takes no further run"
     over = whole.over_quota(who, window, amounts.read(cost.amounts))
     if over is not None and state.fits(amounts.read(cost.amounts)):
-        return _over_quota(whole, over, cost, window)
-    lines = [f"denied, and nothing was written: {shortfall(state, cost)}{said}"]
+        return f"{no}: {_over_quota(whole, over, cost, window)}"
+    lines = [f"{no}: {shortfall(state, cost)}{said}"]
     if state.open_terms().mode == "declared":
         return lines[0]
     lines += delta_advice(state, cost, pipeline.path)
@@ -40,6 +42,11 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     return "\n  ".join(lines)
 
 
+def _no(pipeline: Pipeline) -> str:
+    """With the name of the run's pipeline, where it has one: a program may ask for several."""
+    return f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
+
+
 def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:
     """Whose quota, how much of it is left, and who may change it."""
     wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
@@ -47,7 +54,7 @@ def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[s
     left, of = max(amounts.add(limits, used, -1)[name], Decimal(0)), " on the fullest block of its window" if window else ""
     asked = "--person" if quota.of == "person" else "--team"
     return (
-        f"denied, and nothing was written: the run costs {up(wanted[name])} of {label(name)}, and {quota.words} is {quota.share} of the cap"
+        f"the run costs {up(wanted[name])} of {label(name)}, and {quota.words} is {quota.share} of the cap"
         f": {down(left)} of {down(limits[name])} is left{of} (entry {quota.seq})\n  "
         f"who may amend the cap may change it: dpcli budget quota LEDGER {asked} {quota.name} --share SHARE --reason TEXT"
     )

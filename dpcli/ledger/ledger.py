@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
@@ -304,6 +305,22 @@ class Ledger:
             )
         return family.window(stated)
 
+    def dated(self, given: Sequence[str]) -> tuple[str, ...]:
+        """What is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
+
+        Raises InputError where the blocks are not days or weeks.
+        """
+        from dpcli.ledger.planning.trailing import trailing_of
+
+        family = self.state().open_terms().family
+        if family is None:
+            return tuple(given)
+        found: list[str] = []
+        for text in given:
+            trailing = trailing_of(text, family.kind)
+            found += [text] if trailing is None else trailing.blocks(family.kind, date.fromisoformat(self.now()[:10]))
+        return tuple(found)
+
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
         """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`.
 
@@ -373,7 +390,7 @@ class Ledger:
         from dpcli.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        blocks = self.stated_window(pipeline, window)
+        blocks = self.stated_window(pipeline, self.dated(window))
         return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, moved: bool = False) -> Receipt:

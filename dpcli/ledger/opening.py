@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
 from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.declared import composed
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_wanted, opened_filter
 from dpcli.ledger.fingerprint import fingerprint_of
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger
@@ -23,12 +24,33 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
 
-def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
+def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
+    given = {**given, "dataset": dataset}
+    _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
     terms = checked(LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None))
-    terms = _MODES[given["mode"]](terms, {**given, "dataset": dataset})
+    terms = _MODES[given["mode"]](terms, given)
+    assert dataset is not None
     return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)), new=bool(given.get("new")))
+
+
+def _require_all(given: Mapping[str, Any]) -> None:
+    """Raise InputError for every flag that is missing, in one message."""
+    missing = [name for name in _needed(given) if given.get(name) in (None, "", (), [])]
+    told = [f"--{FLAGS.get(name, name)}: expected {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
+    if len(told) == 1:
+        raise InputError(f"{told[0]}, found none")
+    if told:
+        raise InputError("\n  ".join((f"{len(told)} flags are missing:", *told)))
+
+
+def _needed(given: Mapping[str, Any]) -> Iterator[str]:
+    """Flags without which nothing is opened, whatever else is given."""
+    yield from ALWAYS
+    if given.get("blocks") is not None:
+        yield from ("column", "max_blocks", *filter(None, [known_kinds().get(given["blocks"])]))
+    yield {"adaptive": "name", "declared": "plans"}[given["mode"]]
 
 
 def _fingerprint(given: Mapping[str, Any]) -> str | None:
@@ -50,9 +72,6 @@ def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
         if stray is not None:
             raise InputError(f"--{FLAGS[stray]}: expected --blocks with it, found none")
         return None
-    for name in ("column", "max_blocks"):
-        if given.get(name) is None:
-            raise InputError(f"--{FLAGS[name]}: expected {NEEDED[name]}, found none")
     return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
 
 
@@ -94,10 +113,26 @@ def _plan(text: str) -> tuple[Pipeline, int]:
     return load(text), 1
 
 
-FLAGS = {"column": "column", "max_blocks": "max-blocks", "names": "block", "count": "block-count"}
+ALWAYS = ("dataset", "unit", "adjacency", "epsilon", "delta")
+FLAGS = {
+    "column": "column",
+    "max_blocks": "max-blocks",
+    "names": "block",
+    "count": "block-count",
+    "name": "filter",
+    "plans": "declare",
+}
 NEEDED = {
+    "dataset": "the name of the dataset",
+    "unit": "what one individual is, as every run will state it (user, example, ...)",
+    "adjacency": "add-remove, replace-one or zero-out, as every run will state it",
+    "epsilon": "the cap on epsilon of everything together",
+    "delta": "the delta of the cap",
     "column": "what decides the block of a record",
     "max_blocks": "in how many blocks the records of one unit may lie (1 where the unit is of one block, as a user-day)",
+    "names": "the names of the blocks, one flag for each",
+    "count": "the number of blocks",
+    "plans": "the file of a run, once for each",
 }
 _MODES = {"adaptive": _adaptive, "declared": _declared}
 

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from dpcli.document.document import Document
 from dpcli.errors import Denied
+from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import OVER_QUOTA, costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.proposals import Proposal, numbered, subject_of
@@ -57,7 +58,8 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     }
     warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
     charged = found.entry is not None and found.entry.kind in ("spend", "reserve")
-    lines = (*((warning,) if warning else ()), *((UNCHECKED,) if charged and found.run is not None and found.run.window else ()))
+    window = found.run.window if charged and found.run is not None else ()
+    lines = (*((warning,) if warning else ()), *((f"window: {window_words(state, window)}; {UNCHECKED}",) if window else ()))
     return Document(
         _granted(found),
         {**data, "exit_code": 0},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WIDTH = 50  # of the bar, in characters
 SHOWN = 20  # runs in the table; the log has them all
+REASON = 80  # characters of why in the table
 
 
 def shown(ledger: Ledger, pictured: bool = False) -> Document:
@@ -188,6 +189,9 @@ def _bar(remaining: Remaining, of: str) -> str:
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
+    """With why, where that is stated of any of them: a key that a command made up tells nobody which run it is."""
+    reasons = [_short(str(run.content.get("why", ""))) for run in last]
+    stated = any(reasons)
     rows = [
         (
             run.key,
@@ -196,9 +200,16 @@ def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
             costs(run.cost),
             str(run.content.get("who", "")),
             str(run.content.get("when", "")),
+            *([why] if stated else []),
             run.name,
         )
-        for run in last
+        for run, why in zip(last, reasons, strict=True)
     ]
     title = "runs" if state.charges <= SHOWN else f"the last {SHOWN} of {state.charges:,} runs (dpcli budget log lists all)"
-    return Table(title, ("run", "status", "share", "cost", "who", "when", "mechanisms"), tuple(rows), frozenset({2}))
+    heads = ("run", "status", "share", "cost", "who", "when", *(["why"] if stated else []), "mechanisms")
+    return Table(title, heads, tuple(rows), frozenset({2}))
+
+
+def _short(why: str) -> str:
+    """A reason as a table holds it; the log has all of it."""
+    return why if len(why) <= REASON else why[: REASON - 3] + "..."

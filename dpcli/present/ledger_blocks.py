@@ -76,11 +76,14 @@ def windows(ledger: Ledger, found: BlockRoom) -> Document:
         "windows": [list(stretch.blocks) for stretch in found.stretches],
         "widest": None if widest is None else list(widest.blocks),
         "latest": None if latest is None else list(latest.blocks),
+        "never_charged": {"before": found.before, "after": found.after, "takes": found.whole_takes},
         "exit_code": 0 if found.stretches else 1,
     }
+    notes = _outside(found)
     if widest is None or latest is None:
         said = f"{ledger.dataset}: none of {len(found.asked)} blocks takes the run; {cost}"
-        return Document(said, data, "fail", total="0", records=[], exit_code=1, why="no block has room for the run")
+        why = f"no block {'that was looked at ' if notes else ''}has room for the run"
+        return Document(said, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
     rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in found.stretches)
     said = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
     return Document(
@@ -88,12 +91,22 @@ def windows(ledger: Ledger, found: BlockRoom) -> Document:
         data,
         "pass",
         tables=(Table("windows with room", ("window", "blocks"), rows, frozenset({1})),),
+        notes=notes,
         total=str(len(widest.blocks)),
         records=[
             {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in found.stretches
         ],
-        details=tuple(f"{words}  {count}" for words, count in rows),
+        details=(*(f"{words}  {count}" for words, count in rows), *notes),
     )
+
+
+def _outside(found: BlockRoom) -> tuple[str, ...]:
+    """What is known of the blocks that were not looked at, where that is anything."""
+    places = [f"{word} {block}" for word, block in (("before", found.before), ("after", found.after)) if block is not None]
+    if not places:
+        return ()
+    room = "each is whole and takes the run" if found.whole_takes else "each is whole, and its cap is too small for the run"
+    return (f"blocks {' and '.join(places)} were never charged: {room} (--within looks at them)",)
 
 
 def _count(blocks: tuple[str, ...]) -> str:

@@ -64,7 +64,8 @@ def asked(
     """Every query with its mechanisms. Raises InputError where one cannot be priced."""
     shares = weighted(queries, source, privacy, budget)
     return tuple(
-        _asked(query, QuerySetting(source, privacy.adjacency, cost, folder)) for query, cost in zip(queries, shares, strict=True)
+        _asked(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
+        for query, cost in zip(queries, shares, strict=True)
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MEASURE = Key("what is asked of the rows")
 CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
+SOME_ROWS = 1000  # for an error in proportion to 1 / rows, where their number is not public
 
 OF_KEYS = Reader("by", lambda query: query.keyed or bool(getattr(query, "by", ())))
 
@@ -36,12 +37,26 @@ class ErrorTarget:
 
 @dataclass(frozen=True, slots=True)
 class QuerySetting:
-    """What a query is asked of, and what its cost may be. cost: what epsilon, rho or weight come to; None where error decides."""
+    """What a query is asked of, and what its cost may be.
+
+    cost: what epsilon, rho or weight come to; None where error decides. dataset_size: of rows, where that is declared public.
+    """
 
     source: Source
     adjacency: Adjacency
     cost: QueryCost | None
     folder: str = ""
+    dataset_size: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """For how many an error is told that depends on their number, which is private itself."""
+        return SOME_ROWS if self.dataset_size is None else self.dataset_size
+
+    @property
+    def for_rows(self) -> str:
+        """The same in words."""
+        return f"for {self.rows:,} rows" if self.dataset_size is None else f"for the declared {self.rows:,} rows"
 
 
 @dataclass(frozen=True, slots=True)

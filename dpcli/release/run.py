@@ -8,15 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.quiet import quietly
 from dpcli.release.ready import require_ready
 from dpcli.release.store import STATEMENT, Stored, store, stored_in
-from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
+from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -165,8 +166,8 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         )
     session.write()
     try:
-        ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
-    except (Denied, InputError, CannotCertify, NotRepresentable):
+        ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
+    except UNCHARGED:
         if known is None and not session.counted:  # nothing was charged: the folder is as good as new
             os.remove(os.path.join(plan.folder, RUN))
         raise

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.sessions.folder import replaced
 from dpcli.sessions.whereabouts import home
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
 RUN = "run.json"
+UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # by which a ledger says that it wrote nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     here = home(session.folder)
     if not session.counted and session.home != here:
         session = replace(session, run=uuid.uuid4().hex, home=here)
+    path = os.path.join(session.folder, RUN)
+    new = not os.path.lexists(path)
     session.write()
     if ledger is None:
         return session
@@ -125,7 +128,12 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         raise LedgerError(
             f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this session was charged under, found none'
         )
-    charge_run(ledger, session.run, pipeline, why)
+    try:
+        charge_run(ledger, session.run, pipeline, why)
+    except UNCHARGED:
+        if new and session.run not in ledger.state().runs:  # nothing was charged: the folder is as good as new
+            os.remove(path)
+        raise
     return session
 
 

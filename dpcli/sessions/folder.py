@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dpcli.errors import InputError
+from dpcli.sessions.process import this_process
 
 LOCK = ".lock"
+TRIES = 100  # to hold a folder that others make and remove
 
 
 def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None) -> None:
@@ -39,21 +41,70 @@ def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, 
 
 
 @contextlib.contextmanager
-def exclusive(folder: str) -> Iterator[None]:
-    """The folder, made where it is not there, for this process alone.
+def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
+    """The folder, made where it is not there, for this process alone. What nothing came of leaves no folder behind.
 
-    Raises InputError where another one has it, or it cannot be written.
+    mode: of a folder that is made. Raises InputError where another process has it, or it cannot be written.
     """
+    made, process = _missing(folder), this_process()
+    lock = _held(folder, mode)
     try:
-        os.makedirs(folder, exist_ok=True)
-        lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
         yield
     finally:
-        os.close(lock)  # which gives it back; so does the end of the process, however it comes
+        try:
+            if made and process == this_process():  # a fork has its parent's lock, and is not the one that leaves
+                _leave_nothing(folder, made)
+        finally:
+            os.close(lock)  # which gives it back; so does the end of the process, however it comes
+
+
+def _missing(folder: str) -> list[str]:
+    """The folder and those around it that are not there, the innermost first."""
+    found, place = [], os.path.abspath(folder)
+    while not os.path.lexists(place):
+        found.append(place)
+        place = os.path.dirname(place)
+    return found
+
+
+def _held(folder: str, mode: int) -> int:
+    """The lock of the folder, open. Where it was removed with its folder as this one came, it is made again."""
+    path = os.path.join(folder, LOCK)
+    for left in reversed(range(TRIES)):
+        try:
+            os.makedirs(folder, mode, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and left:
+                continue
+            raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            there = _is(lock, path)
+        except BlockingIOError:
+            os.close(lock)
+            raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
+        except BaseException:
+            os.close(lock)
+            raise
+        if there:
+            return lock
+        os.close(lock)
+    raise InputError(f"{folder}: expected a folder that stays, found one that others remove as often as it is made")
+
+
+def _is(lock: int, path: str) -> bool:
+    """Whether the open file is the one of that name: a lock on another holds nobody off."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _leave_nothing(folder: str, made: Iterable[str]) -> None:
+    """Remove the folder, with those around it that were made for it, where it holds the lock alone, which is held until then."""
+    with contextlib.suppress(OSError):
+        if os.listdir(folder) == [LOCK]:
+            os.unlink(os.path.join(folder, LOCK))
+            for place in made:
+                os.rmdir(place)

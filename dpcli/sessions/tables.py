@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import os
 
+from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.toml.columns import same_word
+from dpcli.toml.shown import quoted
 
 
 def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
@@ -16,6 +19,8 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
 
     Args:
         source: as the file at `path` names it, None where the data are no table. What cannot be read is told by whoever reads all of it.
+
+    Raises InputError where the column is spelled otherwise.
     """
     if rows is None or source is None:
         return None
@@ -24,7 +29,15 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
     if names is None or not os.path.isfile(place):
         return None
     found = names(place)
-    return rows if found is None or rows.column in found else None
+    if found is None or rows.column in found:
+        return rows
+    near = next((name for name in found if same_word(name, rows.column)), None)
+    if near is not None:  # else all rows would be read, and these blocks alone charged
+        raise InputError(
+            f'{source}: expected the column "{rows.column}", by which the ledger\'s blocks are cut, found {quoted(near)}: give it that '
+            "name, or another one where it is not what the blocks are cut by"
+        )
+    return None
 
 
 def _csv(place: str) -> list[str]:

@@ -67,7 +67,7 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
             raise InputError(f"--window: expected --ledger with it, whose blocks it names, found none beside {given[0][:60]!a}")
         _require_bounded(plan, None)
         return plan
-    blocks, family = ledger.stated_window(plan.pipeline, given), ledger.state().open_terms().family
+    blocks, family = ledger.stated_window(plan.pipeline, ledger.dated(given)), ledger.state().open_terms().family
     if family is None:
         _require_bounded(plan, None)
         return plan

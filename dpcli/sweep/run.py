@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.sessions.folder import exclusive
+from dpcli.sessions.reason import reason
 from dpcli.sweep.charges import Books
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool
@@ -32,7 +33,7 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
         Denied: the ledger says no; what was made by then is kept. InputError: another process works in the same folder.
     """
     jobs = [(variant, [_job(plan, variant, k) for k in range(plan.repeats)]) for variant in plan.variants]
-    books = Books(ledger, f"dpcli sweep {os.path.basename(plan.path)}")
+    books = Books(ledger, reason("sweep", plan.path, plan.pipeline))
     with exclusive(plan.folder), Pool(processes) as pool:
         answers = {job.folder: found for _, own in jobs for job in own if (found := kept(job)) is not None}
         for answer in answers.values():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 from dpcli.sweep.charges import Books
 from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan
@@ -42,7 +43,8 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
         Denied: the ledger says no. InputError: the folder is that of another search, or another process works in it.
     """
     assert plan.trials is not None
-    place, books = os.path.join(plan.folder, SEARCH), Books(ledger, f"dpcli sweep {os.path.basename(plan.path)}: the whole search")
+    place = os.path.join(plan.folder, SEARCH)
+    books = Books(ledger, f"{reason('sweep', plan.path, plan.pipeline)}: the whole search")
     with exclusive(plan.folder):
         state = _state(plan, place, books)
         if "draws" in state and "chosen" not in state:

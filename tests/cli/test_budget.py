@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 
 import pytest
 
 from dpcli.cli.budget.group import SUBCOMMANDS
-from dpcli.registry import FILTERS, load
+from dpcli.registry import BLOCKS, FILTERS, load
 from tests.command import Result, dpcli
 
 FILE = """
@@ -425,3 +426,32 @@ def test_where_delta_is_what_is_used_up_it_is_said(name: str, tmp_path: Path) ->
     assert "".join(advice.split()) in "".join(spent[2].out.split())
     said = budget("show", path).out
     assert "delta is what runs out" in said and "--delta" not in said
+
+
+COMPLETE = {"dataset": "d", "unit": "user-day", "adjacency": "add-remove", "epsilon": "1", "delta": "1e-6"}
+OF_BLOCKS = {"names": {"block": "north"}, "count": {"block-count": "4"}, "": {}}
+
+
+@pytest.mark.parametrize("blocks", [None, *BLOCKS])
+@pytest.mark.parametrize("seed", range(12))
+def test_all_that_a_new_ledger_lacks_is_told_at_once(blocks: str | None, seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    of_blocks = {} if blocks is None else {"column": "day", "max-blocks": "1", **OF_BLOCKS[load(BLOCKS[blocks]).needs]}
+    flags = {**COMPLETE, **of_blocks, "filter": "zcdp"}
+    given = {name: value for name, value in flags.items() if draw.random() < (0.5 if seed else 0.0)}
+    kept = [
+        *([] if blocks is None else ["--blocks", blocks]),
+        *(word for name, text in given.items() for word in (f"--{name}", text)),
+    ]
+    found = budget("init", str(tmp_path / "ledger.db"), *kept)
+    missing = [name for name in flags if name not in given]
+    assert (found.code, found.out) == (2 if missing else 0, "" if missing else found.out)
+    assert re.findall(r"^(?:dpcli:|) *--([a-z-]+): expected", found.err, re.MULTILINE) == missing
+    assert not missing or not (tmp_path / "ledger.db").exists()
+
+
+def test_a_declared_ledger_lacks_its_runs(tmp_path: Path) -> None:
+    found = budget(
+        "init", str(tmp_path / "ledger.db"), "--mode", "declared", *(w for n in ("unit", "delta") for w in (f"--{n}", COMPLETE[n]))
+    )
+    assert found.code == 2 and re.findall("--([a-z-]+): expected", found.err) == ["dataset", "adjacency", "epsilon", "declare"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import Denied, InputError
-from dpcli.ledger.blocks.room import block_room
+from dpcli.ledger.blocks.room import block_room, window_words
 from dpcli.ledger.budget import budget
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.planning.trailing import trailing_of
 from dpcli.ledger.quote import quotes
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.verify import verify
 from dpcli.pipeline.read import load, parse
+from dpcli.present.ledger_answers import receipt
 from dpcli.present.ledger_blocks import calendar
 from dpcli.registry import BLOCKS
 from tests.command import dpcli
@@ -64,6 +68,30 @@ def test_a_window_that_is_said_to_have_room_has(
             ledger.spend(run(cost / 10), "too wide", window=blocks if len(room) < 6 else [blocks[retired]])
         ledger.spend(run(cost / 10), "widest", window=[found.widest.words])
     ledger.close()
+
+
+@pytest.mark.parametrize("by", BLOCKS)
+@pytest.mark.parametrize("cost", [0.3, 1.5])
+def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: float, tmp_path: Path) -> None:
+    """Blocks that are not listed go on for ever: those before and after the ones that were charged are whole, and it is said."""
+    url, blocks, file = str(tmp_path / "l.db"), FAMILIES[by][1], tmp_path / "run.toml"
+    file.write_text(run_file(cost))
+    with filled(url, by, [0, 2, 0, 9, 0, 0], 4) as ledger:
+        kind = ledger.state().open_terms().family.kind  # type: ignore[union-attr]
+        found, within = block_room(ledger, run(cost)), block_room(ledger, run(cost), blocks)
+        assert (within.before, within.after) == (None, None)
+        assert (found.before, found.after) == ((None, None) if kind.listed else (blocks[1], blocks[4]))
+        assert found.whole_takes == (cost <= 1.0)
+        for form in ("text", "table"):
+            said = " ".join(dpcli("budget", "windows", url, str(file), "-f", form).out.split())
+            takes = "each is whole and takes the run" if cost <= 1.0 else "each is whole, and its cap is too small for the run"
+            assert (f"blocks before {blocks[1]} and after {blocks[4]} were never charged: {takes}" in said) != bool(kind.listed)
+        for flag in ("--within", "--window"):
+            looked = dpcli("budget", "windows", url, str(file), flag, blocks[3], "-f", "json")
+            assert json.loads(looked.out)["never_charged"] == {"before": None, "after": None, "takes": cost <= 1.0}
+        for block in () if kind.listed else (blocks[0], blocks[5]):
+            with pytest.raises(Denied) if cost > 1.0 else nullcontext():
+                ledger.spend(run(cost), block, window=[block])
 
 
 def test_the_commands(place: Place, tmp_path: Path) -> None:
@@ -179,3 +207,46 @@ def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str,
             charge(ledger, block, "0.1", window=[block])
         found = block_room(ledger, run(0.1))
         assert found.asked == far[1:] and found.latest is not None and found.latest.blocks == far[1:]
+
+
+@pytest.mark.parametrize("by", BLOCKS)
+@pytest.mark.parametrize("stated", ["last 1 day", "last 9 days", "last 2 weeks"])
+def test_the_last_days_are_those_before_the_day_of_the_ledgers_clock(by: str, stated: str, tmp_path: Path) -> None:
+    """As a schedule has them on that day, charged and told as the blocks that they are; on another day they are others."""
+    with init(str(tmp_path / "l.db"), DATASET, replace(terms(by), schema="")) as ledger:
+        family = ledger.state().open_terms().family
+        assert family is not None
+        for day in (date(2030, 3, 1), date(2030, 3, 2)):
+            ledger.now = lambda day=day: f"{day}T23:59:59Z"
+            if family.kind.of_day(day) is None:
+                with pytest.raises(InputError, match="the blocks are not days or weeks"):
+                    ledger.spend(run(0.01), str(day), window=[stated])
+                continue
+            trailing = trailing_of(stated, family.kind)
+            assert trailing is not None
+            blocks = tuple(trailing.blocks(family.kind, day))
+            assert block_room(ledger, run(0.01), [stated]).asked == blocks
+            done = receipt(ledger, lambda day=day: ledger.spend(run(0.01), str(day), window=[stated]))
+            assert ledger.state().run(str(day)).window == blocks and str(day) not in blocks
+            assert f"window: {window_words(ledger.state(), blocks)}; " in done.notes[0]
+        with pytest.raises(InputError, match="--window: expected"):
+            ledger.retire([stated], "a moving window closes nothing")
+
+
+def test_a_file_states_no_window_that_moves(tmp_path: Path) -> None:
+    with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:
+        one = run(0.01)
+        moving = replace(one, privacy=replace(one.privacy, window=("last 7 days",)))
+        with pytest.raises(InputError, match=r'"last 7 days" is for --window and for schedules'):
+            ledger.spend(moving, "moving")
+        assert not ledger.state().runs
+
+
+def test_a_release_of_the_last_days_is_begun_on_the_blocks_that_they_are(tmp_path: Path) -> None:
+    from dpcli.sessions.plan import FilePlan
+    from dpcli.sessions.window import over_window
+
+    with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:
+        ledger.now = lambda: "2030-03-01T00:00:00Z"
+        plan = over_window(FilePlan("run.toml", run(0.01)), ledger, ["last 3 days"])
+        assert plan.pipeline.privacy.window == ("2030-02-26..2030-02-28",)

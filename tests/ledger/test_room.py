@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,18 +23,19 @@ from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pure
+from tests.pipeline.test_every_key import text_of
+from tests.release.files import document, queries
 
 NOW = "2030-01-01T00:00:00Z"
 
 
-def opened(path: str, name: str, epsilon: float, delta: float = 1e-6) -> Ledger:
+def opened(path: str, name: str, epsilon: float, delta: float = 1e-6, unit: str = "user") -> Ledger:
     found = opened_filter(name, epsilon, delta, {})
-    ledger = init(
-        path, "visits", LedgerTerms("user", "add-remove", epsilon, delta, filter=name, parameters=dict(found.parameters()))
-    )
+    ledger = init(path, "visits", LedgerTerms(unit, "add-remove", epsilon, delta, filter=name, parameters=dict(found.parameters())))
     ledger.now = lambda: NOW
     return ledger
 
@@ -199,3 +202,60 @@ def test_what_would_fit_of_a_query_is_no_key_that_its_file_lacks(key: str, power
         less = parse(QUERY.format(cost=f"{key} = {3.0 / float(found[1]) ** power!r}").encode(), "less.toml")
         ledger.spend(less, "less")
         assert float(ledger.state().left()["rho"]) < 0.05 * left
+
+
+def asked_of(cost: float, *tables: Mapping[str, Any]) -> Pipeline:
+    """A file of queries of this epsilon each, or of the rho that shrinks as fast."""
+    costs = [{"rho": cost**2} if "rho" in table else {"epsilon": cost} for table in tables]
+    plain = [{key: value for key, value in table.items() if key not in ("error", "weight", "noise", "rho")} for table in tables]
+    priced = [{**table, **cost_, "name": f"query-{place}"} for place, (table, cost_) in enumerate(zip(plain, costs, strict=True))]
+    found = document(*priced, budget={"epsilon": 60.0})
+    return parse(text_of({**found, "privacy": {**found["privacy"], "delta": 1e-3}}), "asked.toml")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("table", [table for _, table in queries()], ids=[label for label, _ in queries()])
+def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(table: Mapping[str, Any], count: int, tmp_path: Path) -> None:
+    """Whatever they measure: one of two queries alone, or one of the mechanisms of a query, is nothing that a file can make noisier."""
+    tables, free = (table,) * count, asked_of(0.3, *(table,) * count)
+    with opened(str(tmp_path / "ledger.db"), "approx-dp", 0.2, 1e-2, unit="visitor") as ledger:
+        found = fitting(ledger.state(), free, 1e-3)
+        if any(entry.spec.fixed_threshold for entry in free.mechanisms):
+            assert found == ()  # its threshold hangs on its noise
+            return
+        (said,) = found
+        where = "every query" if count > 1 else "query-0"
+        times = re.fullmatch(rf"([0-9.]+) times the noise in {where}, by a smaller epsilon, rho or weight, or a larger error", said)
+        assert times is not None
+        ledger.spend(asked_of(0.3 / float(times[1]), *tables), "less")
+
+
+def test_where_no_mechanism_alone_can_fit_all_of_them_are_said_to_need_noise(tmp_path: Path) -> None:
+    """Two of the same, of which one alone is too much."""
+    from dataclasses import replace
+
+    def twice(multiplier: float) -> Pipeline:
+        one = gaussian(multiplier)
+        (entry,) = one.mechanisms
+        return replace(one, mechanisms=(replace(entry, name="a"), replace(entry, name="b")))
+
+    with opened(str(tmp_path / "ledger.db"), "zcdp", 1.0) as ledger:
+        (said,) = fitting(ledger.state(), twice(0.5), 1e-6)
+        times = re.fullmatch(r"([0-9.]+) times the noise in every mechanism", said)
+        assert times is not None
+        with pytest.raises(Denied, match=re.escape(said)):
+            ledger.spend(twice(0.5), "much")
+        ledger.spend(twice(0.5 * float(times[1])), "less")
+        assert float(ledger.state().left()["rho"]) < 0.01 * float(ledger.state().caps["rho"])
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("called", [None, "clicks-week", "a\n  b\x1b[2J", "w" * 300])
+def test_a_denial_names_the_pipeline(name: str, called: str | None, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    with opened(str(tmp_path / "ledger.db"), name, 1.0) as ledger, pytest.raises(Denied) as denied:
+        ledger.spend(replace(pure(50.0), name=called), "much", 0.0)
+    first = str(denied.value).split("\n")[0]
+    shown = {None: "", "a\n  b\x1b[2J": ": a\ufffd  b\ufffd[2J"}.get(called, f": {called}"[:62])
+    assert first.startswith(f"denied, and nothing was written{shown}: the run costs ")

@@ -75,7 +75,7 @@ def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_
             taken.append(one.key)
             assert spent(url) == pytest.approx(len(taken) * RHO, rel=1e-9)  # before its noise
 
-    with pytest.raises(Denied, match=rf"^round {most + 1}: denied, and nothing was written: the run costs 0\.00125"):
+    with pytest.raises(Denied, match=rf"^round {most + 1}: denied, and nothing was written: fed: the run costs 0\.00125"):
         go_on()
     assert taken == keys(url) == [f"spring/round-{number:06d}" for number in range(1, most + 1)]
     assert spent(url) <= cap(url) < spent(url) + RHO

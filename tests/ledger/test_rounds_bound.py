@@ -283,7 +283,7 @@ def test_another_window_needs_another_key(tmp_path: Path) -> None:
 def test_the_rest_of_a_file_is_charged_with_its_first_round_or_not_at_all(url: str, tmp_path: Path) -> None:
     small = opened(str(tmp_path / "small.db"), 1.0)
     run = dpcli.rounds(plan(tmp_path, COUNT.format(cap(small) - RHO / 2)), small, "k")
-    with pytest.raises(Denied, match=r"^round 1: denied, and nothing was written: the run costs"):
+    with pytest.raises(Denied, match=r"^round 1: denied, and nothing was written: fed: the run costs"):
         run.round()
     assert keys(small) == [] and spent(small) == 0
     again = dpcli.rounds(plan(tmp_path, COUNT.format(cap(small) - 1.001 * RHO)), small, "k")

@@ -158,6 +158,15 @@ def test_a_session_of_another_file_does_not_go_on(folder: Path) -> None:
     assert vote_and_teach(edited(folder, ("teachers = 40", "teachers = 40\ncandidates = 3")), resume=True).waiting  # it is public
 
 
+def test_a_session_that_is_denied_leaves_no_folder(folder: Path) -> None:
+    before = {*folder.rglob("*")}
+    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
+    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "0.1", folder=folder).code == 0
+    for _ in range(2):
+        assert dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder).code == 1
+    assert {path for path in folder.rglob("*") if "__pycache__" not in path.parts} - before == {folder / "ledger.db"}
+
+
 def test_the_ledger_is_charged_before_the_first_vote(folder: Path) -> None:
     from dpcli.ledger.stores.places import open_ledger
 

@@ -72,6 +72,30 @@ def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path
 
 
 @EACH
+@pytest.mark.parametrize("size", [200, 40_000])
+def test_an_error_that_depends_on_the_rows_is_told_for_those_that_are_declared(
+    table: Mapping[str, Any], size: int, tmp_path: Path
+) -> None:
+    """In proportion to 1 / rows, of which there are 1,000 where nothing is declared."""
+
+    def said(**declared: int) -> str:
+        path, tables = tmp_path / "file.toml", document(table)
+        path.write_bytes(text_of({**tables, "privacy": {**tables["privacy"], **declared}}))
+        planned = dpcli("release", "--dry-run", str(path), "-f", "json")
+        assert planned.code == 0, planned.err
+        return str(json.loads(planned.out)["queries"][0]["expected_error"])
+
+    before, after = said(), said(dataset_size=size)
+    pattern = r"(?:about|at least) ([0-9.]+) for (the declared )?([0-9,]+) rows"
+    first, second = re.search(pattern, before), re.search(pattern, after)
+    if first is None or second is None:
+        assert before == after and "1,000 rows" not in before
+        return
+    assert first[2] is None and first[3] == "1,000" and second[2] and second[3] == f"{size:,}"
+    assert float(second[1]) == pytest.approx(1000 / size * float(first[1]), rel=0.02)
+
+
+@EACH
 def test_limits_of_a_unit_are_asked_for(table: Mapping[str, Any], tmp_path: Path) -> None:
     """Whatever bounds a unit's rows cannot be left out."""
     for key in {"max_groups", "max_rows"} & table.keys():

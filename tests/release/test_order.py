@@ -213,6 +213,7 @@ def test_what_a_ledger_refuses_leaves_the_folder_as_it_was(
             patched.setattr(Ledger, "reserve", refused)
             with pytest.raises(kind):
                 release(plan(tmp_path), ledger)
+        assert not (tmp_path / "out").exists()
         assert release(plan(tmp_path, epsilon=0.2), ledger).fresh
 
 
@@ -400,12 +401,12 @@ def test_an_interrupted_release_says_what_became_of_the_charge(tmp_path: Path, m
 def test_over_budget_touches_nothing(tmp_path: Path) -> None:
     with books(tmp_path, 0.1) as ledger, pytest.raises(Denied):
         release(plan(tmp_path), ledger)
-    assert Table.asked == 0 and not (tmp_path / "out" / ANSWERS).exists()
+    assert Table.asked == 0 and not (tmp_path / "out").exists()
 
 
 def test_what_a_ledger_denies_may_be_asked_for_less_in_the_same_folder(tmp_path: Path) -> None:
     with books(tmp_path, 0.3) as ledger:
         with pytest.raises(Denied):
             release(plan(tmp_path), ledger)
-        assert not ledger.state().runs and Table.asked == 0
+        assert not ledger.state().runs and Table.asked == 0 and not (tmp_path / "out").exists()
         assert release(plan(tmp_path, epsilon=0.2), ledger).fresh

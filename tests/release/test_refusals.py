@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 
@@ -16,6 +17,7 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 from tests.ledger.cluster import Cluster
+from tests.release.places import PLACES, Table, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -121,6 +123,36 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
     (tmp_path / "others2.csv").write_text(f"who,{HIDDEN}\n")
     (tmp_path / "latin.csv").write_bytes(f"{HIDDEN}\xe9\n".encode("latin-1"))
     assert PATHS[path] in refused(source(path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "place", [place if "spark" not in place else pytest.param(place, marks=pytest.mark.long) for place in PLACES]
+)
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ("Dept", "none: did you mean 'dept'?"),
+        ("dep", "none: did you mean 'dept'?"),
+        ("year", "none: there are 'who', 'age', 'dept'"),
+    ],
+)
+def test_a_column_of_another_name_is_told(
+    place: str, stated: str, said: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """On every engine, and no value with it."""
+    start(place.partition("-")[0], request)
+    cluster = request.getfixturevalue("release_cluster") if place == "postgres" else None
+    table = Table({"who": "text", "age": "integer", "dept": "text"}, [{"who": HIDDEN, "age": 1, "dept": HIDDEN}])
+    found = source_of(place, table, tmp_path, cluster, "who")
+    columns = {stated if name == "dept" else name: column for name, column in found.columns.items()}
+    asked = Aggregation("who", None, (GroupKey(stated, ("x",)),), (), 1, 1)
+    message = refused(replace(found, columns=columns), tmp_path, asked)
+    assert f'column "{stated}"' in message and message.endswith(f"found {said}"), message
+
+
+def test_a_first_line_that_may_be_a_record_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f"{HIDDEN},31,ages\nu,1,x\n")
+    assert refused(source("rows.csv"), tmp_path).endswith('one column "age" in the first line, found none')
 
 
 def test_files_that_a_pattern_names_are_one_table(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in
+from dpcli.sessions.folder import exclusive
 from tests.ledger.setting import DATASET, run, terms
 
 
@@ -83,11 +84,35 @@ def test_a_copy_made_before_the_count_is_charged_by_itself(step: str, tmp_path: 
 
 
 def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) -> None:
-    ledger = books(tmp_path, 0.005)
-    for resume in (False, True):
-        with pytest.raises(Denied):
-            charge(begun(tmp_path, ledger, resume), run(), ledger, "a test")
+    """Nothing is left of it: the next one is another session. What was interrupted before its charge stays, to go on with."""
+    ledger, folder = books(tmp_path, 0.005), tmp_path / "made" / "folder"
+    for _ in range(2):
+        with pytest.raises(Denied), exclusive(str(folder)):
+            charge(begun(folder, ledger), run(), ledger, "a test")
+        assert not folder.parent.exists()
+    with exclusive(str(folder)):
+        begun(folder, ledger).write()
+    for _ in range(2):
+        with pytest.raises(Denied), exclusive(str(folder)):
+            charge(begun(folder, ledger, resume=True), run(), ledger, "a test")
     assert ledger.state().runs == {}
+    ledger.close()
+
+
+def test_what_was_charged_before_it_failed_is_known_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the ledger raises after that."""
+    ledger, start = books(tmp_path), Ledger.start
+
+    def broken(self: Ledger, *arguments: Any, **keys: Any) -> Any:
+        raise InputError("not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "start", broken)
+        with pytest.raises(InputError, match="not now"):
+            charge(begun(tmp_path, ledger), run(), ledger, "a test")
+    assert Ledger.start is start
+    assert charge(begun(tmp_path, ledger, resume=True), run(), ledger, "a test").run in ledger.state().runs
+    assert len(ledger.state().runs) == 1
     ledger.close()
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from dpcli.errors import InputError
 from dpcli.sessions import folder as folders
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import LOCK, exclusive, replaced
 from tests.ledger.spenders import started
 from tests.waiting import until
 
@@ -82,3 +85,77 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InputError, match="cannot be written"), exclusive(str(tmp_path / "file")):
         pytest.fail("a file is no folder")
+
+
+@pytest.mark.parametrize("there", [0, 1, 2], ids=["nothing", "around it", "itself"])
+@pytest.mark.parametrize("left", [False, True], ids=["empty", "kept"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_nothing_came_of_leaves_no_folder(there: int, left: bool, fails: bool, tmp_path: Path) -> None:
+    """But what was there before, and what something was written to."""
+    chain = [tmp_path / "runs", tmp_path / "runs" / "week"]
+    for one in chain[:there]:
+        one.mkdir()
+    with suppress(ZeroDivisionError), exclusive(str(chain[-1])):
+        if left:
+            (chain[-1] / "kept").touch()
+        if fails:
+            raise ZeroDivisionError
+    assert [one.exists() for one in chain] == [left or there > 0, left or there > 1]
+    with exclusive(str(chain[-1])):
+        pass
+    assert (chain[-1] / "kept").exists() == left
+
+
+def test_a_fork_leaves_the_folder_to_its_parent(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    with ExitStack() as held:
+        held.enter_context(exclusive(str(folder)))
+        child = started(held.close)
+        assert os.waitpid(child, 0)[1] == 0
+        with pytest.raises(InputError, match="found one at work"), exclusive(str(folder)):
+            pytest.fail("the lock of the parent was given back by its fork")
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_made_and_removed_all_the_time_is_still_for_one_process_at_a_time(tmp_path: Path) -> None:
+    """A lock on a file that was removed in between holds nobody off, and is not taken for one."""
+    folder, inside, turns = str(tmp_path / "runs" / "folder"), tmp_path / "inside", tmp_path / "turns"
+
+    def working() -> None:
+        end, done = time.monotonic() + 1.0, 0
+        while time.monotonic() < end:
+            with suppress(InputError), exclusive(folder):
+                os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # raises where another one is inside
+                inside.unlink()
+                done += 1
+        with open(turns, "a") as file:
+            file.write(f"{done}\n")
+
+    children = [started(working) for _ in range(4)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert sum(map(int, turns.read_text().split())) > 20
+    with exclusive(folder):
+        pass
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+def test_a_lock_that_was_removed_as_it_was_opened_is_no_lock(again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the opening and the locking another process leaves, and perhaps a third one comes."""
+    folder, lock, first = tmp_path / "folder", fcntl.flock, [True]
+
+    def late(file: int, how: int) -> None:
+        if first.pop() if first else False:
+            (folder / LOCK).unlink()
+            folder.rmdir()
+            if again:
+                folder.mkdir()
+                (folder / LOCK).touch()
+        lock(file, how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", late)
+        with exclusive(str(folder)):
+            with pytest.raises(InputError, match="found one at work"), exclusive(str(folder)):
+                pytest.fail("the lock is on a file that is gone")
+            (folder / "kept").touch()
+    assert (folder / "kept").exists()

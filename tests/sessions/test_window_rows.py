@@ -489,3 +489,19 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
             else:
                 with pytest.raises(InputError, match="found fewer rows than were read before"):
                     row_place(str(place), row, window)
+
+
+@pytest.mark.parametrize("ending", [".csv", pytest.param(".parquet", marks=pytest.mark.needs("pyarrow"))])
+@pytest.mark.parametrize("spelled", ["Day", "DAY", "day ", "d_a_y"])
+def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spelled: str, tmp_path: Path) -> None:
+    """All rows would be read, and the blocks of the window alone be charged."""
+    from dpcli.sessions.tables import in_table
+
+    rows = RowWindow("day", "date", (("2026-01-01", "2026-01-07"),), WINDOW, {"by": "day", "column": "day", "max_blocks": 1})
+    file = tmp_path / f"data{ending}"
+    WRITERS[ending]([{spelled: "2026-01-01", "text": "secret"}], file)
+    with pytest.raises(InputError, match=re.escape(f'data{ending}: expected the column "day"')) as refused:
+        in_table(file.name, str(tmp_path / "file.toml"), rows)
+    assert f"found '{spelled}': give it that name" in str(refused.value) and "secret" not in str(refused.value)
+    WRITERS[ending]([{"week": "2026-01-01", "text": "secret"}], file)
+    assert in_table(file.name, str(tmp_path / "file.toml"), rows) is None

@@ -201,6 +201,13 @@ def test_a_ledger_that_says_no_stops_the_sweep_and_loses_nothing(tmp_path: Path,
     assert [charged.status for charged in books.state().runs.values()] == ["committed"] * 2
 
 
+def test_a_sweep_of_which_nothing_is_paid_for_leaves_no_folder(tmp_path: Path, pool: type[InOneProcess]) -> None:
+    plan = planned(tmp_path, PUBLIC)
+    with pytest.raises(Denied):
+        swept(plan, ledger=ledger(tmp_path, 0.01))
+    assert pool.done == [] and not os.path.lexists(plan.folder)
+
+
 def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
     with exclusive(plan.folder), pytest.raises(InputError, match="found one at work"):

@@ -153,7 +153,10 @@ def test_a_csv_that_is_none(case: str) -> None:
 
 def test_a_column_that_is_not_there() -> None:
     Path("bad.csv").write_text("Alice,label\n1,0\n")
-    assert refusal(train(label="labl")) == "bad.csv: expected a column 'labl', found 2 of other names"
+    assert (
+        refusal(train(label="labl")) == "bad.csv: expected a column 'labl', found none"
+    )  # whether Alice is a column, nobody knows
+    assert refusal(train(label="Label")) == "bad.csv: expected a column 'Label', found none: did you mean 'label'?"
 
 
 def test_a_mark_before_the_first_name_and_empty_lines_are_read_over() -> None:

@@ -99,6 +99,13 @@ def test_the_ledger_is_charged_before_the_first_noise(file: Path, tmp_path: Path
     assert poor.state().runs == {}
 
 
+def test_a_run_that_is_denied_leaves_no_folder(file: Path, tmp_path: Path) -> None:
+    poor = LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+    with init(str(tmp_path / "poor.db"), "digits", poor) as books, pytest.raises(Denied, match="would fit: noise_multiplier = "):
+        train(plan_of(str(file)), books)
+    assert not (file.parent / "runs").exists()
+
+
 class Stopped(Exception):
     pass
 

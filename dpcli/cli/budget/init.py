@@ -11,11 +11,11 @@ from dpcli.registry import BLOCKS, FILTERS
 
 @click.command(short_help="Open the ledger of a dataset; its terms are fixed for good.")
 @ledger_argument
-@click.option("--dataset", required=True, metavar="NAME", help="Name of the dataset.")
-@click.option("--unit", required=True, help="What one individual is: user, example, ...; every run must state the same.")
-@click.option("--adjacency", required=True, help="add-remove | replace-one | zero-out; every run must state the same.")
-@click.option("--epsilon", type=float, required=True, help="The cap on epsilon of everything together.")
-@click.option("--delta", type=float, required=True, help="Delta of the cap.")
+@click.option("--dataset", metavar="NAME", help="Name of the dataset. [required]")
+@click.option("--unit", help="What one individual is: user, example, ...; every run must state the same. [required]")
+@click.option("--adjacency", help="add-remove | replace-one | zero-out; every run must state the same. [required]")
+@click.option("--epsilon", type=float, help="The cap on epsilon of everything together. [required]")
+@click.option("--delta", type=float, help="Delta of the cap. [required]")
 @click.option("--filter", "name", metavar="NAME", default="", help=f"What adds the runs up: {', '.join(FILTERS)}.")
 @click.option("--order", type=float, help="Order of the rdp filter; the best for Gaussian-like runs where absent.")
 @click.option("--slack", type=float, help="Share of delta that the advanced filter's conversion takes; half where absent.")
@@ -33,7 +33,7 @@ from dpcli.registry import BLOCKS, FILTERS
 @click.option("--two-person", is_flag=True, help="Another person has to approve each amend, void, quota and copy; fixed for good.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
 @output_options("text", "total", "records")
-def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
+def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
     """Open LEDGER for one dataset. Unit, adjacency, delta and filter are fixed for good; only the cap can be amended.
 
     In adaptive mode (the default) a run may be chosen after looking at earlier outputs, and a privacy filter alone decides: rdp (Renyi DP

@@ -27,7 +27,8 @@ window_option = click.option(
     "window",
     multiple=True,
     metavar="BLOCKS",
-    help="The blocks that it reads, as 2026-01-01..2026-01-28 or one name; repeatable. Needed where the dataset is cut into blocks.",
+    help='The blocks that it reads, as 2026-01-01..2026-01-28, "last 28 days" (up to yesterday in UTC) or one name; repeatable. Needed '
+    "where the dataset is cut into blocks.",
 )
 others_option = click.option(
     "--reason", "why", default="", metavar="TEXT", help="Why: needed where somebody else made the reservation."

@@ -15,9 +15,12 @@ from dpcli.cli.options import emit, output_options
 @delta_option
 @click.option(
     "--within",
+    "--window",
+    "within",
     multiple=True,
     metavar="BLOCKS",
-    help="The blocks to look at, as 2026-01-01..2026-01-28; repeatable. Absent: all between the first and the last that was charged.",
+    help='The blocks to look at, as 2026-01-01..2026-01-28 or "last 28 days"; repeatable. Absent: all from the first to the last that was '
+    "charged.",
 )
 @output_options("text", "total", "records")
 def command(
@@ -31,7 +34,7 @@ def command(
 ) -> int:
     """Say which windows of LEDGER still have room for one run of the pipeline FILE: all, the widest, the latest. Nothing is written.
 
-    Exit code 1 where no block has. Blocks that were never charged are whole.
+    Exit code 1 where none that was looked at has. Blocks that were never charged are whole.
     """
     from dpcli.ledger.blocks.room import block_room
     from dpcli.pipeline.read import load

@@ -86,7 +86,8 @@ class BlockFamily:
             first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
             stray = next((name for name in (first, last) if not kind.holds(name)), None)
             if stray is not None:
-                raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}")
+                moving = ' ("last 7 days" is for --window and for schedules)' if text.startswith("last ") else ""
+                raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{moving}")
             if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # before they are all written down
                 raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
             found.update(kind.between(first, last) if dots else (text,))

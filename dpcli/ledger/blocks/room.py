@@ -36,13 +36,17 @@ class BlockRoom:
     """Where one run fits now.
 
     asked: the blocks that were looked at, in order. stretches: of those that take it, in order. cost: of one run, on each of its blocks;
-    share: of a block's cap.
+    share: of a block's cap. before, after: the first or the last of `asked`, where no block on its other side was ever charged or retired
+    and none was looked at; None else. whole_takes: whether a block that was never charged takes the run.
     """
 
     asked: tuple[str, ...]
     stretches: tuple[Stretch, ...]
     cost: Cost
     share: float
+    whole_takes: bool
+    before: str | None = None
+    after: str | None = None
 
     @property
     def widest(self) -> Stretch | None:
@@ -61,7 +65,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     Raises InputError where the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
     """
     state = ledger.state()
-    asked = _asked(state, ledger.window(within) if within else ())
+    asked = _asked(state, ledger.window(ledger.dated(within)) if within else ())
     cost, _ = ledger.cost(pipeline, delta)
     wanted = amounts.read(cost.amounts)
     takes = {block: _takes(state, wanted, block) for block in asked}
@@ -69,7 +73,9 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     ordered = family is not None and family.kind.ordered
     groups = groupby(asked, key=lambda block: (takes[block], "" if ordered else block))
     stretches = tuple(Stretch(tuple(blocks)) for (fits, _), blocks in groups if fits)
-    return BlockRoom(asked, gapless(state, stretches), cost, amounts.share(wanted, state.caps))
+    whole = amounts.exceeded(wanted, state.caps) is None
+    before, after = (None, None) if within else _untouched(state, asked)
+    return BlockRoom(asked, gapless(state, stretches), cost, amounts.share(wanted, state.caps), whole, before, after)
 
 
 def _takes(state: LedgerState, wanted: amounts.Amounts, block: str) -> bool:
@@ -80,15 +86,30 @@ def _asked(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
     family = state.open_terms().family
     if family is None:
         raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into any')
-    known = family.kind.listed or sorted({*opened_blocks(state.spent), *state.retired})
+    known = family.kind.listed or _touched(state)
     if within:
         return tuple(sorted(within, key=family.kind.rank))
     if not known:
-        raise InputError(f'--within: expected the blocks to look at, as no run was charged to "{state.dataset}" yet, found none')
+        raise InputError(
+            f'--within: expected the blocks to look at, as no run was charged to "{state.dataset}" yet and each is whole, found none'
+        )
     if family.kind.listed:
         return tuple(known)[-MOST:]
     end = family.kind.rank(known[-1])  # a block in the year 1 must not make a list of all days since
     return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
+
+
+def _touched(state: LedgerState) -> list[str]:
+    """The blocks that were charged or retired, in order."""
+    return sorted({*opened_blocks(state.spent), *state.retired})
+
+
+def _untouched(state: LedgerState, asked: Sequence[str]) -> tuple[str | None, str | None]:
+    """Before and after which of these no block was ever charged or retired."""
+    family = state.open_terms().family
+    if family is None or family.kind.listed:
+        return None, None
+    return asked[0] if _touched(state)[0] == asked[0] else None, asked[-1]
 
 
 def window_words(state: LedgerState, window: Sequence[str]) -> str:

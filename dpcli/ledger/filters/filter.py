@@ -109,10 +109,15 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
 def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
     """The filter for a new ledger, its own parameters chosen for the cap. Raises InputError where it cannot hold that cap."""
     if name not in FILTERS:
-        words = "; ".join(f"{key}: {text}" for key, text in summaries().items())
-        raise InputError(f"--filter: expected one, which cannot be changed later ({words}), found {repr(name) if name else 'none'}")
+        raise InputError(f"--filter: expected {filter_wanted()}, found {repr(name) if name else 'none'}")
     found: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
     return found
+
+
+def filter_wanted() -> str:
+    """What --filter takes, in words."""
+    words = "; ".join(f"{key}: {text}" for key, text in summaries().items())
+    return f"one, which cannot be changed later ({words})"
 
 
 def summaries() -> dict[str, str]:

@@ -17,6 +17,7 @@ from dpcli.predict.queries.counted import counted
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted, session_in
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -77,7 +78,7 @@ def write_texts(
         private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
-        session = charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
+        session = charge(session, plan.pipeline, ledger, reason("generate", path, plan.pipeline))
         whole_lines(kept)  # the next one begins a line
         with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
             turns = _turns(plan, session, moved)

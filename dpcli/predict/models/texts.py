@@ -11,6 +11,7 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.toml.columns import meant_in
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 
 CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}
@@ -140,7 +141,7 @@ def _columns(rows: list[Any], asked: TextSource) -> tuple[list[Any], list[Any] |
     for row in rows:
         for name in (asked.column, asked.units):
             if name is not None and (not isinstance(row, Mapping) or row.get(name) is None):
-                raise asked.refused(f"{name!r} in every row", "a row without it")
+                raise asked.refused(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
     return [row[asked.column] for row in rows], None if asked.units is None else _whose(rows, asked, asked.units)
 
 

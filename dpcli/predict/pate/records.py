@@ -10,6 +10,7 @@ from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.settings import BUILT_IN, ending
 from dpcli.predict.places import beside, on_private, own_function
+from dpcli.toml.columns import instead_of
 from dpcli.train.tasks.digits import images_and_labels
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
@@ -71,7 +72,8 @@ def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
     lacking = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
     if lacking:
-        raise InputError(f"{place}: expected a column {lacking[0]!r}, found {len(names)} of other names")
+        there = instead_of(lacking[0], names, (*extra, *filter(None, (label,))))
+        raise InputError(f"{place}: expected a column {lacking[0]!r}, found {there}")
     found: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
         found[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))

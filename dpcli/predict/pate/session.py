@@ -17,6 +17,7 @@ from dpcli.predict.pate.transcript import Transcript, TranscriptFile, begin, rea
 from dpcli.registry import PATE_STATEMENT_OF, load
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -115,7 +116,7 @@ def _opened(
     if kept is None:
         run = uuid.uuid4().hex
         if ledger is not None:
-            charge_run(ledger, run, plan.pipeline, f"dpcli pate label {os.path.basename(plan.path)}")
+            charge_run(ledger, run, plan.pipeline, reason("pate label", plan.path, plan.pipeline))
         bind_votes(plan, votes, run)
         return begin(plan, run, ledger is not None, insecure_seed is None)
     _require_same(plan, kept, ledger, insecure_seed)

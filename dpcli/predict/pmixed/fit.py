@@ -10,7 +10,6 @@ import json
 import os
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,9 @@ from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
-from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
+from dpcli.sessions.charged import UNCHARGED, charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 from dpcli.sessions.whereabouts import home
 from dpcli.sessions.window import as_begun
 
@@ -86,9 +86,7 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
             '--ledger: expected none with pmixed.mode = "paper", found one: what is no guarantee has no cost to charge'
         )
     _require_budget(plan)
-    with suppress(OSError):  # told below; the size of a model tells how much its shard holds
-        os.makedirs(plan.folder, mode=0o700, exist_ok=True)
-    with exclusive(plan.folder):
+    with exclusive(plan.folder, 0o700):  # the size of a model tells how much its shard holds
         side = public_side(plan)
         side.said()
         shards = sharded(plan, private_texts(plan))
@@ -204,7 +202,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         replaced(state, json.dumps(asdict(made)).encode(), 0o600)
         try:
             _charge(plan, ledger, made)
-        except Denied:
+        except UNCHARGED:
             os.unlink(state)
             raise
         return _counted(plan, made)
@@ -241,7 +239,7 @@ def _charge(plan: PmixedPlan, ledger: Ledger | None, fit: Fit) -> None:
     if ledger is not None:
         if fit.counted and not os.path.exists(os.path.join(plan.folder, FITTED)):
             require_going_on("--resume", fit.run, ledger, "fit")
-        charge_run(ledger, fit.run, plan.pipeline, f"dpcli pmixed fit {os.path.basename(plan.path)}")
+        charge_run(ledger, fit.run, plan.pipeline, reason("pmixed fit", plan.path, plan.pipeline))
 
 
 def _read(path: str) -> Fit | None:

@@ -24,6 +24,7 @@ from dpcli.predict.voting.votes import counted as counted_votes
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted, session_in
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.reason import reason
 from dpcli.train.noise.randomness import SystemStream
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def vote_and_teach(
         kept = os.path.join(plan.folder, TRANSCRIPT)
         refuse_others(kept, session.counted)
         votes = PromptTeachers.of(plan, labeller)
-        session = charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
+        session = charge(session, plan.pipeline, ledger, reason("prompt", plan.path, plan.pipeline))
         with ExitStack() as open_:
             budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None

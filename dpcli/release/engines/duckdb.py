@@ -80,7 +80,7 @@ class DuckDB(SqlEngine):
         header = header_of(self.files, self.table.stored)
         self.split = None if in_order else header
         fields = {name: FoundColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
-        return FoundTable(_read_csv(self.files, header, in_order), fields, self.files.place)
+        return FoundTable(_read_csv(self.files, header, in_order), fields, self.files.place, named=False)
 
     def _parquet(self) -> FoundTable:
         item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
@@ -136,7 +136,8 @@ class DuckDB(SqlEngine):
         item = f"{CATALOG}.{quoted(schema)}.{quoted(table)} AS raw"
         self._rows(f"SELECT * FROM {item} LIMIT 0")  # no row: a view may have lost what it was made of
         fields = {column: self._own_column(item, column, kind) for column, kind in own if column in self.table.columns}
-        return FoundTable(item, fields, f'{self.files.place}: table "{name}"')
+        others = tuple(column for column, _ in own if column not in fields)
+        return FoundTable(item, fields, f'{self.files.place}: table "{name}"', others=others)
 
     def _own_column(self, item: str, name: str, kind: str) -> FoundColumn:
         """By its bytes where it has a collation, which is nowhere told, but cannot be compared with another one."""

@@ -9,10 +9,12 @@ import gzip
 import io
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dpcli.errors import InputError
+from dpcli.toml.columns import instead_of
 
 Kind = Literal["csv", "parquet", "duckdb"]
 ENDINGS: dict[str, Kind] = {
@@ -103,9 +105,15 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
             raise InputError(f"{path}: expected the columns of {files.paths[0]} in its first line, found others")
     for name in sorted(wanted):
         if names.count(name) != 1:
-            times = "none" if name not in names else f"{names.count(name)} of them"
+            times = f"{names.count(name)} of them" if name in names else _instead(name, found, wanted)
             raise InputError(f'{files.place}: expected one column "{name}" in the first line, found {times}')
     return Header(tuple(names), delimiter)
+
+
+def _instead(name: str, found: Sequence[tuple[str, list[str]]], wanted: frozenset[str]) -> str:
+    """What the first line has in place of a name, whichever delimiter it is cut by."""
+    said = [instead_of(name, list(filter(_is_text, names)), wanted) for _, names in found]
+    return next((words for words in said if words != "none"), "none")
 
 
 def _kind(path: str, pattern: str) -> Kind:

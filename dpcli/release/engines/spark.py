@@ -132,7 +132,7 @@ class Spark(SqlEngine):
     def _csv(self, paths: list[str], place: str) -> FoundTable:
         header = header_of(files_of(place, self.table.folder), self.table.stored)
         frame = _quietly(lambda: _csv(self.session, paths, len(header.names), header.delimiter), place)
-        return self._view(frame, header.names, place)
+        return self._view(frame, header.names, place, named=False)
 
     def _parquet(self, paths: list[str], place: str) -> FoundTable:
         frame = _quietly(lambda: self.session.read.parquet(*paths), place)
@@ -146,7 +146,7 @@ class Spark(SqlEngine):
         found: list[tuple[Any, ...]] = _quietly(lambda: self.session.sql(sql).collect(), place)
         return found
 
-    def _view(self, frame: Any, names: tuple[str, ...], place: str) -> FoundTable:
+    def _view(self, frame: Any, names: tuple[str, ...], place: str, named: bool = True) -> FoundTable:
         """Columns by their places: no name has a meaning of its own."""
         for name in self.table.columns:
             if names.count(name) > 1:
@@ -158,7 +158,7 @@ class Spark(SqlEngine):
             name: FoundColumn(sql, FAMILIES.get(kind.partition("(")[0], "other"), kind)
             for name, sql, kind in zip(names, own, kinds, strict=True)
         }
-        return FoundTable(VIEW, columns, place)
+        return FoundTable(VIEW, columns, place, named)
 
 
 def opened_spark(table: SourceTable) -> Spark:

@@ -12,6 +12,7 @@ from dpcli.release.engines.conversions import Family, SqlText, converted
 from dpcli.release.expressions.check import DeclaredColumn
 from dpcli.release.expressions.nodes import LiteralValue
 from dpcli.release.expressions.writing import Layers, ScalarType, Term
+from dpcli.toml.columns import instead_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,16 @@ class FoundColumn:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """The table as the engine finds it. item: for FROM. place: what messages call it."""
+    """The table as the engine finds it.
+
+    item: for FROM. place: what messages call it. named: whether a schema has its columns' names. others: names that fields leave out.
+    """
 
     item: str
     fields: Mapping[str, FoundColumn]
     place: str
+    named: bool = True
+    others: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -98,7 +104,8 @@ class Values:
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
         field = self.found.fields.get(name)
         if field is None:
-            raise InputError(f'{self.found.place}: expected a column "{name}", found none')
+            there = instead_of(name, [*self.found.fields, *self.found.others], self.table.stored, self.found.named)
+            raise InputError(f'{self.found.place}: expected a column "{name}", found {there}')
         raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
         value = converted(raw, to, field.family, layers, self.dialect)
         if value is None:

@@ -84,6 +84,6 @@ class VarianceQuery(NoisyQuery):
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
-        rows, unit = 1000, releases[0].unit
-        error = expected_error(law_of(releases[0]), self.confidence, unit) / rows
-        return f"at least {figures(error, 3)} for {rows:,} rows, with probability {self.confidence:.6g}, and more for the noise of the mean"
+        error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / setting.rows
+        distance = f"at least {figures(error, 3)} {setting.for_rows}"
+        return f"{distance}, with probability {self.confidence:.6g}, and more for the noise of the mean"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import InputError
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
+from dpcli.sessions.reason import reason
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.outcome import METRICS, STATE
 
@@ -59,7 +60,7 @@ def charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint, folder
     """
     if not before.model:
         if ledger is not None:
-            charge_run(ledger, before.run, plan.pipeline, f"dpcli train {os.path.basename(plan.path)}")
+            charge_run(ledger, before.run, plan.pipeline, reason("train", plan.path, plan.pipeline))
         open(os.path.join(folder, METRICS), "w").close()
     elif ledger is not None and before.resumed and before.resumed[-1] == before.step:
         again = before.step

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.toml.columns import instead_of
 from dpcli.train.plan.settings_classification import Classification
-from dpcli.train.tasks.encoding import encoded, label_codes
+from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
 from dpcli.train.tasks.files import csv_table, parquet_table
 from dpcli.train.tasks.mapped import arrays_in
 
@@ -60,7 +61,8 @@ def _columns(
     label = train.label or next((name for name in reversed(names) if name not in (train.units, apart)), "label")
     for name in (label, *([train.units] if train.units else [])):
         if name not in columns:
-            raise InputError(f"{place}: expected a column {name!r}, found {len(names)} of other names")
+            there = instead_of(name, names, known_columns(train))
+            raise InputError(f"{place}: expected a column {name!r}, found {there}")
     # By its place where the training file does not name it: a file without a line of names has a record there.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
     blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]

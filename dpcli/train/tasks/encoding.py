@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.errors import InputError
+from dpcli.toml.columns import instead_of
 from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.files import row_place
@@ -25,6 +26,11 @@ MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # the last two: o
 PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # which numpy reads as Python does
 
 
+def known_columns(train: Classification) -> tuple[str, ...]:
+    """Names of columns that the training file states."""
+    return tuple(filter(None, (train.label, train.units, *(train.columns or ()))))
+
+
 def input_names(train: Classification) -> list[str]:
     """Of the model's inputs, in their order, where [train.columns] declares the columns."""
     return [name for column, feature in train.features for name in feature.inputs(column)]
@@ -38,7 +44,8 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
-        raise InputError(f"{place}: expected a column {absent[0]!r}, as train.columns declares, found none of that name")
+        there = instead_of(absent[0], list(table), known_columns(train))
+        raise InputError(f"{place}: expected a column {absent[0]!r}, as train.columns declares, found {there}")
     counts = {len(table[name]) for name, _ in train.features}
     if len(counts) > 1:
         raise InputError(f"{place}: expected columns of one length, found several lengths")

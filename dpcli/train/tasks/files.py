@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcli.errors import InputError, Unavailable
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.toml.columns import instead_of
 
 Rows = list[list[Any]]
 EPOCH = date(1970, 1, 1).toordinal()
@@ -49,7 +50,8 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
 def _deciding(names: list[str], only: RowWindow, place: str) -> int:
     """Where the column is that decides a row's block."""
     if only.column not in names:
-        raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found none')
+        there = instead_of(only.column, names)
+        raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found {there}')
     return names.index(only.column)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.toml.columns import meant_in
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.owners import in_blocks
@@ -113,7 +114,7 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
     for row in rows:
         for name in (train.text, label, train.units):
             if name is not None and (not hasattr(row, "keys") or row.get(name) is None):
-                raise InputError(f"{place}: expected {name!r} in every row, found a row without it")
+                raise InputError(f"{place}: expected {name!r} in every row, found a row without it{meant_in(row, [name])}")
     return Texts(
         [row[train.text] for row in rows],
         [row[label] for row in rows] if label else None,

@@ -60,8 +60,7 @@ def _columns(
 ) -> Any:
     """Without the label, which is the last column where the training file names none and there is one more than the model reads."""
     if train.columns is not None:
-        wanted = {name: at for at, name in enumerate(names) if name in train.columns}
-        return encoded({name: [row[at] for row in rows] for name, at in wanted.items()}, train, place)
+        return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
     kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, apart)]
     if train.label is None and (len(kept),) == (shape[0] + 1,):
         kept = kept[:-1]
