@@ -16,6 +16,7 @@ from dpcli.present import account as account_report
 from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.present.difference import priced_data
 from dpcli.rounding import up
+from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.shown import key_text
 
 WORDS: dict[Verdict, str] = {
@@ -217,7 +218,12 @@ def _findings(file: Judged) -> Iterator[Finding]:
         if condition.verdict != "pass":
             yield _finding(file, condition)
     said = {condition.name for condition in file.conditions}
-    yield from (finding(d) for d in file.diagnostics if d.rule not in said)
+    yield from (finding(d) for d in file.diagnostics if d.rule not in said and not _repeated(d, file))
+
+
+def _repeated(found: Diagnostic, file: Judged) -> bool:
+    """Whether a condition says it already, of the file as a whole: it has no line that it would be shown at besides."""
+    return found.line == 0 and any(condition.message.endswith(found.message) for condition in file.conditions)
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:
