@@ -173,6 +173,7 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
     common = {
         "datasets": list(one.datasets),
         "files": list(one.members),
+        "path": one.at,
         "verdict": one.verdict,
         "conditions": [_condition(c) for c in one.conditions],
         "base_epsilon": one.base.epsilon if one.base else None,
