@@ -12,7 +12,6 @@ from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.window import without_flag
 from dpcli.registry import load
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
@@ -68,6 +67,8 @@ def _refused(error: Exception) -> Condition:
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):
         return Condition("ledger", "unknown", str(error), KEY)
+    from dpcli.pipeline.window import without_flag
+
     return Condition("ledger", "invalid", without_flag(str(error)), KEY)
 
 

@@ -12,7 +12,6 @@ from dpcli.keys.annotations import members_of
 from dpcli.keys.kinds import KeyPlace
 from dpcli.keys.member import Members, read_members
 from dpcli.pipeline.document import TOP
-from dpcli.pipeline.other_files import instead_of_policy
 from dpcli.pipeline.read import refuse, toml_document
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Findings, TooMany
@@ -36,6 +35,8 @@ def read_policy(source: str) -> Policy:
 def read_policy_bytes(data: bytes, source: str) -> Policy:
     """The policy in the bytes of a file that messages call `source`. Raises InvalidFile as `read_policy` does."""
     text, tables = toml_document(data, source)
+    from dpcli.pipeline.other_files import instead_of_policy
+
     other = instead_of_policy(tables)
     if other is not None:
         raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other}", title(source)),))
