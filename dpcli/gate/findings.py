@@ -50,4 +50,5 @@ def first_of(diagnostics: Sequence[Diagnostic]) -> str:
     """The first thing that is wrong with a file, and how many there are."""
     found = diagnostics[0]
     more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-    return f"line {found.line}: {found.key + ': ' if found.key else ''}{found.message}{more}"
+    place = f"line {found.line}: " if found.line else ""  # a file that is something else has none
+    return f"{place}{found.key + ': ' if found.key else ''}{found.message}{more}"

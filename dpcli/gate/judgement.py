@@ -46,12 +46,14 @@ class JudgedTogether(Judged):
     """All files of some datasets, added up; path: what a table calls them.
 
     base, now: as of a file, where all that was in the sum at the revision can be added up.
-    at: the file where reports for a place in the source show it. members: every file that is in the sum.
+    at: the file where reports for a place in the source show it. members: every file that is in the sum. told: the sum where no cap holds
+    it, and a condition only tells of it.
     """
 
     at: str = ""
     datasets: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
+    told: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)

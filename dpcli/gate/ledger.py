@@ -67,7 +67,9 @@ def _refused(error: Exception) -> Condition:
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):
         return Condition("ledger", "unknown", str(error), KEY)
-    return Condition("ledger", "invalid", str(error), KEY)
+    from dpcli.pipeline.window import without_flag
+
+    return Condition("ledger", "invalid", without_flag(str(error)), KEY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from dpcli.git.revision import read_source
 from dpcli.keys.annotations import members_of
 from dpcli.keys.kinds import KeyPlace
 from dpcli.keys.member import Members, read_members
-from dpcli.pipeline.document import TOP, is_pipeline
-from dpcli.pipeline.other_files import is_schedule
+from dpcli.pipeline.document import TOP
 from dpcli.pipeline.read import refuse, toml_document
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Findings, TooMany
@@ -36,10 +35,10 @@ def read_policy(source: str) -> Policy:
 def read_policy_bytes(data: bytes, source: str) -> Policy:
     """The policy in the bytes of a file that messages call `source`. Raises InvalidFile as `read_policy` does."""
     text, tables = toml_document(data, source)
-    other = (
-        "a pipeline" if is_pipeline(tables) else "a schedule of runs, which dpcli budget plan reads" if is_schedule(tables) else ""
-    )
-    if other:
+    from dpcli.pipeline.other_files import instead_of_policy
+
+    other = instead_of_policy(tables)
+    if other is not None:
         raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other}", title(source)),))
     findings = Findings(advice=_advice)
     values: dict[str, Any] = {}

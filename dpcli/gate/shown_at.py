@@ -7,21 +7,27 @@ from dataclasses import replace
 
 from dpcli.gate.judgement import Judged, JudgedTogether
 
+UNTOUCHED = (0.0, False)
+
 
 def at_the_change(together: Iterable[JudgedTogether], files: Sequence[Judged]) -> Iterator[JudgedTogether]:
-    """The same, at the member whose own epsilon rose most, of a new one all of it; where none rose, at the first, as it was.
+    """The same, at the member whose own epsilon rose most, of a new one all of it.
+
+    Where none rose, it is at one that changed and costs what it did, as a file that only joins a dataset raises the sum too; else at the
+    first, as it was.
 
     files: as they were compared with the base.
     """
     for one in together:
-        risen = [(_rise(file), file.path) for file in files if file.path in one.members]
-        most = max(risen, key=lambda pair: pair[0], default=(0.0, one.at))
-        yield replace(one, at=most[1]) if most[0] > 0.0 else one
+        touched = [(_touched(file), file.path) for file in files if file.path in one.members]
+        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, one.at))
+        yield replace(one, at=at) if most > UNTOUCHED else one
 
 
-def _rise(file: Judged) -> float:
-    if file.account is None:
-        return 0.0
+def _touched(file: Judged) -> tuple[float, bool]:
+    """By how much its epsilon rose, less than 0 where it fell, and whether anything in it changed, as far as the base tells."""
     if file.base is None:
-        return file.account.upper
-    return 0.0 if file.now is None else file.now - file.base.epsilon
+        return (0.0 if file.account is None else file.account.upper, True)
+    if file.now is None or file.now == file.base.epsilon:  # both may be infinite
+        return (0.0, bool(file.changes))
+    return (file.now - file.base.epsilon, True)

@@ -65,7 +65,7 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedT
     )
     said += [f"rho {up(found.rho.value)}, above the cap of each of them (at most {rho!r})"] * (found.rho.value > rho)
     if said:
-        yield _told(names, paths, f"{words}: {' and '.join(said)}; {REMEDY}", paths[0])
+        yield replace(_told(names, paths, f"{words}: {' and '.join(said)}; {REMEDY}", paths[0]), told=found)
 
 
 def _told(datasets: tuple[str, ...], members: Sequence[str], text: str, at: str) -> JudgedTogether:

@@ -66,6 +66,6 @@ def commit(folder: str, revision: str) -> str:
 
 
 def shallow_hint(folder: str) -> str:
-    """What to do where a revision is not known because a clone has only the last commits; "" where it has all of them."""
+    """What to do where a revision is not known because a clone has only the last commits; "" where it has all, or is no clone."""
     shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
     return "; this clone is shallow: fetch all of its history (fetch-depth: 0 in CI, or git fetch --unshallow)" if shallow else ""

@@ -35,6 +35,8 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
     except ValueError:
         raise _refused(source, what, "a path that cannot exist") from None
     if found.returncode != 0:
+        if run_git(".", "rev-parse", "--git-dir").returncode != 0:
+            raise _refused(source, what, "no such file, and not a git repository here")
         hint = "" if _names_commit(revision) else shallow_hint(".")
         raise _refused(source, what, f"nothing that git knows here{hint}")
     return found.stdout

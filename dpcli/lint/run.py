@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.other_files import is_policy, is_schedule
+from dpcli.pipeline.document import TOP, is_pipeline
 from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
 from dpcli.toml.diagnostics import Diagnostic
@@ -33,14 +32,23 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_own(tables: Mapping[str, Any]) -> bool:
     """Whether a file is one that `lint` judges, where a folder holds many."""
-    return is_pipeline(tables) or ("format" in tables and (is_policy(tables) or is_schedule(tables)))
+    return is_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
+
+
+def _other_reader(tables: Mapping[str, Any]) -> str | None:
+    """What reads a file that is no pipeline, having no key that only pipelines have."""
+    if not TOP.keys().isdisjoint(key for key in tables if key != "format"):
+        return None
+    from dpcli.pipeline.other_files import is_policy, is_schedule
+
+    return SCHEDULE_READER if is_schedule(tables) else POLICY_READER if is_policy(tables) else None
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     """`lint` of the bytes of a file that messages call `path`."""
     try:
         tables = toml_document(data, path)[1]
-        reader = SCHEDULE_READER if is_schedule(tables) else POLICY_READER if is_policy(tables) else None
+        reader = _other_reader(tables)
         if reader is not None:
             load(reader)(data, path)
             return ()

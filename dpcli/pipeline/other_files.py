@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.pipeline.document import TOP
+from dpcli.pipeline.document import TOP, is_pipeline
 from dpcli.registry import POLICY_KEYS, load
 from dpcli.toml.suggest import closest
+
+POLICY = "a policy, which dpcli gate reads as --policy"
+SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
 
 def is_policy(tables: Mapping[str, Any]) -> bool:
@@ -22,9 +25,21 @@ def is_schedule(tables: Mapping[str, Any]) -> bool:
 
 
 def other_file(tables: Mapping[str, Any]) -> str | None:
-    """What a file is that states a format and is no pipeline, and which command reads it; None where it may be a pipeline."""
-    if "format" not in tables:
+    """What a file is that is no pipeline, and which command reads it; None where it may be a pipeline, however it is spelt.
+
+    Without a format, which other programs' files do not state either, all keys have to be a policy's, or those of a schedule.
+    """
+    policies = load(POLICY_KEYS)
+    own = [key for key in tables if key != "format"]
+    if any(key not in policies and key != "run" and closest(key, TOP) for key in own):
+        return None  # a pipeline whose keys are spelt wrong
+    if is_schedule(tables) and ("format" in tables or (own == ["run"] and type(tables["run"]) is list)):
+        return SCHEDULE
+    return POLICY if is_policy(tables) and ("format" in tables or policies.keys() >= {*own}) else None
+
+
+def instead_of_policy(tables: Mapping[str, Any]) -> str | None:
+    """What a file is that was given as a policy and has no key of one; None where it may be a policy, whatever its faults."""
+    if any(key in load(POLICY_KEYS) for key in tables if key != "format"):
         return None
-    if is_schedule(tables):
-        return "a schedule of runs, which dpcli budget plan reads"
-    return "a policy, which dpcli gate reads as --policy" if is_policy(tables) else None
+    return "a pipeline" if is_pipeline(tables) else SCHEDULE if is_schedule(tables) else None

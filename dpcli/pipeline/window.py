@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Privacy
 
 SHOWN = 8  # of a window, in a sentence
+FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # as a ledger says them
 UNCHECKED = "that records lie in the window is stated, not checked"
 
 
@@ -16,6 +17,14 @@ def window_words(privacy: Privacy) -> str:
     """`2026-01-01..2026-01-28 of "visits"`; "" where no window is stated."""
     of = "" if privacy.dataset is None else f' of "{privacy.dataset}"'
     return "" if privacy.window is None else f"{blocks_words(privacy.window)}{of}"
+
+
+def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
+    """What a ledger says of blocks, in the words of a command that has no --window.
+
+    name: what it has for them. instead: of the hint at the flag.
+    """
+    return text.replace(FLAG, f"{name}: ", 1).replace(HINT, instead, 1)
 
 
 def blocks_words(blocks: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from dpcli.present import account as account_report
 from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.present.difference import priced_data
 from dpcli.rounding import up
+from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.shown import key_text
 
 WORDS: dict[Verdict, str] = {
@@ -100,6 +101,8 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 def _row(file: Judged) -> tuple[str, ...]:
     told = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
     word = WORDS["warn" if told and file.verdict == "pass" else file.verdict]
+    if isinstance(file, JudgedTogether) and file.told is not None:
+        return (word, file.path, "-", up(file.told.upper), "-", "-", f"{file.told.delta!r}")
     if file.account is None or file.account.budget is None:
         return (word, file.path, "-", "-", "-", "-", "-")
     cap = file.account.budget
@@ -113,9 +116,10 @@ def _row(file: Judged) -> tuple[str, ...]:
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
     before = None if file.base is None else file.base.epsilon
     increase = None if before is None or file.now is None else file.now - before
-    if file.account is None:
+    account = file.told if isinstance(file, JudgedTogether) and file.told is not None else file.account
+    if account is None:
         return (file.path, file.verdict, before, None, increase, *[None] * 6)
-    account, cap, privacy = file.account, file.account.budget, file.account.pipeline.privacy
+    cap, privacy = account.budget, account.pipeline.privacy
     winner = account.winner.accountant.name if account.winner else None
     caps = (None, None) if cap is None or cap.epsilon is None else (cap.epsilon.cap, cap.epsilon.delta)
     stated = (account.delta, privacy.unit or "record", privacy.adjacency.value, winner)
@@ -169,13 +173,15 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
     common = {
         "datasets": list(one.datasets),
         "files": list(one.members),
+        "path": one.at,
         "verdict": one.verdict,
         "conditions": [_condition(c) for c in one.conditions],
         "base_epsilon": one.base.epsilon if one.base else None,
     }
-    if one.account is None:
+    account = one.account or one.told
+    if account is None:
         return {**common, "result": None}
-    whole = account_report.data(one.account, ())
+    whole = account_report.data(account, ())
     return {**common, **{key: whole[key] for key in ("statement", "delta", "result", "budget")}}
 
 
@@ -213,7 +219,12 @@ def _findings(file: Judged) -> Iterator[Finding]:
         if condition.verdict != "pass":
             yield _finding(file, condition)
     said = {condition.name for condition in file.conditions}
-    yield from (finding(d) for d in file.diagnostics if d.rule not in said)
+    yield from (finding(d) for d in file.diagnostics if d.rule not in said and not _repeated(d, file))
+
+
+def _repeated(found: Diagnostic, file: Judged) -> bool:
+    """Whether a condition says it already, of the file as a whole: it has no line that it would be shown at besides."""
+    return found.line == 0 and any(condition.message.endswith(found.message) for condition in file.conditions)
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:

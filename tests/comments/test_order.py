@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from functools import partial
@@ -89,6 +90,24 @@ def test_a_sum_that_warns_is_told_where_it_may_not_have_done_so_before(repositor
     (repository / "a.toml").write_text(noisy(225.0, "a.toml", CLICKS))
     text = said(repository)  # less, and yet another sum
     assert "above the cap of each of them" in text and QUIET not in text
+
+
+@pytest.mark.parametrize("noises", [(220.0, 225.0), (250.0, 260.0, 270.0)])
+def test_the_row_of_a_sum_has_the_number_of_its_finding(repository: Path, noises: tuple[float, ...]) -> None:
+    """In the comment, and in every other form that the gate's rows take."""
+    names = [f"{number}.toml" for number in range(len(noises))]
+    commit(repository, {name: noisy(noise, name, CLICKS) for name, noise in zip(names, noises, strict=True)})
+    text = said(repository)
+    (number,) = re.findall(
+        r"files \([^`]*\): epsilon ([0-9.]+) at delta = 1e-08, above the cap of each", text.partition("details")[0]
+    )
+    assert f"| `warning` | `dataset clicks` | - | {number} | - | - | 1e-08 |" in text
+    table, csv, found = (dpcli("gate", *names, "-f", format_, folder=repository).out for format_ in ("table", "csv", "json"))
+    assert re.search(rf"dataset clicks +- +{re.escape(number)} +- +- +1e-08", table), table
+    (row,) = [row.split(",") for row in csv.splitlines() if row.startswith("dataset clicks")]
+    (one,) = json.loads(found)["together"]
+    assert one["result"]["epsilon_upper"] == float(row[3]) <= float(number) < float(row[3]) * 1.001
+    assert one["budget"] is None and one["verdict"] == "pass"  # no cap holds it
 
 
 @pytest.mark.parametrize(("cap", "warns"), [(100.0, False), (2.5, True)])

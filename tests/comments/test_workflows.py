@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,22 @@ Ran = subprocess.CompletedProcess[str]
 
 def yaml(path: Path) -> Any:
     return YAML(typ="safe").load(path.read_text())
+
+
+PATTERN = re.compile(r"([\w-]+)/(?:\*\*/?\*?|\*|\.\*)\\?\.toml")
+AT_BASE = re.compile(r"origin/[\w$]+:([\w/.-]+\.toml)")
+
+
+def test_every_document_gates_one_layout() -> None:
+    """A reader puts the command of the manual, the example and the action together: they find the same files, and the same policy."""
+    manuals = [*(ROOT / "dpcli" / "explain").glob("*.md"), *(ROOT / "man").iterdir(), ROOT / "README.md"]
+    called = [ROOT / ".pre-commit-hooks.yaml", *(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "examples" / "ci").iterdir()]
+    lines = [line for path in manuals for line in path.read_text().splitlines() if line.startswith(("dpcli gate", "dpcli comment"))]
+    lines += [line for path in called for line in path.read_text().splitlines()]
+    folders = [found for line in lines for found in PATTERN.findall(line)]
+    policies = [found for line in lines for found in AT_BASE.findall(line.replace("\\-", "-"))]
+    assert set(folders) == {"pipelines"} and len(folders) > 10, folders
+    assert set(policies) == {"policy.toml"} and len(policies) > 3, policies
 
 
 def test_an_action_and_workflows_obey_the_schemas_of_github_and_zizmor() -> None:

@@ -239,6 +239,9 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     outside = dpcli("gate", "train.toml", "--base-ref", "main", folder=alone)
     assert outside.code == 2
     assert "found not a git repository" in outside.err
+    for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
+        none = dpcli(*words, folder=alone)
+        assert none.code == 2 and "not a git repository here" in none.err, none.err
     edit("steps = 5_000", "steps = 5_001")(repository)
     git(repository, "commit", "-qam", "second")
     git(alone, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
@@ -248,5 +251,11 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     for words in (("--policy", "main~1:policy.toml"), ("--policy", "main~1:policy.toml", "--base-ref", "main~1")):
         told = dpcli("gate", "ads/train.toml", *words, folder=alone / "shallow")
         assert told.code == 2 and "fetch-depth: 0 in CI" in told.err, words
+        based = () if "--base-ref" in words else ("--base-ref", "HEAD")
+        told = dpcli("comment", "github", "ads/train.toml", *based, *words, "--dry-run", folder=alone / "shallow")
+        assert told.code == 2 and "fetch-depth: 0 in CI" in told.err and "fetch-depth: 0 in CI" in told.out, words
+    for a, b in (("main~1:ads/train.toml", "ads/train.toml"), ("ads/train.toml", "main~1:ads/train.toml")):
+        told = dpcli("diff", a, b, folder=alone / "shallow")
+        assert told.code == 2 and "fetch-depth: 0 in CI" in told.err
     known = dpcli("gate", "ads/train.toml", "--policy", "HEAD:no-policy.toml", folder=alone / "shallow")
     assert known.code == 2 and "nothing that git knows here" in known.err and "shallow" not in known.err

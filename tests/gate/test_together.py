@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from dpcli.gate.bases import Base
+from dpcli.gate.judgement import Judged, JudgedTogether
+from dpcli.gate.shown_at import at_the_change
 from tests.command import ROOT, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
@@ -351,3 +355,39 @@ def test_a_sum_above_its_cap_is_shown_where_the_change_is(folder: Path, changed:
         result = dpcli("gate", *files, *words, "--policy", "policy.toml", "-f", format_, folder=folder)
         assert result.code == 1, result.out + result.err
         assert shown in result.out, (format_, result.out)
+    told = dpcli("gate", *files, *words, "--policy", "policy.toml", "-f", "json", folder=folder)
+    assert [one["path"] for one in json.loads(told.out)["together"]] == [at]
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: Path, joins: bool) -> None:
+    """Several files change: one is cheaper, one joins the dataset at the cost that it had, and one may rise."""
+    (folder / "policy.toml").write_text(CAP.format(2.9))
+    git(folder, "commit", "-qam", "lower")
+    (folder / "ads/a.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 4_900"))
+    (folder / "misc/v.toml").write_text(CLICKS)
+    if not joins:
+        (folder / "ads/b.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 5_100"))
+        (folder / "misc/c.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 5_900"))
+    files = ["ads/a.toml", "ads/b.toml", "misc/c.toml", "misc/v.toml"]
+    result = dpcli("gate", *files, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
+    (line,) = [line for line in result.out.splitlines() if " error gate/together" in line]
+    assert line.startswith("misc/v.toml" if joins else "misc/c.toml"), result.out
+
+
+def judged_as(path: str, now: float | None, before: float | None, changed: bool = False) -> Judged:
+    base = None if before is None else Base(before, None, {}, {}, {})
+    return Judged(path, None, (), base=base, now=now, changes=(cast(Any, None),) * changed)
+
+
+def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
+    files = [
+        judged_as("a", inf, inf),
+        judged_as("b", 2.0, 1.0),
+        judged_as("c", inf, 1.0),
+        judged_as("d", 1.0, 2.0, True),
+        judged_as("e", 1.0, 1.0, True),
+    ]
+    for given, at in (("ab", "b"), ("ba", "b"), ("abc", "c"), ("a", "z"), ("ad", "z"), ("ade", "e"), ("eb", "b"), ("", "z")):
+        one = JudgedTogether("sum", None, (), at="z", members=tuple(given))
+        assert [found.at for found in at_the_change([one], files)] == [at], given

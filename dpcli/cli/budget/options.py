@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.cli.options import composed, output_options
+from dpcli.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,23 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
             from dpcli.ledger.verify import read_anchor, replayed
 
             replayed(found, read_anchor(anchor))
-        yield found
+        try:
+            yield found
+        except InputError as error:
+            raise _of_this_command(error) from None
+
+
+def _of_this_command(error: InputError) -> InputError:
+    """The same of a command with --window; of another one, which says what it has for the blocks, in its words."""
+    from dpcli.pipeline.window import without_flag
+
+    context = click.get_current_context()
+    flags = {flag for one in context.command.params for flag in one.opts}
+    if type(error) is not InputError or "--window" in flags:
+        return error
+    name = "--within" if "--within" in flags else "BLOCKS" if "blocks" in flags else "window"
+    instead = {"import": ", or in the column window", "plan": ", or of the [[run]]"}.get(context.info_name or "", "")
+    return InputError(without_flag(str(error), name, instead))
 
 
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:
