@@ -69,3 +69,8 @@ def shallow_hint(folder: str) -> str:
     """What to do where a revision is not known because a clone has only the last commits; "" where it has all, or is no clone."""
     shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
     return "; this clone is shallow: fetch all of its history (fetch-depth: 0 in CI, or git fetch --unshallow)" if shallow else ""
+
+
+def complaint(process: subprocess.CompletedProcess[bytes]) -> str:
+    """What git complains of, in one line."""
+    return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"

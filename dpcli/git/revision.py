@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from dpcli.errors import InputError
-from dpcli.git.command import commit, refuse_ambiguous, run_git, shallow_hint
+from dpcli.git.command import commit, complaint, refuse_ambiguous, run_git, shallow_hint
 from dpcli.toml.limits import escaped_path, read_bytes
 
 
@@ -35,8 +35,9 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
     except ValueError:
         raise _refused(source, what, "a path that cannot exist") from None
     if found.returncode != 0:
-        if run_git(".", "rev-parse", "--git-dir").returncode != 0:
-            raise _refused(source, what, "no such file, and not a git repository here")
+        around = run_git(".", "rev-parse", "--git-dir")
+        if around.returncode != 0:
+            raise _refused(source, what, f"no such file, and git reads no repository here: {complaint(around)}")
         hint = "" if _names_commit(revision) else shallow_hint(".")
         raise _refused(source, what, f"nothing that git knows here{hint}")
     return found.stdout

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import ParamSpec
 
 from dpcli.errors import InputError
-from dpcli.git.command import refuse_ambiguous, run_git, shallow_hint, work_tree
+from dpcli.git.command import complaint, refuse_ambiguous, run_git, shallow_hint, work_tree
 from dpcli.git.places import holds
 
 P = ParamSpec("P")
@@ -30,13 +30,8 @@ def listed(folder: str, *arguments: str) -> list[bytes]:
     """The entries, each ended by a NUL, that git lists in a folder. Raises InputError where it cannot list all of them."""
     found = git(folder, *arguments)
     if found.returncode != 0:
-        raise InputError(f"--base-ref: git cannot list the files in {folder}: {_words(found)}")
+        raise InputError(f"--base-ref: git cannot list the files in {folder}: {complaint(found)}")
     return found.stdout.split(b"\0")[:-1]
-
-
-def _words(process: subprocess.CompletedProcess[bytes]) -> str:
-    """What git complains of, in one line."""
-    return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
 
 
 @contextmanager
@@ -69,7 +64,7 @@ def top_of(folder: str) -> str:
     found = git(folder, "rev-parse", "--show-toplevel")
     if found.returncode != 0:
         missing = b"not a git repository" in found.stderr
-        why = "not a git repository" if missing else f"one that git does not read: {_words(found)}"
+        why = "not a git repository" if missing else f"one that git does not read: {complaint(found)}"
         raise InputError(f"--base-ref: expected a git repository around {folder}, found {why}")
     return os.fsdecode(found.stdout.removesuffix(b"\n"))
 

@@ -20,11 +20,16 @@ def window_words(privacy: Privacy) -> str:
 
 
 def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
-    """What a ledger says of blocks, in the words of a command that has no --window.
+    """What a ledger says of blocks, in the words of a command that has no --window; what it quotes of files stays as they have it.
 
     name: what it has for them. instead: of the hint at the flag.
     """
-    return text.replace(FLAG, f"{name}: ", 1).replace(HINT, instead, 1)
+    import re
+
+    *place, said = re.split(r"(:\d+: )", text, maxsplit=1)  # a history's are of a line in a file
+    if said.startswith(FLAG):
+        said = f"{name}: {said.removeprefix(FLAG)}"
+    return "".join(place) + (f"{said.removesuffix(HINT)}{instead}" if said.endswith(HINT) else said)
 
 
 def blocks_words(blocks: Sequence[str]) -> str:

@@ -78,6 +78,19 @@ def test_a_window_that_is_missing_or_none_is_asked_for_where_it_can_be_stated(fo
         assert 'expected the blocks of "clicks" that are read' in line and "under [privacy]" in line
 
 
+QUOTED = "--window: b, or by this flag of a command that charges a run."
+
+
+@pytest.mark.parametrize("words", [words for words in ASKING if not words.startswith("comment")])
+@pytest.mark.parametrize("stated", ["dataset", "window"])
+def test_what_a_file_states_is_quoted_as_it_has_it(folder: Path, words: str, stated: str) -> None:
+    put(folder, f'window = ["{QUOTED}"]\n' if stated == "window" else 'window = ["2026-01-01"]\n')
+    if stated == "dataset":
+        (folder / "run.toml").write_text((folder / "run.toml").read_text().replace('"clicks"', f'"{QUOTED}"'))
+    done = dpcli(*words.split(), *ASKING[words], folder=folder)
+    assert done.code == 2 and QUOTED[:56] in done.err, done.err  # a window is quoted in part
+
+
 @pytest.mark.parametrize("words", GIVEN)
 def test_blocks_that_are_given_are_refused_by_the_name_they_were_given_under(folder: Path, words: str) -> None:
     put(folder, "")

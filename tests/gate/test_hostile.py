@@ -241,7 +241,7 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     assert "found not a git repository" in outside.err
     for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
         none = dpcli(*words, folder=alone)
-        assert none.code == 2 and "not a git repository here" in none.err, none.err
+        assert none.code == 2 and "git reads no repository here: not a git repository" in none.err, none.err
     edit("steps = 5_000", "steps = 5_001")(repository)
     git(repository, "commit", "-qam", "second")
     git(alone, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")

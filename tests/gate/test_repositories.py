@@ -102,6 +102,9 @@ def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
     result = gate(repository, "train.toml", "--base-ref", "main")
     assert result.code == 2
     assert "found one that git does not read: detected dubious ownership" in result.err
+    for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
+        told = dpcli(*words, folder=repository)
+        assert told.code == 2 and "git reads no repository here: detected dubious ownership" in told.err, told.err
 
 
 @pytest.mark.parametrize("moved", [False, True])
