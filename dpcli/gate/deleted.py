@@ -104,5 +104,6 @@ def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[OtherP
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
         yield Judged(os.path.relpath(place), None, (Condition("moved", "fail", text, ()),))
     elif not still:
-        text = f"{was}, is deleted: what it has released stays released, and nothing counts it here"
+        now = "is no pipeline any more" if os.path.isfile(os.path.join(top, name)) else "is deleted"
+        text = f"{was}, {now}: what it has released stays released, and nothing counts it here"
         yield Judged(os.path.relpath(os.path.join(top, name)), None, (Condition("deleted", "warn", text, ()),))

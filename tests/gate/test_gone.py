@@ -21,6 +21,9 @@ STUBS: dict[str, bytes] = {
     "broken": b"= [\n",
     "utf-16": GATE.encode("utf-16"),
     "nul": b"\0" * 10,
+    "policy": b"format = 1\nepsilon = 100.0\n",
+    "schedule": b'format = 1\n[[run]]\nfile = "x.toml"\n',
+    "misspelt": GATE.replace("[privacy]", "[privcy]").replace("[[mechanism]]", "[[run]]").encode(),
 }
 
 
@@ -183,4 +186,4 @@ def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repositor
     (repository / "train.toml").write_bytes(STUBS[stub])
     found = gate(repository, "train.toml", "--base-ref", "main")
     assert found.code == 2 and "the file cannot be read as a pipeline" in found.out and "is deleted" not in found.out
-    assert "train.toml, a pipeline at main, is deleted" in gate(repository, "--base-ref", "main").out
+    assert "train.toml, a pipeline at main, is no pipeline any more" in gate(repository, "--base-ref", "main").out
