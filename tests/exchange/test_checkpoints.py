@@ -463,6 +463,27 @@ def test_a_file_says_where_the_number_of_opacus_differs(mechanism: str) -> None:
     heading = " ".join(line.removeprefix("# ") for line in said.splitlines() if line.startswith("# "))
     assert heading.count("Opacus's own number is") == 1
     assert (" is above dpcli's" in heading) == (mechanism != "gdp")
+    assert not any(line.endswith(" -a") for line in said.splitlines())  # a command is on one line
+
+
+@pytest.mark.parametrize("mechanism", ["rdp", "prv"])
+@pytest.mark.parametrize(
+    ("stated", "sampling"),
+    [
+        ({"unit": "user", "max_contributions": 5}, "poisson"),
+        ({"adjacency": "replace-one"}, "poisson"),
+        ({"adjacency": "zero-out"}, "poisson"),
+        ({}, "shuffle"),
+    ],
+)
+def test_of_another_guarantee_than_opacus_counts_it_says_nothing_of_its_number(
+    mechanism: str, stated: dict[str, Any], sampling: str
+) -> None:
+    """Of five records of one person dpcli's number is far above that of Opacus, which is of one record."""
+    state = state_in({"history": [[1.1, 0.01, 100]], "mechanism": mechanism})
+    said = file_of_state(state, Asserted(delta=1e-5, **stated), sampling, "x")
+    assert "own number" not in said
+    assert ("the one that Opacus's accountants count with" in said) == ("adjacency" not in stated)
 
 
 @pytest.mark.long

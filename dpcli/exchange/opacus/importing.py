@@ -12,14 +12,15 @@ from dpcli.exchange.stages import merged_stages, staged_entry, wrapped
 from dpcli.exchange.stated import Asserted, file_of
 from dpcli.toml.shown import escaped
 
+ADJACENCY = "add-remove"  # Opacus's
 ASSUMED = (
     "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
     "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
 )
 # By how Opacus counted: where its number and dpcli's differ.
 OTHER = {
-    "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds its eps_error, 0.01 where nobody set it.",
-    "rdp": "Of Poisson samples Opacus's own number is above dpcli's: it is that of Renyi DP (dpcli account -a rdp).",
+    "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds eps_error, 0.01 unless set.",
+    "rdp": "Of Poisson samples Opacus's own number is above dpcli's: see dpcli account -a rdp.",
     "gdp": "Opacus's own number is an approximation (dpcli account -a all), which may be too small.",
 }
 COMMENTS = {
@@ -52,7 +53,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
         )
     rows = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
     entry = staged_entry("dp-sgd", merged_stages(rows), sampling or "poisson")
-    privacy = {"adjacency": "add-remove", **asserted.table, "releases": "all-checkpoints"}
+    privacy = {"adjacency": ADJACENCY, **asserted.table, "releases": "all-checkpoints"}
     return {"format": 1, "privacy": privacy, "mechanism": [entry]}
 
 
@@ -60,10 +61,22 @@ def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, 
     """The text of the file, read again and found good. place: what messages call it. Raises InvalidFile where the reader refuses it."""
     assumed = is_assumed(state, sampling)
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
-    if state.carried is None and state.mechanism in OTHER:
-        heading = (*heading, *_lines(OTHER[state.mechanism]))
-    comments = {} if state.carried is not None else {**COMMENTS, **(UNSAID if assumed else {})}
+    comments: dict[str, str] = {}
+    if state.carried is None:
+        same = _counted_alike(asserted, sampling)
+        heading = (*heading, *_lines(OTHER.get(state.mechanism, "") if same or state.mechanism == "gdp" else ""))
+        comments = {key: words for key, words in COMMENTS.items() if key != "adjacency" or _opacus_adjacency(asserted)}
+        comments |= UNSAID if assumed else {}
     return file_of(tables_of_state(state, asserted, sampling), heading, comments, place, wrapped)
+
+
+def _counted_alike(asserted: Asserted, sampling: str | None) -> bool:
+    """Whether the file's guarantee is the one that Opacus counts: of one record, under its adjacency, on Poisson samples."""
+    return _opacus_adjacency(asserted) and asserted.max_contributions in (None, 1) and sampling != "shuffle"
+
+
+def _opacus_adjacency(asserted: Asserted) -> bool:
+    return asserted.adjacency in (None, ADJACENCY)
 
 
 def is_assumed(state: OpacusState, sampling: str | None) -> bool:
