@@ -7,9 +7,11 @@ import os
 from math import inf
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
+from dpcli.analysis.changes import Change
 from dpcli.gate.bases import Base
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shown_at import at_the_change
@@ -375,9 +377,22 @@ def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: P
     assert line.startswith("misc/v.toml" if joins else "misc/c.toml"), result.out
 
 
+@pytest.mark.parametrize("steps", ["4_900", "5_000"])
+def test_a_sum_is_shown_at_what_joins_it_whatever_else_became_cheaper(folder: Path, steps: str) -> None:
+    """Also where the file that joins the dataset costs less than it did: no other raised the sum."""
+    (folder / "policy.toml").write_text(CAP.format(2.9))
+    git(folder, "commit", "-qam", "lower")
+    (folder / "ads/a.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 4_900"))
+    (folder / "misc/v.toml").write_text(CLICKS.replace("steps = 5_000", f"steps = {steps}"))
+    files = ["ads/a.toml", "ads/b.toml", "misc/c.toml", "misc/v.toml"]
+    result = dpcli("gate", *files, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
+    (line,) = [line for line in result.out.splitlines() if " error gate/together" in line]
+    assert line.startswith("misc/v.toml"), result.out
+
+
 def judged_as(path: str, now: float | None, before: float | None, changed: bool = False) -> Judged:
     base = None if before is None else Base(before, None, {}, {}, {})
-    return Judged(path, None, (), base=base, now=now, changes=(cast(Any, None),) * changed)
+    return Judged(path, None, (), base=base, now=now, changes=(cast(Any, Mock(change=Change(()))),) * changed)
 
 
 def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
