@@ -30,8 +30,7 @@ from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.git.work_tree import asked_once, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.folders import below, unfolded
+from dpcli.pipeline.folders import below, may_be_pipeline, unfolded
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import located, parse, refuse, toml_document
@@ -65,7 +64,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """
     if not paths and terms.base_ref is None:
         raise InputError("expected FILES, or --base-ref to look for pipelines that are gone, found neither")
-    found = unfolded(paths, is_pipeline)
+    found = unfolded(paths, may_be_pipeline)
     bare = [path for path in found if terms.base_ref is not None and os.path.isdir(path)]
     paths = [path for path in found if path not in bare]
     policy, notices = binding(terms.policy, terms.base_ref)

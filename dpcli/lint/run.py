@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.pipeline.document import TOP, is_pipeline
+from dpcli.pipeline.document import TOP
+from dpcli.pipeline.folders import may_be_pipeline
 from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
 from dpcli.toml.diagnostics import Diagnostic
@@ -32,7 +33,7 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_own(tables: Mapping[str, Any]) -> bool:
     """Whether a file is one that `lint` judges, where a folder holds many."""
-    return is_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
+    return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
 
 def _other_reader(tables: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.pipeline.document import is_pipeline
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 
@@ -24,6 +25,15 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
         for name in (list(_wanted(path, wanted)) if os.path.isdir(path) else []) or [path]:
             found.setdefault(name if name == "-" else os.path.abspath(name), name)
     return tuple(found.values())
+
+
+def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
+    """Whether a file is a pipeline, with its tables spelt right or wrong: who means to give one must not see it passed over."""
+    if is_pipeline(tables) or "format" not in tables:
+        return is_pipeline(tables)
+    from dpcli.pipeline.other_files import misspelt_pipeline
+
+    return misspelt_pipeline(tables)
 
 
 def below(path: str, folder: str) -> bool:

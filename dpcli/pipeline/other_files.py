@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.pipeline.document import TOP, is_pipeline
+from dpcli.pipeline.document import OF_PIPELINES, TOP, is_pipeline
 from dpcli.registry import POLICY_KEYS, load
 from dpcli.toml.suggest import closest
 
@@ -36,6 +36,12 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
     if is_schedule(tables) and ("format" in tables or (own == ["run"] and type(tables["run"]) is list)):
         return SCHEDULE
     return POLICY if is_policy(tables) and ("format" in tables or policies.keys() >= {*own}) else None
+
+
+def misspelt_pipeline(tables: Mapping[str, Any]) -> bool:
+    """Whether a file that states a format has a pipeline's tables with each of their names spelt wrong, and is nothing else."""
+    near = type(tables.get("format")) is int and any(closest(key, OF_PIPELINES) for key in tables)
+    return near and not is_pipeline(tables) and other_file(tables) is None
 
 
 def instead_of_policy(tables: Mapping[str, Any]) -> str | None:

@@ -99,3 +99,21 @@ def test_no_broken_policy_is_called_something_else() -> None:
 def test_the_files_of_other_programs_are_called_nothing() -> None:
     for text in ("[tool.ruff]\nline-length = 9\n", "[project]\nname = 'x'\n", "epsilon = 1\nlearning_rate = 2\n", "run = 'make'\n"):
         assert other_file(tables_of(text)) is None, text
+
+
+@pytest.mark.parametrize("command", ["gate", "lint"])
+def test_a_folder_passes_over_no_pipeline_whose_tables_are_all_spelt_wrong(command: str, tmp_path: Path) -> None:
+    """Alone it would be refused: beside others it must not be the one that nobody looks at. Other files stay what they are."""
+    rng, text = random.Random(SEED), (ROOT / "examples" / "gate.toml").read_text()
+    (tmp_path / "good.toml").write_text(text)
+    for name, other in {"policy": POLICY, "schedule": SCHEDULE, "foreign": 'format = "1"\n[privcy]\nx = 1\n'}.items():
+        (tmp_path / f"{name}.toml").write_text(other)
+    assert dpcli("gate", ".", folder=tmp_path).code == 0
+    for place in range(10):
+        bad = text
+        for table in ("privacy", "mechanism"):
+            cut = rng.randrange(1, len(table))
+            bad = bad.replace(f"[{table}]", f"[{table[:cut]}{table[cut + 1 :]}]")
+        (tmp_path / "bad.toml").write_text(bad)
+        done = dpcli(command, ".", folder=tmp_path)
+        assert done.code == 2 and "bad.toml" in done.err + done.out, (place, bad, done.out)
