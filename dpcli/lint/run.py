@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
 from dpcli.pipeline.document import TOP
-from dpcli.pipeline.folders import may_be_pipeline
 from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
 from dpcli.toml.diagnostics import Diagnostic
@@ -33,6 +32,8 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_own(tables: Mapping[str, Any]) -> bool:
     """Whether a file is one that `lint` judges, where a folder holds many."""
+    from dpcli.pipeline.folders import may_be_pipeline
+
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
 
