@@ -252,12 +252,6 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("nobody is warned of a quota", "present/ledger_quotas.py", ">= float(quota.alert_at)", "> 1.0"),
     ("the server: a quota ignored", L + "stores/postgres_functions.sql", "<= q.share * (found", "<= 1000 * q.share * (found"),
     (
-        "the server: what a person charged to other blocks counts here",
-        L + "stores/postgres_functions.sql",
-        "WHERE s.kind IN ('spend', 'reserve') AND (wanted IS NULL OR s.blocks IS NOT NULL)\n      UNION ALL SELECT e.payer",
-        "WHERE s.kind IN ('spend', 'reserve')\n      UNION ALL SELECT e.payer",
-    ),
-    (
         "the server: a copy knows nothing of persons",
         L + "stores/postgres_moving.sql",
         "dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota')",
