@@ -11,8 +11,8 @@ On two shared cores, at 10^2 and 10^5 entries, and at 10^5 before totals were no
     sqlite    spend .21 s 39 MB     .22 s 39 MB     5.2 s 514 MB        postgres    .42 s 54 MB  .43 s 54 MB  6.0 s 527 MB
               show  .14 s 25 MB     .12 s 25 MB     6.4 s 559 MB                    .34 s 39 MB  .41 s 39 MB  7.3 s 575 MB
               gate  7.5 s 50 MB     7.6 s 50 MB      17 s 514 MB                     10 s 66 MB   12 s 65 MB   17 s 528 MB
-              log    .2 s 27 MB      75 s 32 MB    > 300 s     n                     .5 s 42 MB     n       n
-              verify .3 s 39 MB      26 s 42 MB       n                              .5 s 56 MB     n       n
+              log    .2 s 27 MB      75 s 32 MB    > 300 s     n                     .5 s 42 MB   81 s 47 MB       n
+              verify .3 s 39 MB      26 s 42 MB       n                              .5 s 56 MB   31 s 56 MB       n
 
 With 1,000 blocks and as many entries, CPU seconds of spend, show, quote, gate, export, log and verify: .22 .13 .29 7.4 .34 .88 .90 in a
 file, .33 .26 .43 7.9 .44 .98 1.1 in PostgreSQL, where the server's own for one spend of 28 blocks are .02 s with 100 blocks and with 3,600.
