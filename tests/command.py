@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,3 +39,8 @@ def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
     out.flush()
     assert code == 0 or err.getvalue().strip(), f"exit code {code} of {arguments} without a word on standard error"
     return Result(code, out.buffer.getvalue().decode(errors="replace"), err.getvalue())
+
+
+def needed(parameter: Any) -> bool:
+    """Whether a command does not run without this parameter: click refuses that, or the command itself, whose help says so."""
+    return bool(parameter.required) or "[required]" in (getattr(parameter, "help", None) or "")

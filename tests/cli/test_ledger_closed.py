@@ -12,7 +12,7 @@ import pytest
 
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
-from tests.command import ROOT, Result, dpcli
+from tests.command import ROOT, Result, dpcli, needed
 from tests.predict.samples import saved, written
 
 TERMS = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "1e-6", "--filter", "approx-dp")
@@ -60,7 +60,7 @@ def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) 
     beside = {"target": "new.db", "history": "history.csv"}
     values = VALUES | {"ledger": ledger, "ledgers": ledger, "file": str(file), "files": str(file)}
     values |= {name: str(folder / place) for name, place in beside.items()}
-    named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
+    named = {one.name or "": one for one in command.params if needed(one) or isinstance(one, click.Argument)}
     named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
     return [
         word

@@ -16,7 +16,7 @@ from dpcli.cli.main import cli
 from dpcli.cli.named import left_by_run
 from dpcli.errors import InputError
 from dpcli.train.run.outcome import LEFT_BEHIND
-from tests.command import ROOT, dpcli
+from tests.command import ROOT, dpcli, needed
 
 SHOP = """format = 1
 [privacy]
@@ -58,7 +58,7 @@ def arguments_of(command: click.Command) -> Iterator[str]:
     for one in command.params:
         if isinstance(one, click.Argument):
             yield "shop.toml"
-        elif one.required:
+        elif needed(one):
             yield from (one.opts[-1], "1" if one.type.name in ("float", "integer") else "shop.toml")
 
 
