@@ -310,6 +310,8 @@ class Ledger:
 
         Raises InputError where the blocks are not days or weeks.
         """
+        if not given:
+            return ()
         from dpcli.ledger.planning.trailing import trailing_of
 
         family = self.state().open_terms().family

@@ -27,8 +27,8 @@ def command(checkpoint: str, sampling: str | None, output: str | None, **given: 
     The history has noise multipliers, sampling rates and steps, which become one entry, with lists where they change. It does not say how
     batches were drawn (Opacus's number holds for Poisson sampling alone), at which delta, or whose data they are.
 
-    dpcli account then finds a little less than Opacus for the same steps: its PRV accountant adds eps_error, 0.01 where nobody set it, and
-    its RDP accountant is dpcli account -a rdp.
+    Of Poisson samples and one record, dpcli account finds a little less than Opacus: its PRV accountant adds eps_error, 0.01 where nobody
+    set it, and its RDP accountant finds what dpcli account -a rdp does, or a little more.
     """
     from dpcli.exchange.opacus.checkpoint import read_checkpoint
     from dpcli.exchange.opacus.history import state_in
