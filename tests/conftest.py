@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
 settings.register_profile("dev", deadline=None, max_examples=5, suppress_health_check=_QUIET)
 settings.register_profile("ci", deadline=None, max_examples=10, suppress_health_check=_QUIET, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=400, suppress_health_check=_QUIET)
-settings.register_profile(  # for planted bugs: any failure will do, the smallest example is of no interest
-    "planted",
+settings.register_profile(  # for mutants: any failure will do, the smallest example is of no interest
+    "mutants",
     deadline=None,
     max_examples=20,
     suppress_health_check=_QUIET,
@@ -57,10 +58,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"tests/{room}: not collected: {package} is not installed" for room, package in ROOMS.items() if absent(package)]
 
 
-@pytest.hookimpl(tryfirst=True)  # before those that are marked as long are left out
+@pytest.hookimpl(tryfirst=True)  # before those that are marked as long or nightly are left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`@pytest.mark.sampled`: of the cases of a test, a quick run takes a few that have every value of every parameter; `sampled(n)`: n of
-    them, evenly spaced. The others are long. Whoever asks for something by name (-k, or file::test) gets every case of it."""
+    """Spread the cases of a test that is marked `sampled` over the three runs.
+
+    A quick run takes few cases, in which every value of every parameter occurs; a long one takes cases in which every pair of values
+    does; the rest is nightly. `sampled(n)`: n cases are quick, evenly spaced, and the rest is long. Whoever asks for a test by name
+    (-k, or file::test) gets every case of it.
+    """
     if config.option.keyword or any("::" in argument for argument in config.args):
         return
     families: dict[tuple[Path, str], list[pytest.Function]] = {}
@@ -69,21 +74,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             families.setdefault((item.path, item.originalname), []).append(item)
     for family in families.values():
         (count,) = next(family[0].iter_markers("sampled")).args or (None,)
-        quick = covering(family) if count is None else family[:: -(-len(family) // count)]
+        quick = covering(family, 1) if count is None else family[:: -(-len(family) // count)]
+        long = covering(family, 2) if count is None else family
         for item in family:
             if item not in quick:
-                item.add_marker(pytest.mark.long)
+                item.add_marker(pytest.mark.long if item in long else pytest.mark.nightly)
 
 
-def covering(family: list[pytest.Function]) -> list[pytest.Function]:
-    """Few cases in which every value of every parameter occurs, none much more often than another."""
-    values = [{(name, id(value)) for name, value in item.callspec.params.items()} for item in family]
-    found, seen = [], Counter[tuple[str, int]]()
-    while not set.union(*values) <= seen.keys():
-        best = max(range(len(family)), key=lambda k: (len(values[k] - seen.keys()), -sum(seen[value] for value in values[k])))
-        found.append(family[best])
+def covering(family: list[pytest.Function], strength: int) -> list[pytest.Function]:
+    """Return few cases in which every value of every parameter (strength 1), or every pair of values (2), occurs, none much more often."""
+    values = [
+        set(
+            combinations(
+                sorted((name, id(value)) for name, value in item.callspec.params.items()), min(strength, len(item.callspec.params))
+            )
+        )
+        for item in family
+    ]
+    chosen: list[pytest.Function] = []
+    missing, seen = set[object]().union(*values), Counter[object]()
+    while missing:
+        best = max(range(len(family)), key=lambda k: (len(values[k] & missing), -sum(seen[value] for value in values[k])))
+        chosen.append(family[best])
         seen.update(values[best])
-    return found
+        missing -= values[best]
+    return chosen
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -115,7 +130,7 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 # Folders and files whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time.
-COMPUTED = {"accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics", "planted"}
+COMPUTED = {"accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics"}
 COMPUTED_FILES = {"test_benchmarks.py", "test_meaning.py", "test_rounding.py"}
 
 

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -61,36 +63,79 @@ def test_the_handler_is_set_where_a_shell_had_ignored_it(interruptible: None) ->
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-SELF = ("test_whoever_interrupts_sets_the_handler", "test_the_handler_is_set_where_a_shell_had_ignored_it")
+SELF = (
+    "test_whoever_interrupts_sets_the_handler",
+    "test_the_handler_is_set_where_a_shell_had_ignored_it",
+    "test_no_test_asserts_a_time",
+)
 FAMILY = """
 import pytest
 @pytest.mark.sampled
 @pytest.mark.parametrize("a", range(7))
 @pytest.mark.parametrize("b", "xyz")
-def test_pairs(a, b): pass
+@pytest.mark.parametrize("c", "pqr")
+def test_triples(a, b, c): pass
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("a", range(20))
 def test_few(a): pass
 @pytest.mark.long
 def test_long(): pass
+@pytest.mark.nightly
+def test_nightly(): pass
 def test_plain(): pass
 """
 
 
-@pytest.mark.parametrize("everything", [False, True])
-def test_a_sample_has_every_value(everything: bool, tmp_path: Path) -> None:
+def collected(folder: Path, *arguments: str, **variables: str) -> list[str]:
+    """Return the ids of the tests that pytest collects in a folder, in an environment without CI."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    done = subprocess.run(
+        command, cwd=folder, env={**environment, "PYTHONPATH": str(ROOT), **variables}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
+    """Quick runs have every value of every parameter, quick and long ones every pair of values, all three every case once."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     (tmp_path / "test_family.py").write_text(FAMILY)
-    chosen = ["-m", "long or not long"] if everything else []
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *chosen, "test_family.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
-    cases = [line.partition("::")[2] for line in found.splitlines() if "::" in line]
-    pairs = [case.removeprefix("test_pairs[").removesuffix("]").split("-") for case in cases if "pairs" in case]
-    assert {b for b, _ in pairs} == set("xyz")
-    assert {a for _, a in pairs} == set("0123456")
-    assert len(pairs) == (21 if everything else 7)
-    assert sum("few" in case for case in cases) == (20 if everything else 3)
-    assert ("test_long" in cases) is everything
-    assert "test_plain" in cases
+    runs = [collected(tmp_path, *mark, "test_family.py") for mark in ([], ["-m", "long and not nightly"], ["-m", "nightly"])]
+    names = [[case.partition("::")[2] for case in run] for run in runs]
+    every = collected(tmp_path, "-m", "", "test_family.py")
+    assert len(every) == 63 + 20 + 3
+    assert sorted(name for run in names for name in run) == sorted(case.partition("::")[2] for case in every)
+    assert [[name for name in run if "[" not in name] for run in names] == [["test_plain"], ["test_long"], ["test_nightly"]]
+    assert [sum("few" in name for name in run) for run in names] == [3, 17, 0]
+    triples = [[name[len("test_triples[") : -1].split("-") for name in run if "triples" in name] for run in names]
+    assert [{case[k] for case in triples[0]} for k in range(3)] == [set("pqr"), set("xyz"), set("0123456")]
+    both = triples[0] + triples[1]
+    for j, k in combinations(range(3), 2):
+        assert len({(case[j], case[k]) for case in both}) == len({case[j] for case in both}) * len({case[k] for case in both})
+    assert len(triples[0]) <= 9
+    assert len(both) <= 28 < len(both) + len(triples[2]) == 63
+
+
+@pytest.mark.long
+def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
+    """Two processes collect the same ids, with other hashes, another home, time zone, working directory and process number."""
+    (tmp_path / "home").mkdir()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(collected, ROOT, "-m", "", str(TESTS), PYTHONHASHSEED="1")
+        second = pool.submit(
+            collected,
+            ROOT,
+            "-m",
+            "",
+            str(TESTS),
+            PYTHONHASHSEED="2",
+            HOME=str(tmp_path / "home"),
+            TZ="Pacific/Apia",
+            LANG="C",
+            USER="nobody",
+        )
+    assert len(first.result()) > 5000
+    assert first.result() == second.result()
+    assert len(set(first.result())) == len(first.result())
