@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 
-def of_each(names: str, cases: Iterable[Any], told: Callable[[Any], object] = repr) -> Callable[[Callable[..., None]], Any]:
+def of_each(
+    names: str, cases: Iterable[Any] | Callable[[], Iterable[Any]], told: Callable[[Any], object] = repr
+) -> Callable[[Callable[..., None]], Any]:
     """As `pytest.mark.parametrize`, in one test: for cases that are cheap, so that a test for each would cost more than what it asks.
 
-    `told`: how a failure names its case. A case has a `tmp_path` of its own, and what it does by `monkeypatch` is undone after it.
+    cases: or a function that makes them, when the test runs. told: how a failure names its case. A case has a `tmp_path` of its own, and
+    what it does by `monkeypatch` is undone after it.
     """
-    wanted, tried = [name.strip() for name in names.split(",")], list(cases)
-    assert tried, "no case to try"
+    wanted = [name.strip() for name in names.split(",")]
 
     def decorated(test: Callable[..., None]) -> Any:
         signature = inspect.signature(test)
@@ -26,6 +28,8 @@ def of_each(names: str, cases: Iterable[Any], told: Callable[[Any], object] = re
         def every(**given: Any) -> None:
             failed: list[BaseException] = []
             named: list[str] = []
+            tried = list(cases if isinstance(cases, Iterable) else cases())
+            assert tried, f"no case of {names}"
             for number, case in enumerate(tried):
                 values = dict(zip(wanted, case, strict=True)) if len(wanted) > 1 else {wanted[0]: case}
                 try:

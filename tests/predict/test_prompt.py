@@ -15,6 +15,7 @@ from dpcli.predict.prompt.run import vote_and_teach
 from dpcli.predict.voting.session import VoteTranscript
 from dpcli.train.noise.randomness import insecure_seed
 from tests.command import dpcli
+from tests.of_each import of_each
 
 FILE = """format = 1
 name = "stub"
@@ -381,8 +382,8 @@ def test_records_without_an_owner_are_refused(folder: Path) -> None:
         vote_and_teach(plan_of("stub.toml"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@of_each(
+    "old, new",
     [
         ('"label": 1', '"label": 2'),
         ('"label": 1', '"label": -1'),

@@ -23,6 +23,7 @@ from dpcli.predict.pate.learners import learnt
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.settings import Pate
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 from tests.predict.samples import GNMAX, written
 
 test_records.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says
@@ -54,7 +55,7 @@ def members(found: list[Records]) -> list[set[bytes]]:
     return [{row.tobytes() for row in one.inputs} for one in found]
 
 
-@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"units": "owner", "salt": "another"}], ids=["records", "units", "salt"])
+@of_each("keys", [{}, {"units": "owner"}, {"units": "owner", "salt": "another"}])
 def test_a_record_that_goes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
     """Of add-remove: whoever goes, all others stay with their teachers."""
     whole = arrays()
@@ -66,7 +67,7 @@ def test_a_record_that_goes_changes_one_shard(keys: dict[str, Any], tmp_path: Pa
         assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
 
 
-@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"units": "owner", "shards": "home"}], ids=["records", "units", "shards"])
+@of_each("keys", [{}, {"units": "owner"}, {"units": "owner", "shards": "home"}])
 def test_a_record_that_changes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
     whole = arrays()
     before = members(shards(pate(**keys), REPLACE, stored(tmp_path, whole)))
@@ -89,9 +90,9 @@ def changed(adjacency: Adjacency, units: bool, whole: dict[str, Any], place: int
     return other
 
 
-@pytest.mark.parametrize("most", [1, 3], ids=["one record", "three records"])
-@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"shards": "home"}, {"units": "owner", "shards": "home"}], ids="+".join)
-@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)
+@of_each("most", [1, 3])
+@of_each("keys", [{}, {"units": "owner"}, {"shards": "home"}, {"units": "owner", "shards": "home"}])
+@of_each("adjacency", Adjacency, told=lambda one: one.value)
 def test_a_file_is_refused_where_one_change_could_move_two_votes(
     adjacency: Adjacency, keys: dict[str, str], most: int, tmp_path: Path
 ) -> None:
@@ -128,8 +129,8 @@ def test_what_is_set_aside_by_place_stays_where_it_is(tmp_path: Path) -> None:
             plan_of(str(path))
 
 
-@pytest.mark.parametrize("key", ["queries", "test"])
-@pytest.mark.parametrize("source", ["private.npz", "./private.npz", "own:data", "digits"])
+@of_each("key", ["queries", "test"])
+@of_each("source", ["private.npz", "./private.npz", "own:data", "digits"])
 def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, source: str, tmp_path: Path) -> None:
     private = source.removeprefix("./")
     keys = {"queries": "public.npz", key: source}
@@ -195,7 +196,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@of_each("name", WRONG)
 def test_data_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
     changes, keys, message = WRONG[name]
     with pytest.raises(InputError) as refused:
@@ -551,7 +552,7 @@ def learn(inputs, labels):
 """
 
 
-@pytest.mark.parametrize("when", ["classes", "predict", "tensor", "called"])
+@of_each("when", ["classes", "predict", "tensor", "called"])
 def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -16,6 +16,7 @@ from dpcli.predict.pate.settings import Pate
 from dpcli.predict.pate.vote_file import table_of, votes_of
 from dpcli.predict.voting.votes import counted, vote_counts
 from tests.command import dpcli
+from tests.of_each import of_each
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
 
 FORMATS = ["npy", "csv", pytest.param("parquet", marks=pytest.mark.needs("pyarrow"))]
@@ -109,7 +110,7 @@ LABELLED = {
 }
 
 
-@pytest.mark.parametrize("name", LABELLED)
+@of_each("name", LABELLED)
 def test_what_are_no_labels_is_refused_by_name(name: str) -> None:
     make, message = LABELLED[name]
     with pytest.raises(InputError, match=message):
@@ -198,7 +199,7 @@ def test_a_square_of_labels_is_refused_too() -> None:
 
 
 @pytest.mark.needs("pyarrow")
-@pytest.mark.parametrize("kind", ["bool_", "string", "binary", "decimal128", "list_", "null", "date32", "duration"])
+@of_each("kind", ["bool_", "string", "binary", "decimal128", "list_", "null", "date32", "duration"])
 def test_columns_that_only_can_be_turned_into_numbers_are_none(kind: str, tmp_path: Path) -> None:
     import pyarrow as pa
 
@@ -230,8 +231,8 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path, 
         table_of(str(path))
 
 
-@pytest.mark.parametrize("first", ["1,,2", "1,x,2", ",,", "", "a,1,b", " "])
-@pytest.mark.parametrize("place", [0, 1])
+@of_each("first", ["1,,2", "1,x,2", ",,", "", "a,1,b", " "])
+@of_each("place", [0, 1])
 def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place: int, tmp_path: Path) -> None:
     rows = ["4,0,0", "1,2,1"]
     rows.insert(place, first)
@@ -241,8 +242,8 @@ def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place
         table_of(str(path))
 
 
-@pytest.mark.parametrize("names", ["", "a,b,c\n"])
-@pytest.mark.parametrize("end", ["", "\n"])
+@of_each("names", ["", "a,b,c\n"])
+@of_each("end", ["", "\n"])
 def test_the_names_of_columns_are_no_row(names: str, end: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.csv"
     path.write_text(f"{names}4,0,0\n1,2,1{end}")
