@@ -17,11 +17,12 @@ from dpcli.release.answer import as_json
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.rows import MOST_ROWS
 from dpcli.release.entries import AskedQuery, asked
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document, queries
 
 pytestmark = pytest.mark.needs("opendp")
-EACH = pytest.mark.parametrize("table", [table for _, table in queries()], ids=[name for name, _ in queries()])
+EACH = of_each("table", [table for _, table in queries()], told=lambda table: f"{table['measure']} {table['name']}")
 CONFIDENCES = (1e-300, 1.0 - 2e-11, 1.0 - 1e-16)
 COSTS = (1e-6, 1e4)
 SHARES = (1e-6, 0.333333, 0.3333333333333)

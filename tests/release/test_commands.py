@@ -16,6 +16,7 @@ from dpcli.release.entries import asked
 from dpcli.release.noise.draw import draws
 from dpcli.release.numbers import law_of
 from tests.command import dpcli
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document, queries
 
@@ -51,7 +52,7 @@ def test_deltas_of_queries_that_leave_nothing_are_refused_by_name(tmp_path: Path
     assert result.code == 2 and "privacy.delta" in result.err and "deltas" in result.err
 
 
-@pytest.mark.parametrize("command", ["account", "lint", "gate", "report", "explain", "release --dry-run", "explain query"])
+@of_each("command", ["account", "lint", "gate", "report", "explain", "release --dry-run", "explain query"])
 def test_commands_read_it(command: str, path: Path) -> None:
     result = dpcli(*command.split(), str(path))
     assert result.code == 0, result.err
@@ -76,7 +77,7 @@ def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
     assert shown.code == 0 and "count-0" in shown.out
 
 
-@pytest.mark.parametrize("change", [{"rho": 0.03}, {"where": "age >= 21"}, {"max_rows": 3}, {"by": ["city"]}], ids=str)
+@of_each("change", [{"rho": 0.03}, {"where": "age >= 21"}, {"max_rows": 3}, {"by": ["city"]}])
 def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_path: Path) -> None:
     before, after = tmp_path / "before.toml", tmp_path / "after.toml"
     query = {"name": "q", "measure": "count", "by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 2, "max_rows": 2}
@@ -88,10 +89,16 @@ def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_p
     assert result.code == 0 and one["increase"] == pytest.approx(increase, abs=1e-12), result.out
 
 
-@pytest.mark.long
 @pytest.mark.needs("opendp")
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("delta", [0.01, 0.1])
+@pytest.mark.parametrize(
+    ("noise", "delta"),
+    [
+        pytest.param("laplace", 0.01, marks=pytest.mark.long),
+        pytest.param("gaussian", 0.1, marks=pytest.mark.long),
+        pytest.param("laplace", 0.1, marks=pytest.mark.nightly),
+        pytest.param("gaussian", 0.01, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_key_that_one_unit_holds_is_shown_with_probability_delta_at_most(noise: str, delta: float) -> None:
     """Over 10^5 releases; three standard errors."""
     query = {"name": "q", "measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "max_groups": 1}

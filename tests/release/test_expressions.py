@@ -18,6 +18,7 @@ from dpcli.release.engines.spark import SparkSql
 from dpcli.release.engines.table import Values
 from dpcli.release.expressions.check import Expressions
 from dpcli.release.expressions.writing import Layers
+from tests.of_each import of_each
 from tests.release import expressions_drawn as drawn
 from tests.release.places import PLACES, Table, seen, source_of
 
@@ -155,12 +156,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", ALLOWED)
+@of_each("text", ALLOWED)
 def test_what_the_page_lists_is_read(text: str) -> None:
     assert Expressions(COLUMNS).condition(text, "query[0].where").type == "boolean"
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=lambda text: ascii(text[:30]))
+@of_each("text", REFUSED, told=lambda text: ascii(text[:30]))
 def test_all_else_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(InputError, match=r"^(query\[0\]\.where|source\.columns\.\w+\.expression): expected ") as caught:
         Expressions(COLUMNS).condition(text, "query[0].where")

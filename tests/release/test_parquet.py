@@ -12,6 +12,7 @@ from dpcli.release.aggregate import Aggregation, GroupKey, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
+from tests.of_each import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -41,7 +42,7 @@ def totals(folder: Path) -> Totals:
         return engine.totals(BY_AGE, b"k" * 32)
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@of_each("kind", OTHERS)
 def test_files_that_give_a_column_another_type_are_refused_before_a_row_is_read(kind: str, tmp_path: Path) -> None:
     written(tmp_path, "a.parquet", "'ann' AS who, 1::INTEGER AS age")
     written(tmp_path, "b.parquet", f"'bob' AS who, ({OTHERS[kind]})::{kind} AS age")
@@ -58,7 +59,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
         require_source(SOURCE, str(tmp_path / "file.toml"), (BY_AGE,))
 
 
-@pytest.mark.parametrize(("width", "scale"), WIDTHS)
+@of_each("width, scale", WIDTHS)
 def test_a_decimal_fraction_is_an_integer_or_missing(width: int, scale: int, tmp_path: Path) -> None:
     fitting = [Decimal(each) for each in FRACTIONS if fits(Decimal(each), width, scale)]
     written(

@@ -17,6 +17,7 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 from tests.ledger.cluster import Cluster
+from tests.of_each import of_each
 from tests.release.places import PLACES, Table, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -64,12 +65,12 @@ BROKEN = {
 @pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
 def test_a_broken_line_is_not_quoted(line: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: object) -> None:
     start(engine, request)
-    good = "".join(f"u{number},{number % 90}\n" for number in range(100_000 if engine == "duckdb" else 100))
+    good = "".join(f"u{number},{number % 90}\n" for number in range(30_000 if engine == "duckdb" else 100)  # past the rows that DuckDB tells types by)
     (tmp_path / "rows.csv").write_text(f"who,age\n{good}{line}\n{good}")
     message = refused(source("rows.csv", engine), tmp_path)
     assert message.startswith("rows.csv:")
     if engine == "duckdb" and "quote" not in line and not line.startswith('"'):
-        assert message.startswith("rows.csv:100002: expected a line of csv")
+        assert message.startswith("rows.csv:30002: expected a line of csv")
     shown = capfd.readouterr()  # type: ignore[attr-defined]
     assert HIDDEN not in shown.out + shown.err
 
@@ -106,7 +107,7 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("path", PATHS, ids=ascii)
+@of_each("path", PATHS)
 def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "folder").mkdir()
@@ -128,8 +129,8 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "place", [place if "spark" not in place else pytest.param(place, marks=pytest.mark.long) for place in PLACES]
 )
-@pytest.mark.parametrize(
-    ("stated", "said"),
+@of_each(
+    "stated, said",
     [
         ("Dept", "none: did you mean 'dept'?"),
         ("dep", "none: did you mean 'dept'?"),
@@ -188,7 +189,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("expected", QUESTIONS)
+@of_each("expected", QUESTIONS)
 def test_a_question_that_cannot_be_answered_exactly(expected: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(f"who,age\n{HIDDEN},1\n")
     columns = {**COLUMNS, "half": Column(type="decimal", expression="age / 2")}

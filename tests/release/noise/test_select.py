@@ -17,6 +17,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of, sigma_of
 from dpcli.release.noise.select import bounded_range, count_range, exponential, permute_and_flip, pure, top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
+from tests.of_each import of_each
 from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 
 pytestmark = pytest.mark.needs("opendp")
@@ -100,8 +101,8 @@ def test_losses_of_the_exponential_mechanism_are_of_bounded_range(adjacency: Adj
         assert max(losses) - min(losses) <= epsilon * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, math.pi])
-@pytest.mark.parametrize("score_range", [1, 2, 19])
+@of_each("epsilon", [0.01, 0.3, 1.0, math.pi])
+@of_each("score_range", [1, 2, 19])
 def test_opendp_asks_no_more_than_is_charged(epsilon: float, score_range: int) -> None:
     """Its map takes a sensitivity s for a range of 2 s, in doubles rounded up thrice."""
     scale = scale_of(score_range, epsilon)
@@ -147,7 +148,7 @@ def test_sparse_vector_takes_counts_of_any_size() -> None:
     assert above_threshold([], 0, laws) == []
 
 
-@pytest.mark.parametrize("keys", [{"epsilon": 0.0}, {"sensitivity": 0}, {"answers": 0}, {"threshold_share": 1.0}])
+@of_each("keys", [{"epsilon": 0.0}, {"sensitivity": 0}, {"answers": 0}, {"threshold_share": 1.0}])
 def test_laws_of_nothing_are_refused(keys: dict) -> None:
     with pytest.raises(InputError, match="threshold_share in"):
         SparseVectorLaws(**{"epsilon": 1.0, "sensitivity": 1, **keys})
@@ -173,8 +174,8 @@ def test_what_cannot_be_chosen_is_refused() -> None:
         exponential([1, 2], 1, 1e-300)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1 / 3, 1.0, 7.3])
-@pytest.mark.parametrize("sensitivity", [1, 3, 10**9, Fraction(7, 3)])
+@of_each("epsilon", [1e-6, 0.1, 1 / 3, 1.0, 7.3])
+@of_each("sensitivity", [1, 3, 10**9, Fraction(7, 3)])
 def test_scales_are_the_smallest_that_cost_no_more(epsilon: float, sensitivity: int | Fraction) -> None:
     scale, sigma = scale_of(sensitivity, epsilon), sigma_of(sensitivity, epsilon)
     assert (
