@@ -65,7 +65,8 @@ BROKEN = {
 @pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
 def test_a_broken_line_is_not_quoted(line: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: object) -> None:
     start(engine, request)
-    good = "".join(f"u{number},{number % 90}\n" for number in range(30_000 if engine == "duckdb" else 100)  # past the rows that DuckDB tells types by)
+    many = 30_000 if engine == "duckdb" else 100  # more than the rows that DuckDB guesses types by
+    good = "".join(f"u{number},{number % 90}\n" for number in range(many))
     (tmp_path / "rows.csv").write_text(f"who,age\n{good}{line}\n{good}")
     message = refused(source("rows.csv", engine), tmp_path)
     assert message.startswith("rows.csv:")
