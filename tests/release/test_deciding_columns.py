@@ -13,8 +13,8 @@ from dpcli.release.settings import Source
 from dpcli.release.window import row_window
 from tests.ledger.cluster import Cluster
 from tests.of_each import of_each
-from tests.release.test_parquet import written
-from tests.release.test_windows import family
+from tests.release.places import written
+from tests.release.windows import family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 ROWS = Aggregation(None, None, (), (), 1, 1)

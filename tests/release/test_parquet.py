@@ -13,6 +13,7 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 from tests.of_each import of_each
+from tests.release.places import written
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -28,13 +29,6 @@ OTHERS = {  # than INTEGER: of most, some values can be cast to it, and others f
 }
 WIDTHS = ((38, 38), (38, 37), (38, 36), (38, 10), (38, 0), (19, 19), (18, 18), (18, 2), (9, 9), (4, 4))
 FRACTIONS = ("0", "-0.5", "0.5", "1", "-1", "-9.5", "-99.5", "100", "-1e-37", "-9223372036854775808", "9223372036854775808", "1e37")
-
-
-def written(folder: Path, name: str, *rows: str) -> None:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY ({' UNION ALL '.join(f'SELECT {row}' for row in rows)}) TO '{folder / name}' (FORMAT parquet)")
 
 
 def totals(folder: Path) -> Totals:

@@ -21,7 +21,7 @@ from dpcli.release.engines.open import opened
 from dpcli.release.settings import Source
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from tests.release.places import Table, as_csv
-from tests.release.test_windows import DAYS, TOLD, block_of, family, windows
+from tests.release.windows import DAYS, TOLD, block_of, family, windows
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 

@@ -1,0 +1,26 @@
+"""Where a table may stand, with the servers that some places need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.release.places import PLACES
+
+SECRET = bytes(range(32))
+
+
+EVERYWHERE = [pytest.param(place, marks=[pytest.mark.long] if place.startswith("spark") else []) for place in PLACES]
+
+
+def cluster_of(place: str, request: pytest.FixtureRequest) -> Any:
+    if place.startswith("spark"):
+        request.getfixturevalue("spark_session")
+    return request.getfixturevalue("release_cluster") if place == "postgres" else None
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
