@@ -289,7 +289,7 @@ CASES = [
     (2, {}, Adjacency.ADD_REMOVE, ("01",)),
     pytest.param(1, WIDE, Adjacency.REPLACE_ONE, TALKERS, marks=pytest.mark.long),
     pytest.param(2, WIDE, Adjacency.REPLACE_ONE, ("01", "10", "?0"), marks=pytest.mark.long),
-    pytest.param(2, {}, Adjacency.ADD_REMOVE, TALKERS, marks=pytest.mark.long),
+    pytest.param(2, {}, Adjacency.ADD_REMOVE, TALKERS, marks=pytest.mark.nightly),
 ]
 
 

@@ -417,7 +417,7 @@ def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(tmp_path: Path)
     killed_until_it_ends(tmp_path, 2)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_kill_at_many_moments(tmp_path: Path) -> None:
     for turn in range(2):
         folder = tmp_path / str(turn)

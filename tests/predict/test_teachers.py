@@ -365,10 +365,13 @@ def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
     assert np.array_equal(np.load(folder / "votes.npy"), votes)
 
 
-@pytest.mark.long
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(
-    ("seed", "said"), [(5, "expected the same data and queries on each process"), (0, "all processes need to see it")]
+    ("seed", "said"),
+    [
+        pytest.param(5, "expected the same data and queries on each process", marks=pytest.mark.nightly),
+        pytest.param(0, "all processes need to see it", marks=pytest.mark.long),
+    ],
 )
 def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, said: str, tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
