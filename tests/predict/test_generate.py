@@ -121,7 +121,7 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
         write_texts(plan, resume=True)
 
 
-@pytest.mark.parametrize("moments", [3, pytest.param(30, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
 def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder: Path) -> None:
     """The whole command: its lock, its session, its count and its texts. A text that was being written is lost, and stays charged."""
     plan = edited(folder, ("texts = 3", f"texts = {4 * moments}"), ("steps = 24", f"steps = {32 * moments}"))
@@ -141,7 +141,7 @@ def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder:
             assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("moments", [3, pytest.param(30, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
 def test_killed_at_any_moment_it_gives_no_private_token_for_nothing(moments: int, folder: Path) -> None:
     """Each is counted before its bar is drawn: what was kept never has more of them than were charged, nor the session than were stated."""
     plan = edited(folder, SPARSE[0], ("steps = 5", f"steps = {40 * moments}"), ("texts = 3", f"texts = {40 * moments}"))
@@ -240,6 +240,7 @@ def test_a_line_that_was_cut_short_spoils_no_other(folder: Path) -> None:
     assert [line["number"] for line in lines(folder)] == [1, 2]
 
 
+@pytest.mark.long
 def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: Database) -> None:
     plan = edited(folder, ('output = "out"', f'output = "out"\ncount = "{database.url}#notes"'))
     try:

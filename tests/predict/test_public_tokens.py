@@ -283,7 +283,7 @@ def largest(stated: PrivateDecodingSpec, steps: int, adjacency: Adjacency, talke
 WIDE = {"threshold": 0.5, "scale": 0.75}
 CLOSE = {"clip": 0.5, "references": 1, "threshold": 0.0, "scale": 0.5}
 CASES = [
-    (1, {}, Adjacency.ADD_REMOVE, TALKERS),
+    pytest.param(1, {}, Adjacency.ADD_REMOVE, TALKERS, marks=pytest.mark.long),
     (1, WIDE, Adjacency.ADD_REMOVE, TALKERS),
     (1, {}, Adjacency.REPLACE_ONE, ("011", "100")),
     (2, {}, Adjacency.ADD_REMOVE, ("01",)),

@@ -24,11 +24,7 @@ CLOSE = 1e-9  # relative; of logarithms of q0, which the reference finds by a se
 LARGE = 1000  # teachers from which on every distance takes seconds
 
 
-@of_each(
-    "case",
-    [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] < LARGE],
-    told=lambda case: f"{case['votes'][:2]}-{case['beta']}",
-)
+@of_each("case", [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] < LARGE])
 def test_answers(case: dict[str, Any]) -> None:
     require_answer(case)
 

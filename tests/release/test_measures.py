@@ -29,11 +29,17 @@ WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
 
 
-@EACH
-@of_each("adjacency", [each.value for each in Adjacency])
-@of_each("by_unit", [True, False])
-def test_every_query_becomes_mechanisms_that_are_priced(table: Mapping[str, Any], adjacency: str, by_unit: bool) -> None:
-    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps."""
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
+@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
+@of_each("number, adjacency", list(enumerate(each.value for each in Adjacency)))
+def test_every_query_becomes_mechanisms_that_are_priced(
+    turn: int, place: int, table: Mapping[str, Any], number: int, adjacency: str
+) -> None:
+    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps.
+
+    Under every relation; rows that belong to units in the one turn, and those that are units in the other.
+    """
+    by_unit = (place + number + turn) % 2 == 0
     pipeline = parse(text_of(document(table, adjacency=adjacency, by_unit=by_unit)), "file.toml")
     assert pipeline.mechanisms and len(pipeline.queries) == len(pipeline.mechanisms)
     found = account(pipeline)
