@@ -60,7 +60,7 @@ def told(by: str, value: Any) -> str:
     return f"{date.fromisoformat(f'{block}-1')}" if by == "week" else block
 
 
-@pytest.mark.parametrize(("at", "by"), engines_and_blocks())
+@pytest.mark.parametrize(("at", "by"), list(engines_and_blocks()))
 def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """As plain Python over these rows alone; whatever the other rows hold, and whether the file declares the column or not."""
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
