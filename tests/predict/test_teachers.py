@@ -334,7 +334,7 @@ def on_ranks(*folders: Path, arguments: Sequence[str]) -> list[tuple[int, str, s
         )
         for rank, folder in enumerate(folders)
     ]
-    said = [process.communicate(timeout=120) for process in processes]
+    said = [process.communicate(timeout=300) for process in processes]
     return [(process.returncode, *one) for process, one in zip(processes, said, strict=True)]
 
 

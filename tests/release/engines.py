@@ -12,7 +12,10 @@ from tests.release.places import PLACES
 SECRET = bytes(range(32))
 
 
-EVERYWHERE = [pytest.param(place, marks=[pytest.mark.long] if place.startswith("spark") else []) for place in PLACES]
+def everywhere(spark: str) -> list[Any]:
+    """Every place. Spark's are dear: one of them is long, and the other nightly."""
+    dear = {place: pytest.mark.long if place == spark else pytest.mark.nightly for place in PLACES if place.startswith("spark")}
+    return [pytest.param(place, marks=[dear[place]] if place in dear else []) for place in PLACES]
 
 
 def cluster_of(place: str, request: pytest.FixtureRequest) -> Any:

@@ -20,12 +20,12 @@ from dpcli.release.expressions.check import Expressions
 from dpcli.release.expressions.writing import Layers
 from tests.of_each import of_each
 from tests.release import expressions_drawn as drawn
-from tests.release.places import PLACES, Table, seen, source_of
+from tests.release.engines import cluster_of, everywhere
+from tests.release.places import Table, seen, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
 DIALECTS = {"postgres": PostgresSql, "spark-csv": SparkSql, "spark-parquet": SparkSql}
-EVERYWHERE = [pytest.param(place, marks=[pytest.mark.long] if place.startswith("spark") else []) for place in PLACES]
 COLUMNS = {
     "age": Column(type="integer"),
     "name": Column(type="text"),
@@ -40,21 +40,14 @@ COLUMNS = {
 }
 
 
-def fixture_of(place: str, request: pytest.FixtureRequest) -> Any:
-    """The cluster where the place is in one; a JVM where it needs that."""
-    if place.startswith("spark"):
-        request.getfixturevalue("spark_session")
-    return request.getfixturevalue("release_cluster") if place == "postgres" else None
-
-
-@pytest.mark.parametrize("place", EVERYWHERE)
+@pytest.mark.parametrize("place", everywhere("spark-parquet"))
 def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw = random.Random(seed)
     rows = drawn.rows(draw, 40)
     asked = [drawn.expression(draw, draw.choice(list(drawn.MADE)), 3) for _ in range(60)]
     table = Table({"id": "integer", **drawn.TYPES}, rows)
-    source = source_of(place, table, tmp_path, fixture_of(place, request), None)
+    source = source_of(place, table, tmp_path, cluster_of(place, request), None)
     found = evaluated(place, source, tmp_path, [each.sql for each in asked])
     kept = {row["id"]: {name: seen(value) for name, value in row.items()} for row in rows}
     assert set(found) == set(kept)

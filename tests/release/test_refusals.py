@@ -18,7 +18,8 @@ from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 from tests.ledger.cluster import Cluster
 from tests.of_each import of_each
-from tests.release.places import PLACES, Table, source_of
+from tests.release.engines import cluster_of, everywhere
+from tests.release.places import Table, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -127,9 +128,7 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
     assert PATHS[path] in refused(source(path), tmp_path)
 
 
-@pytest.mark.parametrize(
-    "place", [place if "spark" not in place else pytest.param(place, marks=pytest.mark.long) for place in PLACES]
-)
+@pytest.mark.parametrize("place", everywhere("spark-csv"))
 @of_each(
     "stated, said",
     [
@@ -142,8 +141,7 @@ def test_a_column_of_another_name_is_told(
     place: str, stated: str, said: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """On every engine, and no value with it."""
-    start(place.partition("-")[0], request)
-    cluster = request.getfixturevalue("release_cluster") if place == "postgres" else None
+    cluster = cluster_of(place, request)
     table = Table({"who": "text", "age": "integer", "dept": "text"}, [{"who": HIDDEN, "age": 1, "dept": HIDDEN}])
     found = source_of(place, table, tmp_path, cluster, "who")
     columns = {stated if name == "dept" else name: column for name, column in found.columns.items()}
