@@ -71,7 +71,6 @@ def lines(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines() if line.endswith("}")]
 
 
-@pytest.mark.usefixtures("whole_statements")
 def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: Path) -> None:
     found = dpcli("generate", "notes.toml", "-f", "json", folder=folder)
     assert found.code == 0, found.err
@@ -80,6 +79,12 @@ def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: 
     assert [(line["number"], line["batch"]) for line in lines(folder)] == [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (6, 1)]
     assert all(len(str(line["text"])) <= 8 for line in lines(folder))
     assert not set("".join(data["written"])) & set("SECRT")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("whole_statements")
+def test_a_whole_statement_is_left_beside_the_texts(folder: Path) -> None:
+    write_texts(plan_of("notes.toml"), texts=1)
     assert "epsilon <=" in (folder / "out" / "statement.md").read_text()
 
 

@@ -497,6 +497,7 @@ def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path)
     assert dpcli("pate", "student", str(path), folder=tmp_path).code == 0
 
 
+@pytest.mark.long
 def test_accounting_needs_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
     from tests.predict.samples import saved
 
