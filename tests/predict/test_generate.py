@@ -31,18 +31,24 @@ from dpcli.sessions.charged import session_in
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
+from tests.of_each import of_each
 from tests.predict.generate_files import FILE, NOTES
 from tests.waiting import until
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the file and the user's module."""
     (tmp_path / "notes.toml").write_text(FILE)
     (tmp_path / "notes.py").write_text(NOTES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "notes", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return placed(tmp_path, monkeypatch)
 
 
 # Most letters of which are the public model's own: what is private is counted, and ends before the texts do.
@@ -223,15 +229,18 @@ def test_what_private_tokens_cost_is_said_before(folder: Path) -> None:
     assert "at most 5 private tokens in each batch" in said and "all tokens private" in said
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@of_each(
+    "change, said",
     [
         (("steps = 5", "steps = 321"), "steps: expected at most 320, the tokens of all texts of one batch"),
         (("\nscale = 0.1", ""), "expected threshold and scale together: a distance is compared with noise, found no scale"),
         (("batches = 2", "batches = 1001"), "generate.batches: expected at most 1,000 with a threshold"),
     ],
 )
-def test_what_does_not_fit_a_threshold_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+def test_what_does_not_fit_a_threshold_is_refused(
+    change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = placed(tmp_path, monkeypatch)
     with pytest.raises(InputError, match=said):
         edited(folder, *SPARSE, change)
 
@@ -370,8 +379,8 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
     assert not (folder / "again" / "texts.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@of_each(
+    "change, said",
     [
         *(
             (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from all of the vocabulary")
@@ -396,7 +405,8 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (('"notes:private"', '"notes:one_by_one"'), "two lists"),
     ],
 )
-def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = placed(tmp_path, monkeypatch)
     (folder / "notes.toml").write_text(FILE.replace(*change))
     found = dpcli("generate", "notes.toml", folder=folder)
     assert found.code == 2, found.err
@@ -431,9 +441,12 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("body", ODD.values(), ids=ODD.keys())
-def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_nothing_further(body: str, folder: Path) -> None:
+@of_each("body", ODD.values())
+def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_nothing_further(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it answers, no token is further from the public ones than the contexts of the batch may move it, and no error says so."""
+    folder = placed(tmp_path, monkeypatch)
     (folder / "notes.py").write_text(f"{NOTES}{MISBEHAVING}\ndef odd(found, contexts):\n    {body}\n")
     plan = plan_of("notes.toml")
     model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
@@ -493,7 +506,7 @@ def model():
     assert not (folder / "out" / "texts.jsonl").exists()
 
 
-@pytest.mark.parametrize(
+@of_each(
     "body",
     [
         "raise ValueError(text)",
@@ -505,7 +518,10 @@ def model():
         "return None",
     ],
 )
-def test_a_private_text_that_the_tokenizer_fails_on_is_left_out_and_not_told(body: str, folder: Path) -> None:
+def test_a_private_text_that_the_tokenizer_fails_on_is_left_out_and_not_told(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = placed(tmp_path, monkeypatch)
     odd = f"""
 class Odd(ByteVocabulary):
     def ids(self, text):
@@ -522,8 +538,8 @@ def model():
     assert "SECRET" not in found.out + found.err
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
+@of_each(
+    "body, said",
     [
         ("Model.context = None", "whole numbers as its vocabulary and context"),
         ("Model.vocabulary = '256'", "whole numbers as its vocabulary and context"),
@@ -535,7 +551,10 @@ def model():
         ("Own.text = lambda self, ids: None", "expected text of tokens, found NoneType"),
     ],
 )
-def test_a_model_that_fails_on_public_contexts_is_refused_in_words(body: str, said: str, folder: Path) -> None:
+def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = placed(tmp_path, monkeypatch)
     own = "class Own(ByteVocabulary):\n    pass\n\ndef model():\n    return Model(), Own()\n"
     (folder / "notes.py").write_text(f"{NOTES}\n{own}\n{body}\n")
     found = dpcli("generate", "notes.toml", folder=folder)

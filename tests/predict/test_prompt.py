@@ -19,14 +19,19 @@ from tests.of_each import of_each
 from tests.predict.prompt_files import FILE, STUB
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the file and the user's module."""
     (tmp_path / "stub.toml").write_text(FILE)
     (tmp_path / "stub.py").write_text(STUB)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "stub", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return placed(tmp_path, monkeypatch)
 
 
 def edited(folder: Path, *changes: tuple[str, str]) -> PromptPlan:
@@ -145,8 +150,8 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@of_each(
+    "change, said",
     [
         (('labels = ["no", "yes"]', 'labels = ["no", "no"]'), "at least two labels"),
         (('verbalizers = [" no", " yes"]', 'verbalizers = [" no"]'), "one word for each of 2 labels"),
@@ -174,8 +179,9 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('"stub:labeller"', '"stub:kind"'), "expected one of the labels, or a score for each"),
     ],
 )
-def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, and without a private text."""
+    folder = placed(tmp_path, monkeypatch)
     (folder / "stub.toml").write_text(FILE.replace(*change))
     found = dpcli("prompt", "stub.toml", folder=folder)
     assert found.code == 2, found.err
@@ -259,7 +265,7 @@ def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path)
     assert not (folder / "out" / "transcript.jsonl").exists()
 
 
-@pytest.mark.parametrize(
+@of_each(
     "body",
     [
         "raise ValueError(prompt)",
@@ -276,8 +282,11 @@ def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path)
         "return [Lazy(prompt)] * 2",
     ],
 )
-def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(body: str, folder: Path) -> None:
+def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not that there are any, either: their teachers vote as prompts without a demonstration do."""
+    folder = placed(tmp_path, monkeypatch)
     odd = f"""
 import numpy as np
 from dpcli.errors import Denied, InputError

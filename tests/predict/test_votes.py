@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[Callable[[], Table], str]] = {
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-@pytest.mark.parametrize("name", WRONG)
+@of_each("name", WRONG)
 def test_what_are_no_counts_is_refused_by_name(name: str, ending: str, tmp_path: Path) -> None:
     make, message = WRONG[name]
     with pytest.raises(InputError) as refused:
@@ -88,7 +88,7 @@ def test_what_are_no_counts_is_refused_by_name(name: str, ending: str, tmp_path:
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-@pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32, np.uint8])
+@of_each("kind", [np.int64, np.float64, np.float32, np.uint8])
 def test_counts_are_what_stands_there(ending: str, kind: Any, tmp_path: Path) -> None:
     assert np.array_equal(read(counts().astype(kind), tmp_path / f"votes.{ending}").counts, counts())
 
@@ -161,12 +161,20 @@ def sparse(path: Path, size: int) -> None:
         file.truncate(size)
 
 
-@pytest.mark.parametrize("name", ODD)
+@of_each("name", [name for name in ODD if not name.endswith("parquet")])
 def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
+    require_refused(name, tmp_path)
+
+
+@pytest.mark.needs("pyarrow")
+@of_each("name", [name for name in ODD if name.endswith("parquet")])
+def test_what_is_no_table_of_parquet_is_refused(name: str, tmp_path: Path) -> None:
+    require_refused(name, tmp_path)
+
+
+def require_refused(name: str, tmp_path: Path) -> None:
     made = ODD[name]
     (tmp_path / name).write_bytes(made) if isinstance(made, bytes) else made(tmp_path / name)
-    if name.endswith("parquet"):
-        pytest.importorskip("pyarrow", reason="reads .parquet files") if made else None
     path = written(tmp_path, keys=f'votes = "{name}"')
     result = dpcli("pate", "account", str(path), folder=tmp_path)
     assert (result.code, result.out) == (2, "")
