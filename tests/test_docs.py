@@ -55,6 +55,7 @@ VARYING = {
     r"about [\d.]+ s on this machine and [\d,]+ MB": "about 0.6 s on this machine and 439 MB",
 }
 
+DEAR = {"README.md", "tutorial.md", "training.md", "private-prediction.md"}  # what their commands do takes seconds
 named = of_each("path", TEXTS, told=lambda path: path.name)
 ESCAPED = {*ESCAPES.values(), "\\&", "\\fB", "\\fP"}
 OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun
@@ -70,8 +71,11 @@ def pages() -> dict[str, str]:
     return manual.pages()
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.long] if path.name in DEAR else []) for path in TEXTS],
+    ids=lambda path: path.name,
+)
 def test_a_text_prints_what_it_says(path: Path, tmp_path: Path) -> None:
     """Files are saved and commands run in the order of the text, in one folder."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("runs", "__pycache__"))

@@ -171,7 +171,9 @@ EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
 
 
 @pytest.mark.parametrize(
-    "numbers", [pytest.param((1e-9, 1e300), marks=pytest.mark.long), pytest.param(EXTREME, marks=pytest.mark.nightly)]
+    "numbers",
+    [pytest.param((1e-9, 1e300), marks=pytest.mark.long), pytest.param(EXTREME, marks=pytest.mark.nightly)],
+    ids=["two", "all"],
 )
 @pytest.mark.parametrize("key", ["epsilon", "rho", "weight", "error", "within", "width", "budget", "delta", "step", "max"])
 @EACH
