@@ -64,10 +64,13 @@ def _values(key: GroupKey) -> tuple[Any, ...]:
     return key.declared or ("a", "b")
 
 
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["each", "product"])
 @EACH
-def test_what_is_accepted_is_answered(table: Mapping[str, Any]) -> None:
-    draw = random.Random(table["name"])
-    for confidence, cost, share in itertools.product(CONFIDENCES, COSTS, SHARES if "quantil" in str(table) else (0.5,)):
+def test_what_is_accepted_is_answered(table: Mapping[str, Any], whole: bool) -> None:
+    """With each of the numbers, and with all products of them."""
+    draw, shares = random.Random(table["name"]), SHARES if "quantil" in str(table) else (0.5,)
+    each = zip(CONFIDENCES, itertools.cycle(COSTS), itertools.cycle(shares), strict=False)
+    for confidence, cost, share in itertools.product(CONFIDENCES, COSTS, shares) if whole else each:
         one = accepted(stated(table, confidence, cost, share))
         for totals in tables(one.query.aggregation(one.setting), draw) if one is not None else ():
             assert json.dumps(as_json(one.query.answer(one.setting, totals)), allow_nan=False)

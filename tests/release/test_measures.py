@@ -77,12 +77,13 @@ def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path
     assert explained.code == 0 and table["name"] in explained.out, explained.err
 
 
-@EACH
-@of_each("size", [200, 40_000])
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
+@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
 def test_an_error_that_depends_on_the_rows_is_told_for_those_that_are_declared(
-    table: Mapping[str, Any], size: int, tmp_path: Path
+    turn: int, place: int, table: Mapping[str, Any], tmp_path: Path
 ) -> None:
     """In proportion to 1 / rows, of which there are 1,000 where nothing is declared."""
+    size = (200, 40_000)[(place + turn) % 2]
 
     def said(**declared: int) -> str:
         path, tables = tmp_path / "file.toml", document(table)
