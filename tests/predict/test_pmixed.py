@@ -491,7 +491,8 @@ def test_account_prices_both_changes(place: Path) -> None:
     assert asked(place, "account", str(written(place, **SIZED | {"mechanism_radius": "2.0"}))).code == 1
 
 
-@pytest.mark.parametrize(("solve", "step"), [pytest.param("radius", 1e-6, marks=pytest.mark.long), ("steps", 1)])
+@pytest.mark.long
+@pytest.mark.parametrize(("solve", "step"), [("radius", 1e-6), ("steps", 1)])
 def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, solve: str, step: float) -> None:
     """And the next one of seven digits does not."""
     found = json.loads(asked(place, "account", str(written(place, **SIZED)), "--solve", solve, "-f", "json").out)

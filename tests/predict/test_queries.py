@@ -27,7 +27,7 @@ from tests.waiting import until
 IDENTITY = "0123456789abcdef" * 4
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A place without a count."""
     if request.param == "sqlite":

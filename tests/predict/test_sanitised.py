@@ -50,6 +50,7 @@ def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
 
 
 def test_of_two_releases_at_once_one_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content, noised: ("", {}))
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
     plan = plan_of(str(path))

@@ -30,13 +30,14 @@ def priced(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 ALL = [priced(table, label) for label, table in queries()]
+FIRST = [table for table in ALL if table["name"].endswith("-0")]  # of each measure one
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with every example of every measure."""
+    """A file with an example of every measure."""
     found = tmp_path_factory.mktemp("release") / "file.toml"
-    found.write_bytes(text_of(with_delta(document(*ALL, budget={"epsilon": 60.0}, name="visits"))))
+    found.write_bytes(text_of(with_delta(document(*FIRST, budget={"epsilon": 60.0}, name="visits"))))
     return found
 
 
@@ -63,7 +64,7 @@ def test_commands_read_it(command: str, path: Path) -> None:
 def test_a_report_names_every_query(path: Path) -> None:
     assert dpcli("report", str(path)).code == 0
     said = dpcli("report", str(path), "-f", "json").out
-    assert all(table["name"] in said for table in ALL)
+    assert all(table["name"] in said for table in FIRST)
 
 
 def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
