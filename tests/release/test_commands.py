@@ -62,9 +62,9 @@ def test_commands_read_it(command: str, path: Path) -> None:
 
 @pytest.mark.long
 def test_a_report_names_every_query(path: Path) -> None:
-    assert dpcli("report", str(path)).code == 0
-    said = dpcli("report", str(path), "-f", "json").out
-    assert all(table["name"] in said for table in FIRST)
+    found = dpcli("report", str(path), "-f", "json")
+    assert found.code == 0, found.err
+    assert all(table["name"] in found.out for table in FIRST)
 
 
 def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
