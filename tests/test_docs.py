@@ -36,6 +36,7 @@ from dpcli.pipeline.key_places import tables
 from dpcli.pipeline.table_places import TablePlace
 from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 README = ROOT / "README.md"
 TEXTS = [README, *sorted((ROOT / "dpcli" / "explain").glob("*.md"), reverse=True)]
@@ -50,10 +51,12 @@ VARYING = {
     r"\b[0-9a-f]{32}\b": "e810adfba0d248678cf5c85fed31d28d",
     r"accuracy 0\.9\d+(?! on 299)": "accuracy 0.9389",
     r"accuracy 0\.\d+ on 299": "accuracy 0.9064 on 299",
+    r"(?m)^step [\d,]+ of [\d,]+, .* left\n": "",  # of a run that takes long, as on a busy machine
     r"about [\d.]+ s on this machine and [\d,]+ MB": "about 0.6 s on this machine and 439 MB",
 }
 
-named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+DEAR = {"README.md", "tutorial.md", "training.md", "private-prediction.md"}  # what their commands do takes seconds
+named = of_each("path", TEXTS, told=lambda path: path.name)
 ESCAPED = {*ESCAPES.values(), "\\&", "\\fB", "\\fP"}
 OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun
 
@@ -68,8 +71,11 @@ def pages() -> dict[str, str]:
     return manual.pages()
 
 
-@pytest.mark.sampled(1)
-@named
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.long] if path.name in DEAR else []) for path in TEXTS],
+    ids=lambda path: path.name,
+)
 def test_a_text_prints_what_it_says(path: Path, tmp_path: Path) -> None:
     """Files are saved and commands run in the order of the text, in one folder."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("runs", "__pycache__"))
@@ -130,7 +136,7 @@ def test_python_runs() -> None:
     assert priced == "True rdp" and calibrated.endswith("True True") and at_once == "True True" and imported == "True"
 
 
-@pytest.mark.parametrize("text", [body for body in blocks("toml") if "[privacy]" in body and "[train]" not in body])
+@of_each("text", lambda: [body for body in blocks("toml") if "[privacy]" in body and "[train]" not in body])
 def test_a_file_in_a_text_is_a_good_pipeline(text: str) -> None:
     assert dpcli("account", "-", "-f", "total", stdin=text.encode()).code == 0
     for command in ("account", "lint", "gate"):
@@ -149,9 +155,14 @@ def test_readme_links_to_what_there_is() -> None:
         assert (ROOT / link).is_file(), link
 
 
+def context_of_cli() -> click.Context:
+    """As it is when the program runs: click keeps on a command the help options that it is first asked for."""
+    return click.Context(cli, info_name="dpcli", **cli.context_settings)
+
+
 def parsed(words: list[str]) -> list[str]:
     """The flags that a command line has; raises what click says of a command or a flag that does not exist, or of a missing one."""
-    context: click.Context = click.Context(cli, info_name="dpcli")
+    context = context_of_cli()
     command: click.Command = cli
     while isinstance(command, click.Group):
         name, found, words = command.resolve_command(context, words)
@@ -162,9 +173,7 @@ def parsed(words: list[str]) -> list[str]:
     return list(values)
 
 
-@pytest.mark.parametrize(
-    "line", [line for body in blocks("sh") for line in body.splitlines() if "dpcli " in line and "GRANT" not in line]
-)
+@of_each("line", lambda: [line for body in blocks("sh") for line in body.splitlines() if "dpcli " in line and "GRANT" not in line])
 def test_a_command_that_a_text_does_not_run_exists(line: str) -> None:
     words = shlex.split(line)
     assert parsed(words[words.index("dpcli") + 1 :])
@@ -182,14 +191,14 @@ def test_every_flag_and_command_in_a_text_exists(path: Path) -> None:
 
 def commands() -> list[tuple[str, click.Command]]:
     """Every command and subcommand, as it is typed."""
-    context = click.Context(cli)
+    context = context_of_cli()
     found = [(name, command) for name in COMMANDS if (command := cli.get_command(context, name))]
     groups = [(name, group) for name, group in found if isinstance(group, click.Group)]
     below = [(f"{name} {sub}", group.get_command(context, sub)) for name, group in groups for sub in group.list_commands(context)]
     return [("", cli), *found, *((name, command) for name, command in below if command)]
 
 
-@pytest.mark.parametrize("name", pages())
+@of_each("name", pages)
 def test_a_page_refers_to_pages_that_exist(name: str) -> None:
     for other, section in re.findall(r"\b(dpcli[\w-]*)\(([1-8])\)", unescaped(name)):
         assert f"{other}.{section}" in pages()
@@ -203,7 +212,7 @@ def test_manual_pages_are_what_the_code_would_write() -> None:
     assert {path.name: path.read_text() for path in folder.iterdir()} == pages()
 
 
-@pytest.mark.parametrize("name", pages())
+@of_each("name", pages)
 def test_a_page_is_plain_roff(name: str) -> None:
     """No text is taken for a request, and none needs more than ASCII."""
     known = (".TH ", ".SH ", ".PP", ".TP", ".B ", ".nf", ".fi")
@@ -226,7 +235,7 @@ def test_readme_is_short() -> None:
     assert len(README.read_text().split()) <= 1440
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *SUBCOMMANDS])
+@of_each("name", [*COMMANDS, *SUBCOMMANDS])
 def test_every_command_is_in_readme(name: str) -> None:
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README.read_text())
 
@@ -245,8 +254,8 @@ def terms(name: str) -> set[str]:
     return set(re.findall(r"^\.TP\n\.B (.+)$", unescaped(name), re.M))
 
 
-@pytest.mark.parametrize(
-    ("manual_page", "names"),
+@of_each(
+    "manual_page, names",
     [
         (
             "dpcli.1",
@@ -263,11 +272,14 @@ def test_every_name_is_in_the_manual(manual_page: str, names: Iterable[str]) -> 
     assert set(names) - terms(manual_page) == set()
 
 
-PLACES = [("dpcli-pipeline.5", place) for place in tables()] + [("dpcli-policy.5", place) for place in tables(KEYS)]
-PLACES += [("dpcli-schedule.5", place) for place in tables(SCHEDULE)]
+@functools.cache
+def places() -> list[tuple[str, TablePlace]]:
+    """Every table of every kind of file, with the page that describes it."""
+    kinds = (("dpcli-pipeline.5", tables()), ("dpcli-policy.5", tables(KEYS)), ("dpcli-schedule.5", tables(SCHEDULE)))
+    return [(page, place) for page, found in kinds for place in found]
 
 
-@pytest.mark.parametrize(("page", "place"), PLACES, ids=lambda value: getattr(value, "title", value))
+@of_each("page, place", places, told=lambda case: case[1].title)
 def test_every_key_is_in_the_manual_under_its_table(page: str, place: TablePlace) -> None:
     """With what it takes, what it means and its default: each table's, and each word's that selects keys."""
     _, *found = unescaped(page).split(f"\n.SH {place.title.upper()}\n")
@@ -278,12 +290,12 @@ def test_every_key_is_in_the_manual_under_its_table(page: str, place: TablePlace
 
 
 def test_no_task_style_type_or_scheme_is_missing_in_the_manual() -> None:
-    assert [place.word for _, place in PLACES if place.word] == [*SAMPLING, *MECHANISMS, *MEASURES, *STYLES, *TASKS]
+    assert [place.word for _, place in places() if place.word] == [*SAMPLING, *MECHANISMS, *MEASURES, *STYLES, *TASKS]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@of_each("name", COMMANDS)
 def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> None:
-    command = cli.get_command(click.Context(cli), name)
+    command = cli.get_command(context_of_cli(), name)
     assert command is not None
     assert command.short_help == COMMANDS[name][1]
     assert command.help
@@ -291,7 +303,7 @@ def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> No
         assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *TASKS, *STYLES, *codes(), *TERMS, *TOPICS])
+@of_each("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *TASKS, *STYLES, *codes(), *TERMS, *TOPICS])
 def test_every_name_is_explained(name: str) -> None:
     result = dpcli("explain", name)
     assert result.code == 0

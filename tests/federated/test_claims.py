@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from dpcli.analysis.account import account
 from dpcli.analysis.difference import priced_changes
 from dpcli.federated.settings import Federated
@@ -13,6 +11,7 @@ from dpcli.gate.claims import claims
 from dpcli.keys.annotations import members_of
 from dpcli.pipeline.read import parse
 from tests.federated.files import file
+from tests.of_each import of_each
 
 CLAIMED = [name for name, member in members_of(Federated).items() if member.claim]
 SAID: dict[str, Any] = {
@@ -49,7 +48,7 @@ def told(old: str, new: str) -> list[str]:
     return [one.message for one in claims(priced, before)]
 
 
-@pytest.mark.parametrize("key", CLAIMED)
+@of_each("key", CLAIMED)
 def test_what_a_server_and_its_clients_are_said_to_do_is_told(key: str) -> None:
     said = {**SAID, **BESIDE.get(key, {})}
     changed = {"client_rate": 0.25}.get(key, OTHERWISE.get(key))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dpcli.present import prediction_statement
+from tests.ledger.conftest import cluster, database, used_again
+
+__all__ = ("cluster", "database", "used_again")  # one server for all of them
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.command import dpcli
 
-pytestmark = [pytest.mark.needs("sklearn"), pytest.mark.long]
+pytestmark = [pytest.mark.needs("sklearn"), pytest.mark.nightly]
 
 FILE = """\
 format = 1

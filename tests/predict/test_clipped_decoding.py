@@ -21,6 +21,7 @@ from dpcli.predict.decode import draw
 from dpcli.predict.decode.clipped import GRID, LogitClipping
 from dpcli.predict.decode.draw import LOWEST, below, token
 from dpcli.train.noise.randomness import SystemStream, insecure_seed
+from tests.of_each import of_each
 
 
 def weights(scores: Array) -> list[Fraction]:
@@ -28,7 +29,7 @@ def weights(scores: Array) -> list[Fraction]:
     return [Fraction(float(one)) for one in np.exp(np.maximum(scores - scores.max(), LOWEST))]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@of_each("seed", range(8))
 def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each whole number that `below` may return leads to one token; how many lead to each, by the ends of its range."""
     chance = np.random.default_rng(seed)
@@ -57,7 +58,7 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
 
 
 def test_frequencies_are_those_of_the_softmax() -> None:
-    scores, n = np.array([0.0, -0.5, -1.0, -8.0]), 8_000
+    scores, n = np.array([0.0, -0.5, -1.0, -8.0]), 3_000
     expected = np.exp(scores) / np.exp(scores).sum()
     found = np.bincount([token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
     assert np.all(np.abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / n))
@@ -164,8 +165,8 @@ def test_every_type_that_decodes_is_read() -> None:
         assert LogitClipping.of(cls(**cls.example)).size == cls.example["references"]
 
 
-@pytest.mark.parametrize("method", ["differences", "logits"])
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@of_each("method", ["differences", "logits"])
+@of_each("odd", [np.nan, np.inf, -np.inf])
 def test_no_answer_of_a_model_moves_a_sum_further_than_the_clip(method: str, odd: float) -> None:
     """A private context whose logits are no numbers, some or all of them, contributes within the bound of any other."""
     clipping = LogitClipping(2.0, 10, 1.0)

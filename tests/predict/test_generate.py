@@ -29,90 +29,26 @@ from dpcli.predict.models.vocabularies import ByteVocabulary
 from dpcli.predict.queries.open import open_queries
 from dpcli.sessions.charged import session_in
 from tests.command import dpcli
-from tests.ledger.conftest import Database, cluster, database, used_again  # noqa: F401
+from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
+from tests.of_each import of_each
+from tests.predict.generate_files import FILE, NOTES
 from tests.waiting import until
 
-FILE = """format = 1
-name = "stub"
-[privacy]
-unit = "user"
-max_contributions = 2
-adjacency = "add-remove"
-releases = "outputs"
-delta = 1e-6
-dataset_size = 120
-[[mechanism]]
-name = "letters"
-type = "private-decoding"
-clip = 4.0
-references = 60
-temperature = 1.0
-steps = 24
-[generate]
-data = "notes:private"
-model = "notes:model"
-units = "user"
-prompt = ">"
-template = "{text}>"
-batches = 2
-texts = 3
-tokens = 8
-longest = 10
-output = "out"
-"""
-# Letters after a sign: what stood behind the last letter before, else any letter alike.
-NOTES = """
-from functools import cache
-import numpy as np
-from dpcli.predict.models.vocabularies import ByteVocabulary
 
-def private():
-    return ["aabaabab"] * 119 + ["aSECRETS"], [n // 2 for n in range(120)]
-
-def alone():
-    return [f"text {n}" for n in range(120)]
-
-@cache
-def behind(context):
-    row = np.full(256, 0.001)
-    for before, after in zip(context, context[1:]):
-        row[after] += 10.0 * (before == context[-1])
-    row[ord("a"):ord("d")] += 1.0
-    row[10] += 0.05
-    return np.log(row / row.sum())
-
-def one_by_one():
-    return iter(1 / len(text) for text in ("SECRET", "")), [1, 2]
-
-class Model:
-    vocabulary, context = 256, 40
-    seen = []
-
-    def next_token(self, contexts):
-        Model.seen += map(bytes, contexts)
-        return np.stack([behind(bytes(context)) for context in contexts])
-
-def model():
-    return Model(), ByteVocabulary()
-
-def other():
-    return Model(), Wide()
-
-class Wide(ByteVocabulary):
-    def ids(self, text):
-        return [300 for _ in text]
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the file and the user's module."""
     (tmp_path / "notes.toml").write_text(FILE)
     (tmp_path / "notes.py").write_text(NOTES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "notes", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return placed(tmp_path, monkeypatch)
 
 
 # Most letters of which are the public model's own: what is private is counted, and ends before the texts do.
@@ -141,7 +77,6 @@ def lines(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines() if line.endswith("}")]
 
 
-@pytest.mark.usefixtures("whole_statements")
 def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: Path) -> None:
     found = dpcli("generate", "notes.toml", "-f", "json", folder=folder)
     assert found.code == 0, found.err
@@ -150,6 +85,12 @@ def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: 
     assert [(line["number"], line["batch"]) for line in lines(folder)] == [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (6, 1)]
     assert all(len(str(line["text"])) <= 8 for line in lines(folder))
     assert not set("".join(data["written"])) & set("SECRT")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("whole_statements")
+def test_a_whole_statement_is_left_beside_the_texts(folder: Path) -> None:
+    write_texts(plan_of("notes.toml"), texts=1)
     assert "epsilon <=" in (folder / "out" / "statement.md").read_text()
 
 
@@ -191,7 +132,7 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
         write_texts(plan, resume=True)
 
 
-@pytest.mark.parametrize("moments", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
 def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder: Path) -> None:
     """The whole command: its lock, its session, its count and its texts. A text that was being written is lost, and stays charged."""
     plan = edited(folder, ("texts = 3", f"texts = {4 * moments}"), ("steps = 24", f"steps = {32 * moments}"))
@@ -211,7 +152,7 @@ def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder:
             assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("moments", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
 def test_killed_at_any_moment_it_gives_no_private_token_for_nothing(moments: int, folder: Path) -> None:
     """Each is counted before its bar is drawn: what was kept never has more of them than were charged, nor the session than were stated."""
     plan = edited(folder, SPARSE[0], ("steps = 5", f"steps = {40 * moments}"), ("texts = 3", f"texts = {40 * moments}"))
@@ -288,15 +229,18 @@ def test_what_private_tokens_cost_is_said_before(folder: Path) -> None:
     assert "at most 5 private tokens in each batch" in said and "all tokens private" in said
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@of_each(
+    "change, said",
     [
         (("steps = 5", "steps = 321"), "steps: expected at most 320, the tokens of all texts of one batch"),
         (("\nscale = 0.1", ""), "expected threshold and scale together: a distance is compared with noise, found no scale"),
         (("batches = 2", "batches = 1001"), "generate.batches: expected at most 1,000 with a threshold"),
     ],
 )
-def test_what_does_not_fit_a_threshold_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+def test_what_does_not_fit_a_threshold_is_refused(
+    change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = placed(tmp_path, monkeypatch)
     with pytest.raises(InputError, match=said):
         edited(folder, *SPARSE, change)
 
@@ -310,7 +254,8 @@ def test_a_line_that_was_cut_short_spoils_no_other(folder: Path) -> None:
     assert [line["number"] for line in lines(folder)] == [1, 2]
 
 
-def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: Database) -> None:  # noqa: F811
+@pytest.mark.long
+def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: Database) -> None:
     plan = edited(folder, ('output = "out"', f'output = "out"\ncount = "{database.url}#notes"'))
     try:
         assert write_texts(plan, texts=2).taken == 2
@@ -434,8 +379,8 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
     assert not (folder / "again" / "texts.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@of_each(
+    "change, said",
     [
         *(
             (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from all of the vocabulary")
@@ -460,7 +405,8 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (('"notes:private"', '"notes:one_by_one"'), "two lists"),
     ],
 )
-def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = placed(tmp_path, monkeypatch)
     (folder / "notes.toml").write_text(FILE.replace(*change))
     found = dpcli("generate", "notes.toml", folder=folder)
     assert found.code == 2, found.err
@@ -495,9 +441,12 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("body", ODD.values(), ids=ODD.keys())
-def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_nothing_further(body: str, folder: Path) -> None:
+@of_each("body", ODD.values())
+def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_nothing_further(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it answers, no token is further from the public ones than the contexts of the batch may move it, and no error says so."""
+    folder = placed(tmp_path, monkeypatch)
     (folder / "notes.py").write_text(f"{NOTES}{MISBEHAVING}\ndef odd(found, contexts):\n    {body}\n")
     plan = plan_of("notes.toml")
     model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
@@ -557,7 +506,7 @@ def model():
     assert not (folder / "out" / "texts.jsonl").exists()
 
 
-@pytest.mark.parametrize(
+@of_each(
     "body",
     [
         "raise ValueError(text)",
@@ -569,7 +518,10 @@ def model():
         "return None",
     ],
 )
-def test_a_private_text_that_the_tokenizer_fails_on_is_left_out_and_not_told(body: str, folder: Path) -> None:
+def test_a_private_text_that_the_tokenizer_fails_on_is_left_out_and_not_told(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = placed(tmp_path, monkeypatch)
     odd = f"""
 class Odd(ByteVocabulary):
     def ids(self, text):
@@ -586,8 +538,8 @@ def model():
     assert "SECRET" not in found.out + found.err
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
+@of_each(
+    "body, said",
     [
         ("Model.context = None", "whole numbers as its vocabulary and context"),
         ("Model.vocabulary = '256'", "whole numbers as its vocabulary and context"),
@@ -599,7 +551,10 @@ def model():
         ("Own.text = lambda self, ids: None", "expected text of tokens, found NoneType"),
     ],
 )
-def test_a_model_that_fails_on_public_contexts_is_refused_in_words(body: str, said: str, folder: Path) -> None:
+def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = placed(tmp_path, monkeypatch)
     own = "class Own(ByteVocabulary):\n    pass\n\ndef model():\n    return Model(), Own()\n"
     (folder / "notes.py").write_text(f"{NOTES}\n{own}\n{body}\n")
     found = dpcli("generate", "notes.toml", folder=folder)

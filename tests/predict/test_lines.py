@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dpcli.predict.lines import add_line, whole_lines
+from tests.of_each import of_each
 
 
-@pytest.mark.parametrize("written", [0, 1, 9])
+@of_each("written", [0, 1, 9])
 def test_a_disk_that_takes_a_part_of_a_line_is_full(written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "lines")
     add_line(path, {"number": 1})

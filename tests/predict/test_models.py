@@ -14,6 +14,7 @@ from dpcli.predict.models.load import language_model, require_fits, require_same
 from dpcli.predict.models.ngram import ENDLESS, counted, packed, public_ngram, unpacked
 from dpcli.predict.models.texts import TextSource, owned_texts, public_texts
 from dpcli.predict.models.vocabularies import ByteVocabulary, WordVocabulary, vocabulary_of
+from tests.of_each import of_each
 
 SEED = random.randrange(2**32)
 
@@ -38,7 +39,7 @@ def by_dictionary(records: list[list[int]], lengths: range, context: list[int], 
     return below
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
+@of_each("order", [1, 2, 3])
 def test_counts_are_interpolated_as_a_dictionary_would(order: int) -> None:
     public, private = drawn(30, 4, SEED), drawn(30, 4, SEED + 1)
     model = public_ngram(public, order, 4)
@@ -86,7 +87,7 @@ def test_words_come_back() -> None:
     assert words.end == 1
 
 
-@pytest.mark.parametrize("text", ["plain", "zwölf Boxkämpfer", "\n\n", ""])
+@of_each("text", ["plain", "zwölf Boxkämpfer", "\n\n", ""])
 def test_bytes_come_back(text: str) -> None:
     assert ByteVocabulary().text(ByteVocabulary().ids(text)) == text
 
@@ -110,8 +111,8 @@ def test_texts_have_owners(tmp_path: Path) -> None:
         public_texts("mails", path, "pmixed.public")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
+@of_each(
+    "content, said",
     [
         ("who,text\nann,secret\n,other\n", "some that are missing"),
         ("owner,text\nann,secret\n", "found a row without it"),

@@ -24,6 +24,7 @@ from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.project import ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
 from tests.command import ROOT
+from tests.of_each import of_each
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests/vectors/pmixed.json").read_text())
 ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 3.6, 8.0, 30.0])
@@ -112,7 +113,7 @@ def test_no_ensemble_tells_more_than_is_claimed(replaces: bool) -> None:
     assert examined(60, replaces) > 0.5  # and the claim is no idle one
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("replaces", [False, True], ids=["remove", "replace"])
 def test_no_ensemble_of_thousands_tells_more_than_is_claimed(replaces: bool) -> None:
     assert examined(2_000, replaces) > 0.9
@@ -132,7 +133,7 @@ def test_a_shard_that_leaves_a_model_in_its_place_is_no_removal() -> None:
 def test_small_radii_and_rates_are_not_lost_in_rounding() -> None:
     """Removal, against the pair in many digits."""
     source = random.Random(11)
-    for _ in range(40):
+    for _ in range(15):
         shards, rate = source.choice([1, 2, 5, 40]), source.choice([1.0, 0.5, 0.03, 1e-10])
         radius, order = 10.0 ** source.uniform(-12.0, 1.0), source.choice([1.0001, 2.0, 32.0])
         mechanism = EnsembleMixture(shards, rate, radius, False)
@@ -197,17 +198,17 @@ def hill(source: np.random.Generator, replaces: bool) -> tuple[EnsembleMixture, 
     return mechanism, best
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("searches", [pytest.param(3, marks=pytest.mark.long), pytest.param(12, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("replaces", [False, True], ids=["remove", "replace"])
-def test_no_search_finds_an_ensemble_that_tells_more(replaces: bool) -> None:
+def test_no_search_finds_an_ensemble_that_tells_more(replaces: bool, searches: int) -> None:
     seed = random.randrange(2**32)
     source = np.random.default_rng(seed)
-    for _ in range(12):
+    for _ in range(searches):
         mechanism, found = hill(source, replaces)
         assert found <= 1.0 + 1e-9, (seed, mechanism, found)
 
 
-@pytest.mark.parametrize("row", VECTORS["sound_Dinf_rdp"], ids=lambda row: f"{row['N']}-{row['q']}-{row['r']}-{row['alpha']}")
+@of_each("row", VECTORS["sound_Dinf_rdp"], told=lambda row: f"{row['N']}-{row['q']}-{row['r']}-{row['alpha']}")
 def test_divergences_are_those_of_the_vectors(row: dict[str, Any]) -> None:
     found = EnsembleMixture(row["N"], row["q"], row["r"], False).rdp(np.array([row["alpha"]]))[0]
     assert found == pytest.approx(row["rdp"], rel=1e-9)
@@ -217,7 +218,7 @@ def spent(mechanism: EnsembleMixture, order: float, queries: int) -> float:
     return float(mechanism.rdp(np.array([order]))[0]) * queries
 
 
-@pytest.mark.parametrize("row", VECTORS["sound_Dinf"], ids=lambda row: f"{row['N']}-{row['q']}-{row['T']}-{row['eps']}")
+@of_each("row", VECTORS["sound_Dinf"], told=lambda row: f"{row['N']}-{row['q']}-{row['T']}-{row['eps']}")
 def test_the_radius_spends_the_budget_when_a_shard_is_removed(row: dict[str, Any]) -> None:
     """The vectors' radius, at their order, costs their divergence; and no more than epsilon by the best of all orders."""
     mechanism = EnsembleMixture(row["N"], row["q"], row["radius_Dinf"], False)
@@ -227,7 +228,7 @@ def test_the_radius_spends_the_budget_when_a_shard_is_removed(row: dict[str, Any
     assert profile.epsilon(row["delta"]).upper <= row["eps"] * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("row", VECTORS["sound_Dinf_substitute_radius"], ids=lambda row: f"{row['N']}-{row['q']}")
+@of_each("row", VECTORS["sound_Dinf_substitute_radius"], told=lambda row: f"{row['N']}-{row['q']}")
 def test_the_radius_spends_the_budget_when_a_shard_is_replaced(row: dict[str, Any]) -> None:
     (headline,) = {each["eps_rdp"] for each in VECTORS["sound_Dinf"] if each["best_alpha"] == pytest.approx(row["alpha"])}
     replaced = EnsembleMixture(row["N"], row["q"], row["radius_substitute"], True)
@@ -258,7 +259,7 @@ def ends(rare: float, radius: float) -> tuple[float, float]:
     return float(brentq(outside, rare, 0.5, xtol=1e-25)), float(brentq(outside, rare * 1e-9, rare, xtol=1e-25))
 
 
-@pytest.mark.parametrize(("models", "times"), [(2, 129.0), (16, 21.6), (80, 3.6)])
+@of_each("models, times", [(2, 129.0), (16, 21.6), (80, 3.6)])
 def test_the_published_theorem_does_not_hold(models: int, times: float) -> None:
     """One model at one end of the radius, all others at the other: by how much what one token tells exceeds the claim."""
     published, rare = Published(3, 1.0, 1024, 8.0, 1e-5), 1e-6
@@ -290,8 +291,8 @@ def test_the_sound_radius_allows_no_such_token() -> None:
     assert worst(mechanism, answer(two(rare), [one, other], 1.0), answer(two(rare), [other], 1.0)) <= 1.0
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("radius", [0.1, 1.5])
+@of_each("rate", [0.1, 0.5, 1.0])
+@of_each("radius", [0.1, 1.5])
 def test_several_shards_that_go_cost_at_least_what_each_does_from_those_left(rate: float, radius: float) -> None:
     """The group theorem takes one bound for every step, and each has a shard fewer: the price is of one that holds for all of them."""
     orders, shards = np.array([1.5, 3.0, 20.0]), 6
@@ -306,8 +307,8 @@ def test_several_shards_that_go_cost_at_least_what_each_does_from_those_left(rat
                 assert found.inner.approx_dp(delta) >= step.approx_dp(delta) * (1.0 - 1e-12)
 
 
-@pytest.mark.parametrize(("shards", "rate"), [(2, 0.5), (3, 1.0), (2, 1.0 - 1e-9), (16, 1.0)])
-@pytest.mark.parametrize("radius", [40.0, 299.0, 301.0, 500.0])
+@of_each("shards, rate", [(2, 0.5), (3, 1.0), (2, 1.0 - 1e-9), (16, 1.0)])
+@of_each("radius", [40.0, 299.0, 301.0, 500.0])
 def test_masses_near_nothing_lose_none_of_what_they_carry(shards: int, rate: float, radius: float) -> None:
     """At orders near 1, where the moments of a wide radius come from masses with logarithms in the hundreds; with 200 digits."""
     with mpmath.workdps(700):

@@ -23,6 +23,7 @@ from dpcli.predict.pmixed.project_paper import renyi_ball
 from dpcli.predict.pmixed.whole import ONE, drawn, multiples, sampled, whole_ball
 from dpcli.train.noise.randomness import SeededStream
 from tests.command import ROOT
+from tests.of_each import of_each
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests/vectors/pmixed.json").read_text())
 PROJECTIONS = pytest.mark.parametrize("projection", [clip, mix], ids=["clip", "mix"])
@@ -44,7 +45,7 @@ def seeded() -> tuple[int, np.random.Generator]:
     return seed, np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize("row", VECTORS["clip_projection_Dinf"], ids=str)
+@of_each("row", VECTORS["clip_projection_Dinf"])
 def test_sound_projections_are_those_of_the_vectors(row: dict[str, Any]) -> None:
     around, private = ball(np.array(row["p0"]), row["r"]), np.array(row["p"])
     assert clip(around, private) == pytest.approx(row["clip_proj"], rel=1e-9)
@@ -52,14 +53,14 @@ def test_sound_projections_are_those_of_the_vectors(row: dict[str, Any]) -> None
     assert share == pytest.approx(row["lambda_Dinf_mix"], rel=1e-9)
 
 
-@pytest.mark.parametrize("row", VECTORS["lambda"], ids=lambda row: f"{row['alpha']}-{row['radius']}-{row['p']}")
+@of_each("row", VECTORS["lambda"], told=lambda row: f"{row['alpha']}-{row['radius']}-{row['p']}")
 def test_published_shares_are_those_of_the_vectors(row: dict[str, Any]) -> None:
     share = renyi_ball(np.array(row["p0"]), float(row["alpha"]), row["radius"]).share(np.array(row["p"]))
     assert share == pytest.approx(row["lambda_exact"], rel=1e-9)
     assert share == pytest.approx(row["lambda_authors"], abs=AUTHORS)
 
 
-@pytest.mark.parametrize("row", VECTORS["beta"], ids=lambda row: f"{row['N']}-{row['q']}-{row['T']}-{row['alpha']}-{row['S_t']}")
+@of_each("row", VECTORS["beta"], told=lambda row: f"{row['N']}-{row['q']}-{row['T']}-{row['alpha']}-{row['S_t']}")
 def test_published_radii_are_those_of_the_vectors(row: dict[str, Any]) -> None:
     published = Published(row["alpha"], row["q"], row["T"], row["eps_G"], row["delta"])
     assert published.target == pytest.approx(row["target_per_query"], rel=1e-9)
@@ -140,7 +141,7 @@ def test_a_model_that_calls_most_impossible() -> None:
     assert found == pytest.approx([0.1 * math.exp(0.5), 0.6 * level, 0.3 * level], rel=1e-12)
 
 
-@pytest.mark.parametrize("bad", [[0.5, math.nan], [0.5, 0.6], [1.5, -0.5]])
+@of_each("bad", [[0.5, math.nan], [0.5, 0.6], [1.5, -0.5]])
 def test_a_public_model_of_something_else_is_refused(bad: list[float]) -> None:
     with pytest.raises(InputError, match="the public model: expected probabilities that add up to 1"):
         ball(np.array(bad), 1.0)
@@ -214,7 +215,7 @@ def test_a_token_is_drawn_by_its_exact_share() -> None:
     assert counts == pytest.approx([1000, 1500, 1500], abs=6.0 * math.sqrt(1500))  # six standard deviations
 
 
-@pytest.mark.parametrize("rate", [0.03, 0.5, 2.0**-70, 1.0, 0.75 + 2.0**-52])
+@of_each("rate", [0.03, 0.5, 2.0**-70, 1.0, 0.75 + 2.0**-52])
 def test_models_take_part_at_the_very_rate(rate: float) -> None:
     """A word, and those after it where it ties, against the rate as a fraction."""
     for first in (0, int(Fraction(rate) * 2**64) - 1, int(Fraction(rate) * 2**64), int(Fraction(rate) * 2**64) + 1, 2**64 - 1):

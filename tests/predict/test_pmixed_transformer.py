@@ -75,6 +75,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
     assert dpcli("pmixed", "fit", str(path), folder=path.parent).code == 0
     plan = plan_of(str(path))
@@ -128,6 +129,7 @@ def test_adapters_answer_together_as_they_do_alone(path: Path, monkeypatch: pyte
     assert (models.members[3].next_token([context])[0] == alone[3]).all()
 
 
+@pytest.mark.long
 def test_what_one_adapter_holds_moves_no_bit_of_another(path: Path) -> None:
     models = fitted_models(path)
     context = models.vocabulary.ids("w3")

@@ -15,82 +15,23 @@ from dpcli.predict.prompt.run import vote_and_teach
 from dpcli.predict.voting.session import VoteTranscript
 from dpcli.train.noise.randomness import insecure_seed
 from tests.command import dpcli
-
-FILE = """format = 1
-name = "stub"
-[privacy]
-unit = "user"
-max_contributions = 2
-adjacency = "add-remove"
-releases = "outputs"
-delta = 1e-6
-[[mechanism]]
-name = "votes"
-type = "confident-gnmax"
-queries = 30
-answers = 25
-threshold = 22.0
-threshold_sigma = 8.0
-sigma = 5.0
-[prompt]
-data = "stub:data"
-queries = "stub:queries"
-public = "stub:public"
-labels = ["no", "yes"]
-units = "user"
-labeller = "stub:labeller"
-template = "{text} ->"
-separator = " | "
-verbalizers = [" no", " yes"]
-teachers = 40
-demonstrations = 2
-output = "out"
-"""
-# The words of a text are of one kind or the other; which kind is "yes" is known from demonstrations alone.
-STUB = """
-import random
-KINDS = ("ash birch cedar elm".split(), "bream carp eel pike".split())
-calls = []
-
-def texts(seed, count):
-    chance = random.Random(seed)
-    kinds = [chance.randrange(2) for _ in range(count)]
-    found = [f"{chance.choice(KINDS[kind])} {chance.choice(KINDS[kind])} {n}" for n, kind in enumerate(kinds)]
-    return found, ["yes no".split()[kind] for kind in kinds]
-
-def data():
-    found, labels = texts(1, 400)
-    return [f"{text} secret{n}" for n, text in enumerate(found)], labels, [n // 2 for n in range(400)]
-
-def queries():
-    return texts(2, 40)[0]
-
-def public():
-    return texts(3, 50)
-
-def kind(text):
-    return int(text.split()[0] in KINDS[1])
-
-def labeller(prompt):
-    calls.append(prompt)
-    *shown, asked = prompt.split(" | ")
-    scores = [0.0, 0.1]
-    for one in shown:
-        text, label = one.split(" -> ")
-        said = ("no", "yes").index(label)
-        scores[said if kind(text) == kind(asked) else 1 - said] += 1.0
-    return scores
-"""
+from tests.of_each import of_each
+from tests.predict.prompt_files import FILE, STUB
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the file and the user's module."""
     (tmp_path / "stub.toml").write_text(FILE)
     (tmp_path / "stub.py").write_text(STUB)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "stub", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return placed(tmp_path, monkeypatch)
 
 
 def edited(folder: Path, *changes: tuple[str, str]) -> PromptPlan:
@@ -209,8 +150,8 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@of_each(
+    "change, said",
     [
         (('labels = ["no", "yes"]', 'labels = ["no", "no"]'), "at least two labels"),
         (('verbalizers = [" no", " yes"]', 'verbalizers = [" no"]'), "one word for each of 2 labels"),
@@ -238,8 +179,9 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('"stub:labeller"', '"stub:kind"'), "expected one of the labels, or a score for each"),
     ],
 )
-def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, and without a private text."""
+    folder = placed(tmp_path, monkeypatch)
     (folder / "stub.toml").write_text(FILE.replace(*change))
     found = dpcli("prompt", "stub.toml", folder=folder)
     assert found.code == 2, found.err
@@ -323,7 +265,7 @@ def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path)
     assert not (folder / "out" / "transcript.jsonl").exists()
 
 
-@pytest.mark.parametrize(
+@of_each(
     "body",
     [
         "raise ValueError(prompt)",
@@ -340,8 +282,11 @@ def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path)
         "return [Lazy(prompt)] * 2",
     ],
 )
-def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(body: str, folder: Path) -> None:
+def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not that there are any, either: their teachers vote as prompts without a demonstration do."""
+    folder = placed(tmp_path, monkeypatch)
     odd = f"""
 import numpy as np
 from dpcli.errors import Denied, InputError
@@ -381,8 +326,8 @@ def test_records_without_an_owner_are_refused(folder: Path) -> None:
         vote_and_teach(plan_of("stub.toml"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@of_each(
+    "old, new",
     [
         ('"label": 1', '"label": 2'),
         ('"label": 1', '"label": -1'),

@@ -29,6 +29,7 @@ from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.queries.budget import Granted
 from dpcli.train.noise.randomness import SystemStream
+from tests.of_each import of_each
 
 RARE = 1e-13  # ways less likely than that are left out
 LEFT_OUT = 1e-7  # what all of them may weigh
@@ -84,14 +85,14 @@ def uniform(limit: int, ways: Ways) -> int:
     return ways.choose([1.0 / limit] * limit)
 
 
-@pytest.mark.parametrize("exponent", ["0", "1/7", "1/2", "1", "3/2"])
+@of_each("exponent", ["0", "1/7", "1/2", "1", "3/2"])
 def test_an_event_of_probability_e_to_a_fraction(exponent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chances, "below", uniform)
     x = Fraction(exponent)
     assert law_of(lambda ways: happens(x, ways))[True] == pytest.approx(math.exp(-x), abs=LEFT_OUT)
 
 
-@pytest.mark.parametrize("scale", ["1/3", "1", "3/2", "4"])
+@of_each("scale", ["1/3", "1", "3/2", "4"])
 def test_noise_is_geometric(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given that the first draw is taken: else the same is done again."""
     once: list[int] = []
@@ -282,13 +283,13 @@ def largest(stated: PrivateDecodingSpec, steps: int, adjacency: Adjacency, talke
 WIDE = {"threshold": 0.5, "scale": 0.75}
 CLOSE = {"clip": 0.5, "references": 1, "threshold": 0.0, "scale": 0.5}
 CASES = [
-    (1, {}, Adjacency.ADD_REMOVE, TALKERS),
+    pytest.param(1, {}, Adjacency.ADD_REMOVE, TALKERS, marks=pytest.mark.long),
     (1, WIDE, Adjacency.ADD_REMOVE, TALKERS),
     (1, {}, Adjacency.REPLACE_ONE, ("011", "100")),
     (2, {}, Adjacency.ADD_REMOVE, ("01",)),
     pytest.param(1, WIDE, Adjacency.REPLACE_ONE, TALKERS, marks=pytest.mark.long),
     pytest.param(2, WIDE, Adjacency.REPLACE_ONE, ("01", "10", "?0"), marks=pytest.mark.long),
-    pytest.param(2, {}, Adjacency.ADD_REMOVE, TALKERS, marks=pytest.mark.long),
+    pytest.param(2, {}, Adjacency.ADD_REMOVE, TALKERS, marks=pytest.mark.nightly),
 ]
 
 

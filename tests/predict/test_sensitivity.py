@@ -15,14 +15,27 @@ from dpcli.predict.voting.conditions import conditions
 from dpcli.predict.voting.gaussian_bound import rdp_gaussian
 from dpcli.predict.voting.sensitivity import AnswerSensitivity, inverse_log_ndtr, smooth, threshold_by_distance
 from dpcli.predict.voting.winner import log_answered, log_q_gaussian
+from tests.of_each import of_each
 from tests.predict.recipes import REFERENCE
 
 CLOSE = 1e-9  # relative; of logarithms of q0, which the reference finds by a search that stops at 1e-11
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("case", REFERENCE["smooth_gnmax"], ids=lambda case: f"{case['votes'][:2]}-{case['beta']}")
+LARGE = 1000  # teachers from which on every distance takes seconds
+
+
+@of_each("case", [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] < LARGE])
 def test_answers(case: dict[str, Any]) -> None:
+    require_answer(case)
+
+
+@pytest.mark.long
+def test_answers_of_many_teachers() -> None:
+    (case,) = [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] >= LARGE]
+    require_answer(case)
+
+
+def require_answer(case: dict[str, Any]) -> None:
     of = AnswerSensitivity(float(case["sigma"]), len(case["votes"]), case["order"])
     assert (of.log_q0, of.log_q1) == (pytest.approx(case["logq0"], rel=CLOSE), pytest.approx(case["logq1"], rel=CLOSE))
     (found,) = of.by_distance(np.array([case["votes"]]), case["teachers"])
@@ -31,7 +44,7 @@ def test_answers(case: dict[str, Any]) -> None:
     assert smooth(found, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE)
 
 
-@pytest.mark.parametrize("case", REFERENCE["smooth_threshold"], ids=lambda case: f"{case['votes'][:2]}")
+@of_each("case", REFERENCE["smooth_threshold"], told=lambda case: f"{case['votes'][:2]}")
 def test_thresholds(case: dict[str, Any]) -> None:
     largest = np.array([float(max(case["votes"]))])
     (found,) = threshold_by_distance(largest, case["T"], case["sigma"], case["order"], case["teachers"])
@@ -86,8 +99,8 @@ def neighbours(row: tuple[int, ...]) -> list[tuple[int, ...]]:
     return found
 
 
-@pytest.mark.parametrize(("teachers", "classes", "sigma", "order"), [(24, 2, 4.0, 3.0), (16, 3, 4.0, 3.0), (14, 3, 2.0, 2.0)])
-@pytest.mark.parametrize("beta", [0.02, 0.1])
+@of_each("teachers, classes, sigma, order", [(24, 2, 4.0, 3.0), (16, 3, 4.0, 3.0), (14, 3, 2.0, 2.0)])
+@of_each("beta", [0.02, 0.1])
 def test_the_smooth_bound_is_one(teachers: int, classes: int, sigma: float, order: float, beta: float) -> None:
     """Over every vote there is: not below the change to any neighbour, and e^beta apart at most from a neighbour's."""
     of = AnswerSensitivity(sigma, classes, order)
@@ -102,7 +115,7 @@ def test_the_smooth_bound_is_one(teachers: int, classes: int, sigma: float, orde
             assert bound[row] <= math.exp(beta) * bound[other] * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize(("threshold", "sigma"), [(20.0, 4.0), (35.0, 3.0), (12.0, 6.0)])
+@of_each("threshold, sigma", [(20.0, 4.0), (35.0, 3.0), (12.0, 6.0)])
 def test_the_smooth_bound_of_a_threshold_is_one(threshold: float, sigma: float) -> None:
     teachers, beta, order = 40, 0.05, 6.0
     largest = np.arange(teachers + 1.0)

@@ -23,6 +23,7 @@ from dpcli.predict.pate.learners import learnt
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.settings import Pate
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 from tests.predict.samples import GNMAX, written
 
 test_records.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says
@@ -54,7 +55,7 @@ def members(found: list[Records]) -> list[set[bytes]]:
     return [{row.tobytes() for row in one.inputs} for one in found]
 
 
-@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"units": "owner", "salt": "another"}], ids=["records", "units", "salt"])
+@of_each("keys", [{}, {"units": "owner"}, {"units": "owner", "salt": "another"}])
 def test_a_record_that_goes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
     """Of add-remove: whoever goes, all others stay with their teachers."""
     whole = arrays()
@@ -66,7 +67,7 @@ def test_a_record_that_goes_changes_one_shard(keys: dict[str, Any], tmp_path: Pa
         assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
 
 
-@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"units": "owner", "shards": "home"}], ids=["records", "units", "shards"])
+@of_each("keys", [{}, {"units": "owner"}, {"units": "owner", "shards": "home"}])
 def test_a_record_that_changes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
     whole = arrays()
     before = members(shards(pate(**keys), REPLACE, stored(tmp_path, whole)))
@@ -89,9 +90,9 @@ def changed(adjacency: Adjacency, units: bool, whole: dict[str, Any], place: int
     return other
 
 
-@pytest.mark.parametrize("most", [1, 3], ids=["one record", "three records"])
-@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"shards": "home"}, {"units": "owner", "shards": "home"}], ids="+".join)
-@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)
+@of_each("most", [1, 3])
+@of_each("keys", [{}, {"units": "owner"}, {"shards": "home"}, {"units": "owner", "shards": "home"}])
+@of_each("adjacency", Adjacency, told=lambda one: one.value)
 def test_a_file_is_refused_where_one_change_could_move_two_votes(
     adjacency: Adjacency, keys: dict[str, str], most: int, tmp_path: Path
 ) -> None:
@@ -128,8 +129,8 @@ def test_what_is_set_aside_by_place_stays_where_it_is(tmp_path: Path) -> None:
             plan_of(str(path))
 
 
-@pytest.mark.parametrize("key", ["queries", "test"])
-@pytest.mark.parametrize("source", ["private.npz", "./private.npz", "own:data", "digits"])
+@of_each("key", ["queries", "test"])
+@of_each("source", ["private.npz", "./private.npz", "own:data", "digits"])
 def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, source: str, tmp_path: Path) -> None:
     private = source.removeprefix("./")
     keys = {"queries": "public.npz", key: source}
@@ -195,7 +196,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@of_each("name", WRONG)
 def test_data_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
     changes, keys, message = WRONG[name]
     with pytest.raises(InputError) as refused:
@@ -333,7 +334,7 @@ def on_ranks(*folders: Path, arguments: Sequence[str]) -> list[tuple[int, str, s
         )
         for rank, folder in enumerate(folders)
     ]
-    said = [process.communicate(timeout=120) for process in processes]
+    said = [process.communicate(timeout=300) for process in processes]
     return [(process.returncode, *one) for process, one in zip(processes, said, strict=True)]
 
 
@@ -364,10 +365,13 @@ def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
     assert np.array_equal(np.load(folder / "votes.npy"), votes)
 
 
-@pytest.mark.long
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(
-    ("seed", "said"), [(5, "expected the same data and queries on each process"), (0, "all processes need to see it")]
+    ("seed", "said"),
+    [
+        pytest.param(5, "expected the same data and queries on each process", marks=pytest.mark.nightly),
+        pytest.param(0, "all processes need to see it", marks=pytest.mark.long),
+    ],
 )
 def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, said: str, tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
@@ -475,6 +479,7 @@ sigma = 4.0
 answers = 40"""
 
 
+@pytest.mark.long
 def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path) -> None:
     """The threshold is on what the student did not know; its own labels cost nothing, and none is counted as an answer."""
     path = whole_file(tmp_path, "own:nearest", 'check = "student"')
@@ -493,6 +498,7 @@ def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path)
     assert dpcli("pate", "student", str(path), folder=tmp_path).code == 0
 
 
+@pytest.mark.long
 def test_accounting_needs_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
     from tests.predict.samples import saved
 
@@ -551,7 +557,7 @@ def learn(inputs, labels):
 """
 
 
-@pytest.mark.parametrize("when", ["classes", "predict", "tensor", "called"])
+@of_each("when", ["classes", "predict", "tensor", "called"])
 def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:

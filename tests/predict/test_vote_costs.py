@@ -16,6 +16,7 @@ from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
 from dpcli.predict.voting.gaussian_bound import rdp_gaussian, total_rdp_gaussian
 from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_laplace
+from tests.of_each import of_each
 from tests.predict.recipes import GRID, REFERENCE, votes
 
 CLOSE = 1e-9  # relative, as agreed; the values differ by rounding, and by ours being rounded up
@@ -26,7 +27,7 @@ def cost(aggregator: Aggregator, counts: Any, order: float) -> float:
     return float(aggregator.realised(found, found.max(axis=1), np.ones(1)).rdp(np.array([order]))[0])
 
 
-@pytest.mark.parametrize("case", REFERENCE["gnmax_votes"], ids=lambda case: f"{case['votes'][:3]}-{case['sigma']}-{case['order']}")
+@of_each("case", REFERENCE["gnmax_votes"], told=lambda case: f"{case['votes'][:3]}-{case['sigma']}-{case['order']}")
 def test_gnmax(case: dict[str, Any]) -> None:
     assert log_q_gaussian(np.array([case["votes"]]), case["sigma"])[0] == pytest.approx(case["logq"], rel=1e-12)
     assert cost(GnMax(case["sigma"]), case["votes"], case["order"]) == pytest.approx(case["rdp"], rel=CLOSE)
@@ -54,7 +55,7 @@ def test_lnmax() -> None:
         assert cost(LnMax(case["lambda"]), case["votes"], case["order"]) == pytest.approx(case["rdp"], rel=CLOSE), case
 
 
-@pytest.mark.parametrize("case", REFERENCE["tables"], ids=lambda case: case["name"])
+@of_each("case", REFERENCE["tables"], told=lambda case: case["name"])
 def test_a_published_table(case: dict[str, Any]) -> None:
     """The expected cost, by the classic conversion on the published orders."""
     counts = votes(case["n"], case["classes"], case["teachers"], case["conc_cycle"])
@@ -159,8 +160,8 @@ def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> No
             rdp_gaussian(np.array([log_q]), sigma, np.array([order]))
 
 
-@pytest.mark.parametrize("noise", [5e-324, 1e-300, 1e-160, 1e160, 1e300, 1.7e308])
-@pytest.mark.parametrize("entry", ["gnmax", "confident-gnmax", "lnmax"])
+@of_each("noise", [5e-324, 1e-300, 1e-160, 1e160, 1e300, 1.7e308])
+@of_each("entry", ["gnmax", "confident-gnmax", "lnmax"])
 def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> None:
     """Never an error: too little noise makes sure what comes out, and costs nothing given votes that differ; too much never costs 0."""
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours

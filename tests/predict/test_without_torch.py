@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.extras import EXTRAS
 from tests.command import ROOT
-from tests.predict import test_generate, test_prompt
+from tests.predict import generate_files, prompt_files
 
 BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpcli.cli.main import run; run()"
 
@@ -18,7 +18,7 @@ BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpc
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("command", "file", "module", "code"),
-    [("prompt", test_prompt.FILE, "stub", test_prompt.STUB), ("generate", test_generate.FILE, "notes", test_generate.NOTES)],
+    [("prompt", prompt_files.FILE, "stub", prompt_files.STUB), ("generate", generate_files.FILE, "notes", generate_files.NOTES)],
 )
 def test_a_session_of_functions_needs_no_extra(command: str, file: str, module: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "session.toml").write_text(file)

@@ -34,3 +34,18 @@ def spark_session() -> Iterator[Any]:
     session = builder.config("spark.sql.shuffle.partitions", "4").config("spark.driver.host", "127.0.0.1").getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """DuckDB, of which a test says what its table is."""
+    from dpcli.release.columns import Column
+    from dpcli.release.engines.duckdb import DuckDB
+    from dpcli.release.engines.open import opened
+    from dpcli.release.settings import Source
+
+    folder = tmp_path_factory.mktemp("neighbours")
+    (folder / "rows.csv").write_text("who\n")
+    with opened(Source(columns={"who": Column(type="text")}, path="rows.csv"), str(folder / "file.toml")) as found:
+        assert isinstance(found, DuckDB)
+        yield found

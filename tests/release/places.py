@@ -64,6 +64,14 @@ def as_parquet(table: Table, path: Path) -> None:
     with_duckdb(table, f"COPY rows TO '{path}' (FORMAT parquet)", ":memory:")
 
 
+def written(folder: Path, name: str, *rows: str) -> None:
+    """A .parquet file of rows, each as SQL."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({' UNION ALL '.join(f'SELECT {row}' for row in rows)}) TO '{folder / name}' (FORMAT parquet)")
+
+
 def as_duckdb(table: Table, path: Path) -> None:
     with_duckdb(table, "CHECKPOINT", str(path))
 

@@ -17,11 +17,12 @@ from dpcli.release.answer import as_json
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.rows import MOST_ROWS
 from dpcli.release.entries import AskedQuery, asked
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document, queries
 
 pytestmark = pytest.mark.needs("opendp")
-EACH = pytest.mark.parametrize("table", [table for _, table in queries()], ids=[name for name, _ in queries()])
+EACH = of_each("table", [table for _, table in queries()], told=lambda table: f"{table['measure']} {table['name']}")
 CONFIDENCES = (1e-300, 1.0 - 2e-11, 1.0 - 1e-16)
 COSTS = (1e-6, 1e4)
 SHARES = (1e-6, 0.333333, 0.3333333333333)
@@ -63,10 +64,13 @@ def _values(key: GroupKey) -> tuple[Any, ...]:
     return key.declared or ("a", "b")
 
 
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["each", "product"])
 @EACH
-def test_what_is_accepted_is_answered(table: Mapping[str, Any]) -> None:
-    draw = random.Random(table["name"])
-    for confidence, cost, share in itertools.product(CONFIDENCES, COSTS, SHARES if "quantil" in str(table) else (0.5,)):
+def test_what_is_accepted_is_answered(table: Mapping[str, Any], whole: bool) -> None:
+    """With each of the numbers, and with all products of them."""
+    draw, shares = random.Random(table["name"]), SHARES if "quantil" in str(table) else (0.5,)
+    each = zip(CONFIDENCES, itertools.cycle(COSTS), itertools.cycle(shares), strict=False)
+    for confidence, cost, share in itertools.product(CONFIDENCES, COSTS, shares) if whole else each:
         one = accepted(stated(table, confidence, cost, share))
         for totals in tables(one.query.aggregation(one.setting), draw) if one is not None else ():
             assert json.dumps(as_json(one.query.answer(one.setting, totals)), allow_nan=False)

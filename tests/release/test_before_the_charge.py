@@ -11,6 +11,7 @@ import pytest
 from dpcli.ledger.stores.places import init
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, terms
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document
 
@@ -46,7 +47,7 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@of_each("wrong", WRONG)
 def test_it_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> None:
     query, columns = WRONG[wrong]
     if wrong != "no data":

@@ -12,6 +12,7 @@ from dpcli.release.aggregate import Aggregation, Total, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
+from tests.of_each import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -42,8 +43,8 @@ def test_a_quote_that_does_not_end_hides_no_rows(tmp_path: Path) -> None:
         units(tmp_path)
 
 
-@pytest.mark.parametrize("row", [b"bob,\xff", b'bob,"1', b"bob", b"\x00"], ids=["bytes", "quote", "cell", "NUL"])
-@pytest.mark.parametrize("header", ["who,note", '\ufeff"who",note,"\u00e4\r\n"'], ids=["plain", "quoted"])
+@of_each("row", [b"bob,\xff", b'bob,"1', b"bob", b"\x00"])
+@of_each("header", ["who,note", '\ufeff"who",note,"\u00e4\r\n"'])
 def test_what_is_wrong_with_a_row_is_not_told_before_it_is_paid_for(header: str, row: bytes, tmp_path: Path) -> None:
     """Before the charge, whatever the rows hold, there is no error: one would be an answer for nothing."""
     (tmp_path / "rows.csv").write_bytes(header.encode() + b"\r\nann,1\r\n" + row + b"\r\n")

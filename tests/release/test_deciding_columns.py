@@ -12,8 +12,9 @@ from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 from dpcli.release.window import row_window
 from tests.ledger.cluster import Cluster
-from tests.release.test_parquet import written
-from tests.release.test_windows import family
+from tests.of_each import of_each
+from tests.release.places import written
+from tests.release.windows import family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 ROWS = Aggregation(None, None, (), (), 1, 1)
@@ -35,7 +36,7 @@ def rows_of(source: Source, folder: Path) -> int:
         return engine.totals(ROWS, b"s" * 32)[()].rows
 
 
-@pytest.mark.parametrize("twin", ["Day", "DAY"])
+@of_each("twin", ["Day", "DAY"])
 def test_columns_that_differ_by_case_are_refused_in_several_files(twin: str, tmp_path: Path) -> None:
     """Whichever file has them, in whatever order; in one file a name is its own column."""
     one, other = f"DATE '{DAY}'", "DATE '2026-02-01'"
@@ -58,7 +59,7 @@ def twins(folder: Path, twin: str) -> None:
     (folder / "b.parquet").write_bytes(found.replace(b"qqq", twin.encode()))
 
 
-@pytest.mark.parametrize(("stamp", "inside"), NANOSECONDS.items())
+@of_each("stamp, inside", NANOSECONDS.items())
 def test_the_last_nanosecond_of_a_day_is_in_that_day(stamp: str, inside: int, tmp_path: Path) -> None:
     import duckdb
 

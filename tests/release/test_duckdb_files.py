@@ -14,6 +14,7 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
+from tests.of_each import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -86,7 +87,7 @@ SPELLED = "INSERT INTO rows VALUES ('ann', 'ca', 'x'), ('bob', 'CA', 'X'), ('cem
 VIEWED = "CREATE VIEW seen AS SELECT who COLLATE NOACCENT AS folded, state FROM rows"
 
 
-@pytest.mark.parametrize("state", ["state", "(state || '') COLLATE NOCASE AS state"])
+@of_each("state", ["state", "(state || '') COLLATE NOCASE AS state"])
 def test_texts_are_compared_by_their_bytes(state: str, tmp_path: Path) -> None:
     """Whatever collation they have: else the spelling of a key would be that of somebody's row, and unknown ones would be found."""
     made(tmp_path, "rows.duckdb", SPELLINGS, SPELLED, f"CREATE VIEW own AS SELECT who, {state} FROM rows")
@@ -100,7 +101,7 @@ def test_texts_are_compared_by_their_bytes(state: str, tmp_path: Path) -> None:
     assert of(None, "state = 'ca'") == {("ca",): one} and of(None, "state > 'a'") == {("ca",): one}
 
 
-@pytest.mark.parametrize("table", ["rows", "seen"])
+@of_each("table", ["rows", "seen"])
 def test_a_unit_of_several_spellings_is_refused(table: str, tmp_path: Path) -> None:
     made(tmp_path, "rows.duckdb", SPELLINGS, SPELLED, VIEWED)
     columns = {"folded": Column(type="text")}
@@ -115,7 +116,7 @@ def test_a_view_of_what_is_gone_is_found_before_anything_is_charged(tmp_path: Pa
         require_source(source("rows.duckdb", "seen"), str(tmp_path / "file.toml"), (Aggregation("who", None, (), (), 1, 1),))
 
 
-@pytest.mark.parametrize("name", ["other.duckdb", "data.duckdb"])
+@of_each("name", ["other.duckdb", "data.duckdb"])
 def test_a_file_may_be_called_like_a_schema(name: str, tmp_path: Path) -> None:
     """A view of it may call its macros, and have names without that of a schema."""
     others = (

@@ -13,11 +13,12 @@ from dpcli.errors import InputError
 from dpcli.pipeline.canonical import pipeline_from, tables_of
 from dpcli.pipeline.read import parse
 from dpcli.toml.render import InvalidFile
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document, queries
 
 QUERIES = dict(queries())
-EACH = pytest.mark.parametrize("table", QUERIES.values(), ids=QUERIES)
+EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
 CHEAP = {"measure": "count", "of": "units", "epsilon": 1e-4}
 
 
@@ -38,8 +39,8 @@ def test_two_mechanisms_of_one_name_are_not_priced() -> None:
         account(replace(pipeline, mechanisms=pipeline.mechanisms * 2))
 
 
-@pytest.mark.parametrize("weight", [5e-324, 1e-300, 0.1, 3.0, 1e300, 1.7e308])
-@pytest.mark.parametrize("others", [1, 4])
+@of_each("weight", [5e-324, 1e-300, 0.1, 3.0, 1e300, 1.7e308])
+@of_each("others", [1, 4])
 def test_weights_are_shares_whatever_their_size(weight: float, others: int) -> None:
     """Equal ones share the budget equally, and never more than all of it."""
     tables = [{"name": f"q{place}", "measure": "count", "max_rows": 1} for place in range(1 + others)]
@@ -51,7 +52,7 @@ def test_weights_are_shares_whatever_their_size(weight: float, others: int) -> N
 
 
 @EACH
-@pytest.mark.parametrize("limit", [10**6, 10**18])
+@of_each("limit", [10**6, 10**18])
 def test_what_a_ledger_remembers_is_priced_alike(table: Mapping[str, Any], limit: int) -> None:
     """Or the file is refused: nothing that a ledger could not read again is charged."""
     large = {key: limit for key in ("max_rows", "max_groups") if key in table}
@@ -64,7 +65,7 @@ def test_what_a_ledger_remembers_is_priced_alike(table: Mapping[str, Any], limit
     assert account(again).upper == account(pipeline).upper
 
 
-@pytest.mark.parametrize(
+@of_each(
     "column",
     [
         {"type": "integer", "min": 0, "max": 10**7},
@@ -76,7 +77,6 @@ def test_what_a_ledger_remembers_is_priced_alike(table: Mapping[str, Any], limit
         {"type": "decimal", "min": 0, "max": 3, "step": 1},
         {"type": "date"},
     ],
-    ids=str,
 )
 @EACH
 def test_keys_of_a_column_that_lists_none_are_never_taken_from_the_data(

@@ -18,13 +18,14 @@ from dpcli.release.engines.spark import SparkSql
 from dpcli.release.engines.table import Values
 from dpcli.release.expressions.check import Expressions
 from dpcli.release.expressions.writing import Layers
+from tests.of_each import of_each
 from tests.release import expressions_drawn as drawn
-from tests.release.places import PLACES, Table, seen, source_of
+from tests.release.engines import cluster_of, everywhere
+from tests.release.places import Table, seen, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
 DIALECTS = {"postgres": PostgresSql, "spark-csv": SparkSql, "spark-parquet": SparkSql}
-EVERYWHERE = [pytest.param(place, marks=[pytest.mark.long] if place.startswith("spark") else []) for place in PLACES]
 COLUMNS = {
     "age": Column(type="integer"),
     "name": Column(type="text"),
@@ -39,21 +40,14 @@ COLUMNS = {
 }
 
 
-def fixture_of(place: str, request: pytest.FixtureRequest) -> Any:
-    """The cluster where the place is in one; a JVM where it needs that."""
-    if place.startswith("spark"):
-        request.getfixturevalue("spark_session")
-    return request.getfixturevalue("release_cluster") if place == "postgres" else None
-
-
-@pytest.mark.parametrize("place", EVERYWHERE)
+@pytest.mark.parametrize("place", everywhere("spark-parquet"))
 def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw = random.Random(seed)
     rows = drawn.rows(draw, 40)
     asked = [drawn.expression(draw, draw.choice(list(drawn.MADE)), 3) for _ in range(60)]
     table = Table({"id": "integer", **drawn.TYPES}, rows)
-    source = source_of(place, table, tmp_path, fixture_of(place, request), None)
+    source = source_of(place, table, tmp_path, cluster_of(place, request), None)
     found = evaluated(place, source, tmp_path, [each.sql for each in asked])
     kept = {row["id"]: {name: seen(value) for name, value in row.items()} for row in rows}
     assert set(found) == set(kept)
@@ -155,12 +149,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", ALLOWED)
+@of_each("text", ALLOWED)
 def test_what_the_page_lists_is_read(text: str) -> None:
     assert Expressions(COLUMNS).condition(text, "query[0].where").type == "boolean"
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=lambda text: ascii(text[:30]))
+@of_each("text", REFUSED, told=lambda text: ascii(text[:30]))
 def test_all_else_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(InputError, match=r"^(query\[0\]\.where|source\.columns\.\w+\.expression): expected ") as caught:
         Expressions(COLUMNS).condition(text, "query[0].where")

@@ -128,24 +128,36 @@ def watched(place: Place, fatal: int | None = None) -> None:
         place.released()
 
 
-@pytest.mark.long
+def killed_at(folder: Path, number: int) -> bool:
+    """Whether a release was killed at the event of this number; what it left is judged."""
+    folder.mkdir()
+    place = Place(folder)
+    killed = child(lambda: watched(place, number))
+    place.require_paid()
+    place.ended()
+    return killed
+
+
+@pytest.mark.nightly
 def test_death_at_every_event(tmp_path: Path) -> None:
-    killed, number = True, 0
-    while killed:
-        (tmp_path / str(number)).mkdir()
-        place = Place(tmp_path / str(number))
-        killed = child(lambda place=place, number=number: watched(place, number))  # type: ignore[misc]
-        place.require_paid()
-        place.ended()
+    number = 0
+    while killed_at(tmp_path / str(number), number):
         number += 1
-    assert number > 2 * 12
+    assert number >= 2 * 12
 
 
 @pytest.mark.long
-def test_death_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 9, 16, 23])
+def test_death_at_an_event(number: int, tmp_path: Path) -> None:
+    """The first, some in the middle, and one near the end."""
+    assert killed_at(tmp_path / "release", number)
+
+
+@pytest.mark.parametrize("moments", [pytest.param(4, marks=pytest.mark.long), pytest.param(32, marks=pytest.mark.nightly)])
+def test_death_at_random_moments(moments: int, tmp_path: Path) -> None:
     """Within the time that the shortest whole run took so far: the first compiles what it imports, and machines are busy now and then."""
     whole, draw, kills = math.inf, random.Random(1), 0
-    for number in range(34):
+    for number in range(2 + moments):
         (tmp_path / str(number)).mkdir()
         place, before = Place(tmp_path / str(number)), time.monotonic()
         killed = child(lambda place=place: watched(place), after=None if number < 2 else draw.random() * whole)  # type: ignore[misc]
@@ -153,7 +165,7 @@ def test_death_at_random_moments(tmp_path: Path) -> None:
         whole = whole if killed else min(whole, time.monotonic() - before)
         place.require_paid()
         place.ended()
-    assert kills >= 14
+    assert kills >= (14 if moments == 32 else 1)
 
 
 def test_several_at_once(tmp_path: Path) -> None:

@@ -20,20 +20,26 @@ from dpcli.registry import MEASURES, load
 from dpcli.release.query import COSTS
 from dpcli.toml.render import InvalidFile
 from tests.command import dpcli
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import COLUMNS, document, queries
 
 QUERIES = dict(queries())
 WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 1}}  # type: ignore[dict-item]
-EACH = pytest.mark.parametrize("table", QUERIES.values(), ids=QUERIES)
-ADJACENCIES = pytest.mark.parametrize("adjacency", [each.value for each in Adjacency])
+EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
 
 
-@EACH
-@ADJACENCIES
-@pytest.mark.parametrize("by_unit", [True, False], ids=["units", "rows"])
-def test_every_query_becomes_mechanisms_that_are_priced(table: Mapping[str, Any], adjacency: str, by_unit: bool) -> None:
-    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps."""
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
+@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
+@of_each("number, adjacency", list(enumerate(each.value for each in Adjacency)))
+def test_every_query_becomes_mechanisms_that_are_priced(
+    turn: int, place: int, table: Mapping[str, Any], number: int, adjacency: str
+) -> None:
+    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps.
+
+    Under every relation; rows that belong to units in the one turn, and those that are units in the other.
+    """
+    by_unit = (place + number + turn) % 2 == 0
     pipeline = parse(text_of(document(table, adjacency=adjacency, by_unit=by_unit)), "file.toml")
     assert pipeline.mechanisms and len(pipeline.queries) == len(pipeline.mechanisms)
     found = account(pipeline)
@@ -71,12 +77,13 @@ def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path
     assert explained.code == 0 and table["name"] in explained.out, explained.err
 
 
-@EACH
-@pytest.mark.parametrize("size", [200, 40_000])
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
+@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
 def test_an_error_that_depends_on_the_rows_is_told_for_those_that_are_declared(
-    table: Mapping[str, Any], size: int, tmp_path: Path
+    turn: int, place: int, table: Mapping[str, Any], tmp_path: Path
 ) -> None:
     """In proportion to 1 / rows, of which there are 1,000 where nothing is declared."""
+    size = (200, 40_000)[(place + turn) % 2]
 
     def said(**declared: int) -> str:
         path, tables = tmp_path / "file.toml", document(table)
@@ -105,7 +112,7 @@ def test_limits_of_a_unit_are_asked_for(table: Mapping[str, Any], tmp_path: Path
         assert result.code == 2 and f"query[1].{key}" in result.err, result.err
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@of_each("measure", MEASURES)
 def test_every_measure_has_an_example(measure: str) -> None:
     assert load(MEASURES[measure]).examples
 
@@ -121,8 +128,8 @@ def test_keys_that_nobody_declared_are_refused_with_three_ways_out(tmp_path: Pat
         assert way in " ".join(result.err.split())
 
 
-@pytest.mark.parametrize(
-    ("query", "advice"),
+@of_each(
+    "query, advice",
     [
         ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
         ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
@@ -130,7 +137,6 @@ def test_keys_that_nobody_declared_are_refused_with_three_ways_out(tmp_path: Pat
         ({"measure": "sum", "column": "age", "by": ["name"]}, "domain = [...]"),
         ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
     ],
-    ids=lambda each: each["measure"] if isinstance(each, dict) else "",
 )
 def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: dict[str, Any], advice: str) -> None:
     tables = document({"name": "q", "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
@@ -142,8 +148,8 @@ def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: di
     assert {key for key in re.findall(r'(\w+) = "', said) if key != "domain_file"} <= keys
 
 
-@pytest.mark.parametrize(
-    ("query", "least"),
+@of_each(
+    "query, least",
     [
         ({"measure": "sum", "column": "age"}, -1),
         ({"measure": "mean", "column": "age"}, -1),
@@ -165,12 +171,16 @@ def test_what_may_be_negative_is_not_made_non_negative(query: Mapping[str, Any],
 EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
 
 
-@pytest.mark.long
-@EACH
+@pytest.mark.parametrize(
+    "numbers",
+    [pytest.param((1e-9, 1e300), marks=pytest.mark.long), pytest.param(EXTREME, marks=pytest.mark.nightly)],
+    ids=["two", "all"],
+)
 @pytest.mark.parametrize("key", ["epsilon", "rho", "weight", "error", "within", "width", "budget", "delta", "step", "max"])
-def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any], key: str) -> None:
+@EACH
+def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any], key: str, numbers: tuple[float, ...]) -> None:
     """Never an error of arithmetic, never NaN, never over the budget that is shared."""
-    for number in EXTREME:
+    for number in numbers:
         asked = {name: value for name, value in table.items() if key not in COSTS or name not in COSTS}
         stated: dict[str, Any] = {key: {"within": number} if key == "error" else number} if key in COSTS or key in table else {}
         tables = document({**asked, **stated})
@@ -187,8 +197,8 @@ def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any
             assert found.budget.epsilon is not None and found.upper <= found.budget.epsilon.cap * (1.0 + 1e-9), tables
 
 
-@pytest.mark.parametrize(
-    ("query", "key"),
+@of_each(
+    "query, key",
     [
         ({"measure": "count", "by": ["day"], "keys": "threshold", "delta": 1e-9, "max_groups": 1}, "by[1]"),
         ({"measure": "count", "by": ["state", "spent"], "keys": "threshold", "delta": 1e-9, "max_groups": 1}, "by[2]"),

@@ -11,34 +11,19 @@ from typing import Any
 import pytest
 
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import parse, section
 from dpcli.registry import MEASURES
 from dpcli.release import vectors
-from dpcli.release.columns import Column
 from dpcli.release.engines import statement as statements
 from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.engines.open import opened
 from dpcli.release.engines.table import FoundColumn, FoundTable
-from dpcli.release.entries import AskedQuery, asked
 from dpcli.release.measures import mode, quantile
-from dpcli.release.settings import Source
-from dpcli.toml.render import InvalidFile
-from tests.pipeline.test_every_key import text_of
 from tests.release.neighbours import seen_of, too_far
-from tests.release.questions_drawn import TYPES, Row, columns, neighbour, question, table
+from tests.release.questions_drawn import TYPES, Row, neighbour, table
+from tests.release.searched import drawn, literal
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
 TABLES = 4  # for each question
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDB]:
-    folder = tmp_path_factory.mktemp("neighbours")
-    (folder / "rows.csv").write_text("who\n")
-    with opened(Source(columns={"who": Column(type="text")}, path="rows.csv"), str(folder / "file.toml")) as found:
-        assert isinstance(found, DuckDB)
-        yield found
 
 
 def put(engine: DuckDB, rows: list[Row]) -> None:
@@ -48,32 +33,6 @@ def put(engine: DuckDB, rows: list[Row]) -> None:
     found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
     fields = {name: FoundColumn(f"f{n}", family, family) for n, (name, (family, _)) in enumerate(TYPES.items())}  # type: ignore[arg-type]
     engine.found = FoundTable(f"{found} AS raw({', '.join(f'f{n}' for n in range(len(TYPES)))})", fields, "test")
-
-
-def literal(value: Any, name: str) -> str:
-    return f"CAST({'NULL' if value is None else repr(str(value))} AS {TYPES[name][1]})"
-
-
-def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, Source, bool] | None:
-    """A question, and whether units have several rows; None where the file is refused."""
-    by_unit, adjacency = draw.random() < 0.6, draw.choice(list(Adjacency))
-    whose = {"unit": "visitor", "max_contributions": 10} if by_unit else {"unit": "example"}
-    source = {"path": "rows.csv", "columns": columns(draw), **({"unit": "who"} if by_unit else {})}
-    document = {
-        "format": 1,
-        "privacy": {"adjacency": adjacency.value, "delta": 1e-6, **whose},
-        "budget": {"epsilon": 50.0},
-        "source": source,
-        "query": [question(measure, draw, by_unit)],
-    }
-    data = text_of(document)
-    try:
-        pipeline = parse(data, "file.toml")
-    except InvalidFile:
-        return None
-    opened_at = section(data, "file.toml", "source")
-    (one,) = asked(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
-    return one, opened_at, by_unit
 
 
 def breaches(
@@ -101,10 +60,16 @@ def test_nothing_moves_further_than_is_priced(engine: DuckDB, tmp_path: Path) ->
     assert list(breaches(engine, range(len(MEASURES)), tmp_path, tables=1)) == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(2))
-def test_nothing_moves_further_than_is_priced_in_many(part: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, range(1000 + 200 * part, 1120 + 200 * part), tmp_path)) == []
+@pytest.mark.parametrize(
+    ("seeds", "tables"),
+    [
+        pytest.param(range(1000, 1039), 1, marks=pytest.mark.long),
+        pytest.param(range(1039, 1279), TABLES, marks=pytest.mark.nightly),
+    ],
+    ids=["few", "many"],
+)
+def test_nothing_moves_further_than_is_priced_in_others(seeds: range, tables: int, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, seeds, tmp_path, tables=tables)) == []
 
 
 def halved(sound: Any, *arguments: Any, **keys: Any) -> Any:
@@ -135,7 +100,7 @@ PLANTED: dict[str, tuple[Any, str, Callable[..., Any], Sequence[str]]] = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.nightly  # what it tells is how good the search is
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_seen(name: str, engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, function, bug, measures = PLANTED[name]

@@ -22,6 +22,7 @@ from dpcli.release.run import ReleaseOutcome, release
 from dpcli.release.store import ANSWERS, STATEMENT
 from dpcli.sessions.charged import RUN, Session
 from tests.ledger.setting import DATASET, terms
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import COLUMNS, document
 
@@ -86,11 +87,12 @@ STEPS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("charged", [False, True], ids=["alone", "ledger"])
+@of_each("after", [False, True])
+@of_each("step", STEPS)
+@of_each("charged", [False, True])
 def test_a_crash_at_every_event(step: str, after: bool, charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Afterwards there is the one answer that was drawn, or none for ever; the data were asked once; the charge is there if they were."""
+    Table.asked = 0
     ledger = books(tmp_path) if charged else None
     owner, name = STEPS[step]
     done = getattr(owner, name)
@@ -132,8 +134,9 @@ def test_the_same_release_gives_the_same_answer_for_ever(tmp_path: Path) -> None
         assert Table.asked == 1 and len(ledger.state().runs) == 1
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 0.6}, {"where": "age >= 18"}, {"name": "others"}, {"confidence": 0.9}], ids=str)
+@of_each("change", [{"epsilon": 0.6}, {"where": "age >= 18"}, {"name": "others"}, {"confidence": 0.9}])
 def test_another_question_in_the_same_folder_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    Table.asked = 0
     release(plan(tmp_path))
     with pytest.raises(InputError, match="changed") as found:
         release(plan(tmp_path, **change))
@@ -201,7 +204,7 @@ def test_a_key_of_another_release_leaves_the_folder_as_it_was(tmp_path: Path) ->
         assert release(plan(tmp_path / "b"), ledger, "other").fresh
 
 
-@pytest.mark.parametrize("kind", [Denied, InputError, CannotCertify, NotRepresentable])
+@of_each("kind", [Denied, InputError, CannotCertify, NotRepresentable])
 def test_what_a_ledger_refuses_leaves_the_folder_as_it_was(
     kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,11 +302,10 @@ def test_changed_answers_are_not_shown(tmp_path: Path) -> None:
         release(plan(tmp_path))
 
 
-@pytest.mark.parametrize("name", [RUN, ANSWERS])
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"null", b'"x"', b"\xff", b"[" * 10**5, b'{"run": 1}', b'{"run": "a", "folder": "b"}']
-)
+@of_each("name", [RUN, ANSWERS])
+@of_each("content", [b"", b"[]", b"{}", b"null", b'"x"', b"\xff", b"[" * 10**5, b'{"run": 1}', b'{"run": "a", "folder": "b"}'])
 def test_a_damaged_file_is_refused_and_nothing_is_drawn(name: str, content: bytes, tmp_path: Path) -> None:
+    Table.asked = 0
     release(plan(tmp_path))
     (tmp_path / "out" / name).write_bytes(content)
     with pytest.raises(InputError, match="found something else"):
@@ -328,8 +330,8 @@ def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypa
         assert only.status == "started"
 
 
-@pytest.mark.parametrize("name", [RUN, ANSWERS, STATEMENT])
-@pytest.mark.parametrize("charged", [False, True], ids=["alone", "ledger"])
+@of_each("name", [RUN, ANSWERS, STATEMENT])
+@of_each("charged", [False, True])
 def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
     name: str, charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +339,8 @@ def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
     from dpcli.release import store as storing
     from dpcli.sessions import charged as sessions
     from dpcli.sessions.folder import replaced
+
+    Table.asked = 0
 
     def full(path: str, *others: Any) -> None:
         if os.path.basename(path) == name:
@@ -365,10 +369,8 @@ QUOTING = (
 )
 
 
-@pytest.mark.parametrize("step", ["check", "totals"])
-@pytest.mark.parametrize(
-    "error", [*QUOTING, UnicodeDecodeError("utf-8", b"4711", 0, 1, "4711")], ids=lambda error: type(error).__name__
-)
+@of_each("step", ["check", "totals"])
+@of_each("error", [*QUOTING, UnicodeDecodeError("utf-8", b"4711", 0, 1, "4711")], told=lambda error: type(error).__name__)
 def test_no_error_quotes_the_data(error: Exception, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a library says; what became of the charge is told."""
 

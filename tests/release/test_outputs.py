@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from dpcli.release.engines.files import matching, would_match
+from tests.of_each import of_each
 
 PATTERNS = (
     "*.csv",
@@ -32,8 +31,7 @@ PLACES = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder_of_links(tmp_path: Path) -> Path:
     """With folders, a link to one, and a link to a file that is not there."""
     (tmp_path / "visits").mkdir()
     (tmp_path / "deep" / "er").mkdir(parents=True)
@@ -42,10 +40,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("absolute", [False, True], ids=["relative", "absolute"])
-def test_what_a_pattern_would_find_is_told_before_it_is_there(pattern: str, absolute: bool, folder: Path) -> None:
+@of_each("pattern", PATTERNS)
+@of_each("absolute", [False, True])
+def test_what_a_pattern_would_find_is_told_before_it_is_there(pattern: str, absolute: bool, tmp_path: Path) -> None:
     """And nothing else is."""
+    folder = folder_of_links(tmp_path)
     asked = str(folder / pattern) if absolute else pattern
     for place in PLACES:
         path = str(folder / place)

@@ -12,6 +12,8 @@ from dpcli.release.aggregate import Aggregation, GroupKey, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
+from tests.of_each import of_each
+from tests.release.places import written
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -29,19 +31,12 @@ WIDTHS = ((38, 38), (38, 37), (38, 36), (38, 10), (38, 0), (19, 19), (18, 18), (
 FRACTIONS = ("0", "-0.5", "0.5", "1", "-1", "-9.5", "-99.5", "100", "-1e-37", "-9223372036854775808", "9223372036854775808", "1e37")
 
 
-def written(folder: Path, name: str, *rows: str) -> None:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY ({' UNION ALL '.join(f'SELECT {row}' for row in rows)}) TO '{folder / name}' (FORMAT parquet)")
-
-
 def totals(folder: Path) -> Totals:
     with opened(SOURCE, str(folder / "file.toml")) as engine:
         return engine.totals(BY_AGE, b"k" * 32)
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@of_each("kind", OTHERS)
 def test_files_that_give_a_column_another_type_are_refused_before_a_row_is_read(kind: str, tmp_path: Path) -> None:
     written(tmp_path, "a.parquet", "'ann' AS who, 1::INTEGER AS age")
     written(tmp_path, "b.parquet", f"'bob' AS who, ({OTHERS[kind]})::{kind} AS age")
@@ -58,7 +53,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
         require_source(SOURCE, str(tmp_path / "file.toml"), (BY_AGE,))
 
 
-@pytest.mark.parametrize(("width", "scale"), WIDTHS)
+@of_each("width, scale", WIDTHS)
 def test_a_decimal_fraction_is_an_integer_or_missing(width: int, scale: int, tmp_path: Path) -> None:
     fitting = [Decimal(each) for each in FRACTIONS if fits(Decimal(each), width, scale)]
     written(

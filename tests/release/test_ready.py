@@ -13,6 +13,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.release.plan import plan_of
 from dpcli.release.run import release
 from tests.ledger.setting import DATASET, terms
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import COLUMNS, document
 
@@ -51,11 +52,7 @@ def file(folder: Path, query: Mapping[str, Any], source: Mapping[str, Any]) -> s
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("query", "source"),
-    [*((query, {}) for query in QUERIES.values()), *(({}, source) for source in SOURCES.values())],
-    ids=[*QUERIES, *SOURCES],
-)
+@of_each("query, source", [*((query, {}) for query in QUERIES.values()), *(({}, source) for source in SOURCES.values())])
 def test_a_mistake_costs_nothing(query: Mapping[str, Any], source: Mapping[str, Any], tmp_path: Path) -> None:
     """And what was mended is answered in the same folder."""
     with init(str(tmp_path / "ledger.db"), DATASET, terms(2.0)) as ledger:
@@ -66,8 +63,8 @@ def test_a_mistake_costs_nothing(query: Mapping[str, Any], source: Mapping[str, 
         assert release(plan_of(file(tmp_path, {"where": "age >= 18"}, {})), ledger).fresh
 
 
-@pytest.mark.parametrize("kind", ["parquet", "duckdb"])
-@pytest.mark.parametrize("column", [{"town": {"type": "text"}}, {"age": {"type": "date"}}], ids=["missing", "of another type"])
+@of_each("kind", ["parquet", "duckdb"])
+@of_each("column", [{"town": {"type": "text"}}, {"age": {"type": "date"}}])
 def test_columns_of_other_files_are_looked_for_before_the_charge(kind: str, column: Mapping[str, Any], tmp_path: Path) -> None:
     import duckdb
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import pytest
-
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.sensitivity import Contribution, sensitivity
+from tests.of_each import of_each
 
 KEYS = 3
 
@@ -34,8 +33,8 @@ CASES = [
 ] + [Contribution(1, 1, least, most, fixed=True, one_key=True) for least, most in ((1, 1), (0, 3), (-1, 2), (-3, -1), (2, 3))]
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency), ids=lambda adjacency: adjacency.value)
-@pytest.mark.parametrize("contribution", CASES, ids=str)
+@of_each("adjacency", list(Adjacency), told=lambda adjacency: adjacency.value)
+@of_each("contribution", CASES)
 def test_no_unit_moves_a_vector_further_than_is_said(contribution: Contribution, adjacency: Adjacency) -> None:
     """And some unit moves it as far, where there are keys enough for the two versions to lie apart."""
     stated = sensitivity(adjacency, contribution)

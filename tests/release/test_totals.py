@@ -15,21 +15,13 @@ from dpcli.release.engines.spark import VIEW, Spark
 from dpcli.release.settings import Source
 from tests.release import brute
 from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table
-from tests.release.places import PLACES, Table, as_csv, source_of
+from tests.release.engines import SECRET, cluster_of, everywhere, made
+from tests.release.places import Table, as_csv, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
-SECRET = bytes(range(32))
-EVERYWHERE = [pytest.param(place, marks=[pytest.mark.long] if place.startswith("spark") else []) for place in PLACES]
 
-
-def cluster_of(place: str, request: pytest.FixtureRequest) -> Any:
-    if place.startswith("spark"):
-        request.getfixturevalue("spark_session")
-    return request.getfixturevalue("release_cluster") if place == "postgres" else None
-
-
-@pytest.mark.parametrize("place", EVERYWHERE)
+@pytest.mark.parametrize("place", everywhere("spark-csv"))
 def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw = random.Random(seed)
@@ -43,7 +35,7 @@ def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, 
                 assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, place, asked)
 
 
-@pytest.mark.parametrize("place", EVERYWHERE)
+@pytest.mark.parametrize("place", everywhere("spark-parquet"))
 def test_a_unit_with_all_rows_counts_as_one(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     rows = table(random.Random(1), 300, ["ann"])
     question = Aggregation(
@@ -93,8 +85,3 @@ def test_spark_over_four_partitions_gives_what_duckdb_gives(tmp_path: Path, spar
             if isinstance(engine, Spark):
                 assert engine.session.table(VIEW).rdd.getNumPartitions() >= 4
     assert found[0] == found[1] == [brute.totals(each, rows, SECRET) for each in asked]
-
-
-def made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder

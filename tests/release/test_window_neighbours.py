@@ -22,10 +22,9 @@ from dpcli.release.settings import Source
 from dpcli.release.window import RowWindow, row_window
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, table
-from tests.release.test_neighbours import drawn, engine, literal
-from tests.release.test_windows import REGIONS, TOLD, block_of, family
+from tests.release.searched import drawn, literal
+from tests.release.windows import REGIONS, TOLD, block_of, family
 
-__all__ = ("engine",)
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
 # Of three blocks by any kind; the turns of a year are where weeks and years part.
@@ -74,7 +73,7 @@ def moved(engine: DuckDB, one: AskedQuery, by: str, pair: Sequence[Sequence[Row]
 
 
 def breaches(
-    engine: DuckDB, seeds: range, folder: Path, tables: int = 2, most: int = 1, bounded: int | None = None
+    engine: DuckDB, seeds: range, folder: Path, tables: int = 1, most: int = 1, bounded: int | None = None
 ) -> Iterator[str]:
     """What moves too far where a unit has rows in at most so many blocks of a ledger: one of it goes, of 1 what somebody has in one block.
 
@@ -111,26 +110,32 @@ def test_one_unit_in_one_block_moves_no_further_than_is_priced(engine: DuckDB, t
     assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path)) == []
 
 
-@pytest.mark.parametrize("most", [2, 3])
+@pytest.mark.parametrize("most", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_unit_of_several_blocks_moves_no_further_as_a_whole(most: int, engine: DuckDB, tmp_path: Path) -> None:
     assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path, most=most)) == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(2))
-def test_one_unit_in_one_block_moves_no_further_in_many(part: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, range(1000 + 400 * part, 1400 + 400 * part), tmp_path)) == []
+@pytest.mark.parametrize(
+    ("seeds", "tables"),
+    [pytest.param(range(1000, 1078), 1, marks=pytest.mark.long), pytest.param(range(1078, 1800), 2, marks=pytest.mark.nightly)],
+    ids=["few", "many"],
+)
+def test_one_unit_in_one_block_moves_no_further_in_others(seeds: range, tables: int, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, seeds, tmp_path, tables)) == []
 
 
+@pytest.mark.nightly
 def test_a_choice_among_all_blocks_is_seen(engine: DuckDB, tmp_path: Path) -> None:
     assert next(breaches(engine, range(600), tmp_path, bounded=2), None) is not None
 
 
+@pytest.mark.long
 def test_a_choice_in_each_block_is_seen_where_a_unit_has_several(engine: DuckDB, tmp_path: Path) -> None:
     assert next(breaches(engine, range(600), tmp_path, most=2, bounded=1), None) is not None
 
 
-def test_every_small_table_of_the_example(engine: DuckDB) -> None:
+@pytest.mark.parametrize("secrets", [pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.nightly)])
+def test_every_small_table_of_the_example(secrets: int, engine: DuckDB) -> None:
     """All tables of one patient with up to two reasons in each of two weeks, whatever the hash chooses.
 
     Noise on counts of L1 distance d costs epsilon d / 2: the rows of one week cost 0.5, as their week is charged. Chosen over the window,
@@ -144,11 +149,12 @@ def test_every_small_table_of_the_example(engine: DuckDB) -> None:
     assert one.releases[0].keys["sensitivity"] / one.releases[0].keys["scale"] == 0.5
     worst = {"each": 0, "window": 0}
     of_a_week = list(itertools.combinations_with_replacement(reasons, 2))
+    pairs = list(itertools.product(of_a_week, of_a_week) if secrets > 1 else itertools.combinations_with_replacement(of_a_week, 2))
     for name, window in (("each", only), ("window", replace(only, each=None))):
         at = over(engine, plan.source, window)
-        for secret in (bytes([n] * 32) for n in range(3)):
+        for secret in (bytes([n] * 32) for n in range(secrets)):
             alone = {(which, each): counts(at, one, visits(weeks[which], each), secret) for which in (0, 1) for each in of_a_week}
-            for first, second in itertools.product(of_a_week, of_a_week):
+            for first, second in pairs:
                 both = counts(at, one, [*visits(weeks[0], first), *visits(weeks[1], second)], secret)
                 far = max(
                     sum(abs(a - b) for a, b in zip(both, other, strict=True)) for other in (alone[0, first], alone[1, second])

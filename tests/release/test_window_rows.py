@@ -20,8 +20,9 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened
 from dpcli.release.settings import Source
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
+from tests.of_each import of_each
 from tests.release.places import Table, as_csv
-from tests.release.test_windows import DAYS, TOLD, block_of, family, windows
+from tests.release.windows import DAYS, TOLD, block_of, family, windows
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -128,7 +129,7 @@ PARQUET = pytest.mark.needs("pyarrow")
 
 
 @PARQUET
-@pytest.mark.parametrize(("by", "kind"), [(by, kind) for by in TOLD for kind in KINDS[load(BLOCKS[by]).told_by]])
+@of_each("by, kind", [(by, kind) for by in TOLD for kind in KINDS[load(BLOCKS[by]).told_by]])
 def test_they_agree_about_parquet(by: str, kind: str, tmp_path: Path) -> None:
     """Also where a value is none that Python knows: it is not looked at."""
     import pyarrow as pa
@@ -145,7 +146,7 @@ def test_they_agree_about_parquet(by: str, kind: str, tmp_path: Path) -> None:
 
 
 @PARQUET
-@pytest.mark.parametrize("by", TOLD)
+@of_each("by", TOLD)
 def test_they_refuse_the_same_types(by: str, tmp_path: Path) -> None:
     """A column of other values, a time with a zone among them, is refused: no row is read."""
     import pyarrow as pa

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -14,40 +13,34 @@ from typing import Any
 import pytest
 
 from dpcli.errors import InputError
-from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import kind_named
-from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import LedgerTerms
-from dpcli.registry import BLOCKS, load
 from dpcli.release import run as running
 from dpcli.release.aggregate import Totals
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.engines.open import opened
-from dpcli.release.plan import ReleasePlan, plan_of
 from dpcli.release.run import release
 from dpcli.release.settings import Source
 from dpcli.release.window import row_window
 from dpcli.sessions.window import over_window
-from tests.pipeline.test_every_key import text_of
+from tests.of_each import of_each
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
-from tests.release.files import COLUMNS, document, queries
-from tests.release.places import Table, source_of
-from tests.release.test_totals import EVERYWHERE, SECRET, cluster_of, made
+from tests.release.engines import SECRET, cluster_of, made
+from tests.release.files import queries
+from tests.release.places import PLACES, Table, source_of
+from tests.release.windows import COUNT, DAYS, REGIONS, TOLD, block_of, csv, family, ledger, planned, windows
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
-REGIONS = ("eu", "us west", "it's", "é")
-DAYS = [date(2020, 12, 20) + timedelta(i) for i in range(30)]
 Row = dict[str, Any]
 
-TOLD = [by for by, target in BLOCKS.items() if load(target).told_by is not None]
 
-
-def family(by: str, column: str = "when", max_blocks: int = 1) -> BlockFamily:
-    needs = load(BLOCKS[by]).needs
-    return BlockFamily(by, column, max_blocks, REGIONS if needs == "names" else (), 6 if needs == "count" else None)
+def engines_and_blocks() -> Iterator[Any]:
+    """Every place and every kind of blocks in a quick run, all of both in a long one, but for Spark: of it a part is long."""
+    tiers: list[list[pytest.MarkDecorator]] = [[], [pytest.mark.long], [pytest.mark.nightly]]
+    for row, place in enumerate(PLACES):
+        for column, by in enumerate(TOLD):
+            yield pytest.param(place, by, marks=tiers[(row % len(TOLD) != column) + place.startswith("spark")])
 
 
 def cell(by: str, stored: str, draw: random.Random) -> Any:
@@ -60,23 +53,6 @@ def cell(by: str, stored: str, draw: random.Random) -> Any:
     return draw.choice([f"{day}", f" {day} ", f"{day}T23:59:59", f"{day} 00:00", f"{day}x", "soon", f"{day}"[:9], "2020-02-30", ""])
 
 
-def block_of(by: str, value: Any) -> str | None:
-    """In plain Python."""
-    if by == "region":
-        return value if value in REGIONS else None
-    found = value if isinstance(value, date) else None
-    if isinstance(value, str):
-        text = value.strip(" ")
-        try:
-            found = date.fromisoformat(text[:10]) if re.fullmatch("[0-9-]{10}([T ].*)?", text) else None
-        except ValueError:
-            found = None
-    if found is None:
-        return None
-    year, week, _ = found.isocalendar()
-    return {"day": f"{found}", "week": f"{year:04}-W{week:02}"}[by]
-
-
 def told(by: str, value: Any) -> str:
     """The block as the hash has it: its first day, or the text."""
     block = block_of(by, value)
@@ -84,16 +60,7 @@ def told(by: str, value: Any) -> str:
     return f"{date.fromisoformat(f'{block}-1')}" if by == "week" else block
 
 
-def windows(by: str, draw: random.Random) -> Iterator[tuple[str, ...]]:
-    """One block, a stretch, and blocks with gaps."""
-    known = sorted({block for day in DAYS for block in [block_of(by, day)] if block} if by != "region" else set(REGIONS))
-    yield (draw.choice(known),)
-    yield tuple(known[1:4])
-    yield tuple(draw.sample(known, min(4, len(known))))
-
-
-@pytest.mark.parametrize("by", TOLD)
-@pytest.mark.parametrize("at", EVERYWHERE)
+@pytest.mark.parametrize(("at", "by"), list(engines_and_blocks()))
 def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """As plain Python over these rows alone; whatever the other rows hold, and whether the file declares the column or not."""
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
@@ -112,13 +79,13 @@ def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: P
             block = (lambda row: (told(by, row["when"]),)) if most == 1 else (lambda row: ())
             only = row_window(family(by, max_blocks=most), window, source, "file.toml")
             with opened(source, str(folder / "file.toml"), only) as engine:
-                for _ in range(2 if few else 6):
+                for _ in range(2 if few else 3):
                     asked = aggregation(draw)
                     found = dict(engine.totals(asked.aggregation, SECRET))
                     assert found == brute.totals(asked, inside, SECRET, block), (seed, at, by, window, most, asked)
 
 
-@pytest.mark.parametrize("by", TOLD)
+@of_each("by", TOLD)
 def test_the_extent_of_a_block_is_its_own(by: str) -> None:
     """Every day is in the extent of its own block, and of no other."""
     if by == "region":
@@ -135,43 +102,33 @@ def test_the_extent_of_a_block_is_its_own(by: str) -> None:
 # A whole release, of every measure.
 
 
-def ledger(where: str, by: str = "day", unit: str = "visitor", column: str = "when") -> Ledger:
-    found = family(by, column).content()
-    adjacency = "add-remove"
-    return init(where, "visits", LedgerTerms(unit, adjacency, 1e4, 0.5, filter="approx-dp", blocks=found))
-
-
-def csv(
-    folder: Path, draw: random.Random, keep: Callable[[str], bool] = lambda day: False, before: list[str] | None = None
-) -> list[str]:
-    """Write the table: the lines of `before` whose day is kept, and other ones."""
-    kept = [line for line in before or [] if keep(line.split(",")[0])]
-    fresh = []
-    for _ in range(200):
-        day = f"{draw.choice(DAYS)}"
-        row = {"visitor": f"v{draw.randrange(60)}", "state": draw.choice(["CA", "NY"]), "city": draw.choice("ABCD")}
-        row |= {"name": draw.choice("abcdef"), "age": draw.randrange(116), "spent": draw.randrange(500)}
-        if not keep(day):
-            fresh.append(",".join([day, *(str(row[name]) for name in COLUMNS)]))
-    (folder / "visits.csv").write_text("\n".join([",".join(["when", *COLUMNS]), *kept, *fresh]) + "\n")
-    return kept + fresh
-
-
-def planned(folder: Path, query: Mapping[str, Any], *keys: tuple[str, Any], **source: Any) -> ReleasePlan:
-    tables = document(query)
-    tables["source"].update({"output": str(folder / "out"), **source})
-    tables["privacy"].update(keys)
-    tables["budget"]["epsilon"] = 1e6
-    (folder / "file.toml").write_bytes(text_of(tables))
-    return plan_of(str(folder / "file.toml"))
+def measured(first: bool) -> list[Mapping[str, Any]]:
+    """The first example of each measure, or all others."""
+    return [query for _, query in queries() if (query["name"] == "q0") == first]
 
 
 @pytest.mark.needs("opendp")
-@pytest.mark.parametrize("query", [query for _, query in queries()], ids=[name for name, _ in queries()])
+@of_each("query", measured(True), told=lambda query: query["measure"])
 def test_no_measure_sees_a_record_outside_of_the_window(
     query: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that an answer is drawn from stays as it is while every other record changes; NOT PRIVATE: the choice of rows is repeated."""
+    require_unseen(query, tmp_path, monkeypatch, query["measure"] == "count")
+
+
+@pytest.mark.long
+@pytest.mark.needs("opendp")
+@of_each("query", measured(False), told=lambda query: f"{query['measure']} {query['name']}")
+def test_no_question_sees_a_record_outside_of_the_window(
+    query: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_unseen(query, tmp_path, monkeypatch, False)
+
+
+def require_unseen(query: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: bool) -> None:
+    """stated: whether a statement is left, which takes longer than all else and is of every measure alike."""
+    if not stated:
+        monkeypatch.setattr("dpcli.present.release.statement", lambda plan, answers: "")
     draw, window = random.Random(query["name"]), ("2020-12-28..2021-01-06",)
     seen: list[list[Totals]] = []
     real = DuckDB.totals
@@ -196,16 +153,13 @@ def test_no_measure_sees_a_record_outside_of_the_window(
     assert seen[2] != seen[0]  # the records in the window are what is read
     assert {run.window for run in runs} == {tuple(f"{day}" for day in DAYS if within(f"{day}"))}
     said = (tmp_path / "out0" / "statement.md").read_text()
-    assert 'Only rows whose "when" lies in 2020-12-28..2021-01-06 are read' in said
-
-
-COUNT = {"name": "adults", "measure": "count", "where": "age >= 18", "epsilon": 0.5, "max_rows": 3}
+    assert ('Only rows whose "when" lies in 2020-12-28..2021-01-06 are read' in said) == stated
 
 
 @pytest.mark.needs("opendp")
-@pytest.mark.parametrize("by", TOLD)
-@pytest.mark.parametrize("unit", [None, "visitor"])
-@pytest.mark.parametrize("most", [None, 1, 2])
+@of_each("by", TOLD)
+@of_each("unit", [None, "visitor"])
+@of_each("most", [None, 1, 2])
 def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit: str | None, by: str, tmp_path: Path) -> None:
     """In the statement, which is signed, in the plan and in the answers. most: blocks of a unit; None: no ledger was named."""
     from dpcli.present.release import explained, statement

@@ -12,7 +12,7 @@ from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.run import release
 from dpcli.sessions.whose import PARTS, require_bounded
 from dpcli.sessions.window import over_window
-from tests.release.test_windows import COUNT, REGIONS, csv, family, ledger, planned
+from tests.release.windows import COUNT, REGIONS, csv, family, ledger, planned
 
 PEOPLE = ("patient", "user", "visitor", "household", "Kunde")
 SPELLED = ("{0}", "{0}_id", "{0}-id", "{0}Id", "{0}s", "{0} number")

@@ -22,7 +22,7 @@ from dpcli.registry import TASKS, load
 from dpcli.sessions.window import over_window
 from dpcli.train.tasks.files import row_place
 from tests.command import dpcli
-from tests.predict import pmixed_files, test_generate, test_prompt
+from tests.predict import generate_files, pmixed_files, prompt_files
 from tests.sweep.samples import HEAD
 
 Row = dict[str, Any]
@@ -157,7 +157,7 @@ READINGS: dict[str, Reading] = {
         ("torch", "transformers"),
     ),
     "prompt": Reading(
-        test_prompt.FILE.replace("stub:data", "rows.csv"),
+        prompt_files.FILE.replace("stub:data", "rows.csv"),
         "user",
         lambda k: {"text": f"ash {k}", "label": "yes" if k % 2 else "no", "user": f"u{k // 2}"},
         {"text": "eel", "label": "perhaps", "user": ""},
@@ -175,7 +175,7 @@ READINGS: dict[str, Reading] = {
         ("pmixed", "fit"),
     ),
     "generate": Reading(
-        test_generate.FILE.replace("notes:private", "rows.csv"),
+        generate_files.FILE.replace("notes:private", "rows.csv"),
         "user",
         lambda k: {"text": "aabaabab"[: 2 + k % 6], "user": f"u{k // 2}"},
         {"text": "SECRETS", "user": ""},
@@ -239,8 +239,8 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Folder]:
-    (tmp_path / "stub.py").write_text(test_prompt.STUB)
-    (tmp_path / "notes.py").write_text(test_generate.NOTES)
+    (tmp_path / "stub.py").write_text(prompt_files.STUB)
+    (tmp_path / "notes.py").write_text(generate_files.NOTES)
     (tmp_path / "small_texts.py").write_text(pmixed_files.MODULE)
     (tmp_path / "bags.py").write_text(BAG)
     monkeypatch.chdir(tmp_path)

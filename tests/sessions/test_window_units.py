@@ -20,7 +20,7 @@ from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.window import over_window
-from tests.predict import pmixed_files, test_generate
+from tests.predict import generate_files, pmixed_files
 from tests.sessions.test_window_rows import BAG, WRITERS, Row, fine_tuning, learnt, table_of, writing
 
 DAYS = [(date(2026, 1, 5) + timedelta(k)).isoformat() for k in range(28)]
@@ -40,7 +40,7 @@ TABLES = {
     "causal-lm": ("train.plan.plan", table_of("causal-lm", model="bags:bag", tokenizer="bytes", context=6, units="user"), learnt),
     "generate": (
         "predict.decode.plan",
-        test_generate.FILE.replace("notes:private", "rows.csv"),
+        generate_files.FILE.replace("notes:private", "rows.csv"),
         writing,
     ),
     "pmixed": (
@@ -81,7 +81,7 @@ def alike(values: Sequence[Any]) -> list[int]:
 
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    for name, text in (("notes", test_generate.NOTES), ("small_texts", pmixed_files.MODULE), ("bags", BAG)):
+    for name, text in (("notes", generate_files.NOTES), ("small_texts", pmixed_files.MODULE), ("bags", BAG)):
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
     monkeypatch.chdir(tmp_path)

@@ -32,7 +32,7 @@ from tests.command import Result, dpcli
 from tests.ledger.conftest import Place, cluster, database, place, used_again  # noqa: F401
 from tests.ledger.test_blocks import FAMILIES, family
 from tests.pipeline.test_every_key import text_of
-from tests.predict import pmixed_files, samples, test_generate, test_prompt
+from tests.predict import generate_files, pmixed_files, prompt_files, samples
 from tests.release.files import COLUMNS, document
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import HEAD, PRIVATE, PUBLIC, TRAIN
@@ -105,13 +105,13 @@ def of_pmixed(folder: Path) -> str:
 
 
 def of_prompt(folder: Path) -> str:
-    (folder / "stub.py").write_text(test_prompt.STUB)
-    return test_prompt.FILE
+    (folder / "stub.py").write_text(prompt_files.STUB)
+    return prompt_files.FILE
 
 
 def of_generate(folder: Path) -> str:
-    (folder / "notes.py").write_text(test_generate.NOTES)
-    return test_generate.FILE
+    (folder / "notes.py").write_text(generate_files.NOTES)
+    return generate_files.FILE
 
 
 SCENARIOS: dict[Words, Scenario] = {

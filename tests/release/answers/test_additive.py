@@ -28,13 +28,14 @@ from dpcli.release.answers.threshold import threshold_slack
 from dpcli.release.noise.draw import draws, noisy
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
 from dpcli.release.noise.sparse import SparseVectorLaws
+from tests.of_each import of_each
 from tests.release.coverage import covered
 from tests.release.fit import LAWS
 
 
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_count_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
     law, truth = make(40.0), 12_345
     hits = [(each := additive_interval(k, law, 0.95)).low <= truth <= each.high for k in noisy([truth] * repetitions, law)]
@@ -43,7 +44,7 @@ def test_a_count_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw
 
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_sum_and_a_mean_over_a_public_count_are_covered(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
     law, steps, step = make(2e7), 8_123_456_789, 0.01
     drawn = noisy([steps] * repetitions, law)
@@ -55,7 +56,7 @@ def test_a_sum_and_a_mean_over_a_public_count_are_covered(make: Callable[[float]
 
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_histogram_is_covered_at_once(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
     law, bins = make(60.0), 8
     half = simultaneous_half_width(law, 0.95, bins)
@@ -80,7 +81,7 @@ def off_grid(released: list[float], step: float) -> list[float]:
 
 
 @pytest.mark.needs("opendp")
-@pytest.mark.parametrize("step", [1.0, 0.01, 0.1, 1e-5, 2.5, 3.0])
+@of_each("step", [1.0, 0.01, 0.1, 1e-5, 2.5, 3.0])
 def test_low_bits_tell_the_step_alone(step: float) -> None:
     """Every released number is on the declared grid; one that floats were added to is not, however it is scaled (Mironov 2012)."""
     law = DiscreteLaplaceLaw(1000.25)
@@ -110,9 +111,9 @@ def test_what_was_written_is_what_is_released() -> None:
     assert whole_steps(0.3, 0.1) == 3 and whole_steps(100.0, 3.0) == 33
 
 
-@pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("steps", [0, 1, 5, 100, 10_000, 10**9])
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999999])
+@of_each("make", LAWS)
+@of_each("steps", [0, 1, 5, 100, 10_000, 10**9])
+@of_each("confidence", [0.5, 0.95, 0.999999])
 def test_a_target_is_kept_and_little_is_wasted(make: Callable[[float], NoiseLaw], steps: int, confidence: float) -> None:
     spread = spread_within(make, steps, confidence)
     assert half_width(make(spread), confidence) <= steps
@@ -125,7 +126,7 @@ def test_within_100_of_the_truth_19_times_in_20() -> None:
     assert spread_within(DiscreteGaussianLaw, 100, 0.95) == pytest.approx(100.5 / 1.95996, rel=1e-4)
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5, math.nan])
+@of_each("confidence", [0.0, 1.0, 1.5, math.nan])
 def test_an_impossible_confidence_is_refused(confidence: float) -> None:
     law = DiscreteLaplaceLaw(2.0)
     for asked in (
@@ -140,7 +141,7 @@ def test_an_impossible_confidence_is_refused(confidence: float) -> None:
             asked()
 
 
-@pytest.mark.parametrize(("steps", "confidence"), [(-1, 0.95), (1, 1.0), (1, 0.0), (1, math.nan)])
+@of_each("steps, confidence", [(-1, 0.95), (1, 1.0), (1, 0.0), (1, math.nan)])
 def test_a_target_that_cannot_be_kept_is_refused(steps: int, confidence: float) -> None:
     with pytest.raises(InputError):
         spread_within(DiscreteLaplaceLaw, steps, confidence)

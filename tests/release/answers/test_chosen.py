@@ -18,14 +18,15 @@ from dpcli.release.noise.ranks import rank_range, rank_scores
 from dpcli.release.noise.scales import scale_of
 from dpcli.release.noise.select import top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
+from tests.of_each import of_each
 from tests.release.chances import flipped, softmax
 from tests.release.coverage import covered
 
 SHARES = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 
 
-@pytest.mark.parametrize("scale", [0.2, 1.0, 7.5])
-@pytest.mark.parametrize("t", [0, 1, 6])
+@of_each("scale", [0.2, 1.0, 7.5])
+@of_each("t", [0, 1, 6])
 def test_what_is_beyond_is_attained_and_never_passed(scale: float, t: int) -> None:
     """By the worst scores exactly; by others, and by permute-and-flip, less often."""
     bound = probability_beyond(5, scale, t)
@@ -36,16 +37,16 @@ def test_what_is_beyond_is_attained_and_never_passed(scale: float, t: int) -> No
             assert math.fsum(p for p, score in zip(law, every, strict=True) if score < -t) <= bound * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 50, 10**6])
-@pytest.mark.parametrize("scale", [0.1, 2.0, 1e6])
-@pytest.mark.parametrize("failure", [0.5, 0.05, 1e-12])
+@of_each("candidates", [1, 2, 50, 10**6])
+@of_each("scale", [0.1, 2.0, 1e6])
+@of_each("failure", [0.5, 0.05, 1e-12])
 def test_the_slack_is_the_smallest(candidates: int, scale: float, failure: float) -> None:
     t = slack(candidates, scale, failure)
     assert probability_beyond(candidates, scale, t) <= failure
     assert t == 0 or probability_beyond(candidates, scale, t - 1) > failure
 
 
-@pytest.mark.parametrize("scale", [1e15, 1e60])
+@of_each("scale", [1e15, 1e60])
 def test_the_slack_of_a_scale_that_tells_no_neighbours_apart_is_found(scale: float) -> None:
     assert probability_beyond(1000, scale, slack(1000, scale, 0.05)) <= 0.05
 
@@ -67,8 +68,8 @@ def law_of(counts: Sequence[int], share: Fraction, shift: int, scale: float) -> 
     return softmax(rank_scores(counts, share, shift), scale)
 
 
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("scale", [0.7, 5.0])
+@of_each("share", SHARES)
+@of_each("scale", [0.7, 5.0])
 def test_a_quantile_is_within_its_ranks(share: Fraction, scale: float) -> None:
     """Exactly, from the law of the choice: for every small table, an empty one too."""
     t = slack(4, scale, 0.05)
@@ -77,8 +78,8 @@ def test_a_quantile_is_within_its_ranks(share: Fraction, scale: float) -> None:
         assert math.fsum(p for p, score in zip(law, scores, strict=True) if score < -t) <= 0.05 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("scale", [0.7, 5.0])
+@of_each("share", SHARES)
+@of_each("scale", [0.7, 5.0])
 def test_two_further_choices_hold_the_quantile(share: Fraction, scale: float) -> None:
     """Exactly: the lower end is no higher than the lowest true quantile and the upper end no lower than the highest, with 0.95."""
     ends = rank_ends(4, scale, 0.95)
@@ -100,7 +101,7 @@ def test_the_ends_of_a_median_are_useful() -> None:
     assert math.fsum(law_of(counts, Fraction(1, 2), -ends.shift, scale)[46:50]) > 0.97
 
 
-@pytest.mark.parametrize("failure", [0.0, 1.0, -0.1, math.nan])
+@of_each("failure", [0.0, 1.0, -0.1, math.nan])
 def test_an_impossible_probability_is_refused(failure: float) -> None:
     with pytest.raises(InputError, match="probability of failure"):
         slack(3, 1.0, failure)
@@ -130,7 +131,7 @@ def test_the_slack_of_one_query_is_that_of_two_noises() -> None:
         assert (wrong > 0.05) == fails
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1e-3, 1e-9, 1e-13])
+@of_each("epsilon", [0.5, 1e-3, 1e-9, 1e-13])
 def test_the_slack_of_a_wide_noise_grows_with_it(epsilon: float) -> None:
     """In proportion, and in bounded memory."""
     assert threshold_slack(SparseVectorLaws(epsilon=epsilon, sensitivity=1), 5, 0.95) * epsilon == pytest.approx(18.4, rel=0.02)

@@ -18,6 +18,7 @@ from dpcli.release.answers.variance import NoisyVariance, expected_variance_erro
 from dpcli.release.noise.draw import draws
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
 from dpcli.release.noise.sparse import SparseVectorLaws
+from tests.of_each import of_each
 from tests.release.coverage import covered
 from tests.release.fit import LAWS
 
@@ -37,7 +38,7 @@ def means(values: np.ndarray, make: Callable[[float], NoiseLaw], repetitions: in
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
 @pytest.mark.parametrize("count", [40, 5000])
-@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_mean_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw], count: int, repetitions: int) -> None:
     """By the test that is inverted; for some, that the interval holds the mean where it is accepted."""
     values = data(count, 1)
@@ -50,9 +51,9 @@ def test_a_mean_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw]
         assert not hit or each.low <= truth <= each.high
 
 
-@pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize(("total", "count"), [(-22, 5), (7, 2), (40, 12)])
-@pytest.mark.parametrize("spreads", [(20.0, 4.0), (3.0, 1.0), (0.3, 0.3)])
+@of_each("make", LAWS)
+@of_each("total, count", [(-22, 5), (7, 2), (40, 12)])
+@of_each("spreads", [(20.0, 4.0), (3.0, 1.0), (0.3, 0.3)])
 def test_each_mean_that_is_accepted_is_in_the_interval(
     make: Callable[[float], NoiseLaw], total: int, count: int, spreads: tuple[float, float]
 ) -> None:
@@ -62,17 +63,17 @@ def test_each_mean_that_is_accepted_is_in_the_interval(
     assert all(each.low <= mean <= each.high for mean in np.linspace(-6.0, 6.0, 241) if answer.p_value(mean) > 0.1)
 
 
-@pytest.mark.long
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-def test_intervals_of_means_are_covered(make: Callable[[float], NoiseLaw]) -> None:
+@pytest.mark.parametrize("repetitions", [pytest.param(300, marks=pytest.mark.long), pytest.param(2000, marks=pytest.mark.nightly)])
+def test_intervals_of_means_are_covered(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
     values = data(500, 2)
-    covered([(i := answer.interval(0.95)).low <= values.mean() <= i.high for answer in means(values, make, 2000)], 0.95)
+    covered([(i := answer.interval(0.95)).low <= values.mean() <= i.high for answer in means(values, make, repetitions)], 0.95)
 
 
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("repetitions", [8, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("repetitions", [8, pytest.param(60, marks=pytest.mark.long), pytest.param(500, marks=pytest.mark.nightly)])
 def test_a_variance_is_covered_at_least_as_often_as_it_says(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
     values = data(5000, 3)
     truth, law = float(values.var()), make(30_000.0)
@@ -98,8 +99,8 @@ def test_an_impossible_mean_says_nothing() -> None:
     assert (each.low, each.high) == (-100.0, 100.0)
 
 
-@pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("weight", [0.0, 0.37, -2.5])
+@of_each("make", LAWS)
+@of_each("weight", [0.0, 0.37, -2.5])
 def test_a_tail_is_above_the_double_sum(make: Callable[[float], NoiseLaw], weight: float) -> None:
     one, other = make(6.3), make(2.0)
     n, m = np.arange(-300.0, 301.0), np.arange(-120.0, 121.0)
@@ -155,9 +156,9 @@ def test_ends_are_outside_of_what_is_accepted() -> None:
     assert accepted(lambda x: abs(x) <= 1.0 or 7.0 <= x <= 8.0, 0.0, -9.0, 9.0)[1] == 9.0
 
 
-@pytest.mark.parametrize("total", [0.5, 100.0, 1e7])
-@pytest.mark.parametrize("count", [1.0, 3.0])
-@pytest.mark.parametrize("mean", [UNKNOWN, 1.0, 12.5])
+@of_each("total", [0.5, 100.0, 1e7])
+@of_each("count", [1.0, 3.0])
+@of_each("mean", [UNKNOWN, 1.0, 12.5])
 def test_the_split_is_the_best_of_a_search(total: float, count: float, mean: float) -> None:
     shares = np.linspace(0.0, 1.0, 1_000_001)[1:-1]
     mean *= total

@@ -6,12 +6,12 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.tidy import Adjusted, NoisyTotal, consistent, non_negative, whole
+from tests.of_each import of_each
 
 REALS = st.floats(-1e6, 1e6)
 
@@ -98,7 +98,7 @@ def test_what_adds_up_is_left_as_it_is() -> None:
     assert values(consistent(NoisyTotal(100, Fraction(5), parts))) == [100, 40, 60, 25, 35]
 
 
-@pytest.mark.parametrize("count", [2, 3, 7])
+@of_each("count", [2, 3, 7])
 def test_rounding_moves_no_part_by_1(count: int) -> None:
     parts = tuple(NoisyTotal(10, Fraction(1)) for _ in range(count))
     adjusted = consistent(NoisyTotal(10 * count + 1, Fraction(1), parts))

@@ -12,6 +12,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width, half_width_beyond
 from tests.command import ROOT
+from tests.of_each import of_each
 
 SCALES = (0.05, 0.3, 1.0, 2.5, 7.7, 61.3)
 CASES = json.loads((ROOT / "tests/vectors/release_intervals.json").read_text())["cases"]
@@ -31,7 +32,7 @@ def masses(law: NoiseLaw) -> list[mpmath.mpf]:
         return [weight / total for weight in weights]
 
 
-@pytest.mark.parametrize("law", [make(scale) for make in (DiscreteLaplaceLaw, DiscreteGaussianLaw) for scale in SCALES], ids=str)
+@of_each("law", [make(scale) for make in (DiscreteLaplaceLaw, DiscreteGaussianLaw) for scale in SCALES])
 def test_a_law_is_its_definition(law: NoiseLaw) -> None:
     exact = masses(law)
     for x in (0, 1, 2, 5, 40):
@@ -48,8 +49,8 @@ def test_a_law_is_its_definition(law: NoiseLaw) -> None:
     assert variance * (1 - 1e-9) <= law.variance <= max(variance, law.spread**2) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("sigma", [2000.5, 30000.0])
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.7, 1.0, 2.0, 5.0])
+@of_each("sigma", [2000.5, 30000.0])
+@of_each("share", [0.0, 0.1, 0.7, 1.0, 2.0, 5.0])
 def test_large_sigma_is_above_its_sum_and_close(sigma: float, share: float) -> None:
     x = np.arange(-12 * int(sigma), 12 * int(sigma) + 1.0)
     mass = np.exp(-0.5 * (x / sigma) ** 2)
@@ -62,30 +63,30 @@ def test_large_sigma_is_above_its_sum_and_close(sigma: float, share: float) -> N
         assert exact - 1e-11 <= law.at_least(np.array([float(at)]))[0] <= exact + 1e-8
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+@of_each("case", CASES, told=lambda case: case["id"])
 def test_half_width_is_the_vector(case: dict) -> None:
     law = KINDS[case["kind"]](case)
     assert half_width(law, case["confidence"]) == case["half_width"]
     assert 1.0 - law.exceeds(case["half_width"]) == pytest.approx(case["coverage"], rel=1e-12)
 
 
-@pytest.mark.parametrize("make", [DiscreteLaplaceLaw, DiscreteGaussianLaw])
-@pytest.mark.parametrize("scale", [0.1, 1.0, 33.3, 5000.0, 1e12])
-@pytest.mark.parametrize("failure", [0.9, 0.05, 1e-9, 1e-200])
+@of_each("make", [DiscreteLaplaceLaw, DiscreteGaussianLaw])
+@of_each("scale", [0.1, 1.0, 33.3, 5000.0, 1e12])
+@of_each("failure", [0.9, 0.05, 1e-9, 1e-200])
 def test_half_width_is_the_smallest(make: type, scale: float, failure: float) -> None:
     law = make(scale)
     h = half_width_beyond(law, failure)
     assert law.exceeds(h) <= failure and (h == 0 or law.exceeds(h - 1) > failure)
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 2.0**50 * 1.01])
-@pytest.mark.parametrize("make", [DiscreteLaplaceLaw, DiscreteGaussianLaw])
+@of_each("scale", [0.0, -1.0, math.nan, math.inf, 2.0**50 * 1.01])
+@of_each("make", [DiscreteLaplaceLaw, DiscreteGaussianLaw])
 def test_a_scale_without_a_law_is_refused(make: type, scale: float) -> None:
     with pytest.raises(InputError, match="of the noise above 0 and at most"):
         make(scale)
 
 
-@pytest.mark.parametrize("failure", [0.0, 1.0, math.nan, 1e-301])
+@of_each("failure", [0.0, 1.0, math.nan, 1e-301])
 def test_an_impossible_confidence_is_refused(failure: float) -> None:
     with pytest.raises(InputError, match="probability of failure"):
         half_width_beyond(DiscreteLaplaceLaw(1.0), failure)

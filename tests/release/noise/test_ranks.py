@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 
-import pytest
-
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.ranks import rank_range, rank_scores
+from tests.of_each import of_each
 
 SHARES = [Fraction(text) for text in ("1/2", "1/4", "3/4", "2/3")]
 Counts = tuple[int, ...]
@@ -38,21 +37,21 @@ def widest(share: Fraction, shift: int, adjacency: Adjacency) -> int:
     return worst
 
 
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("shift", [0, -3, 4])
+@of_each("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@of_each("share", SHARES)
+@of_each("shift", [0, -3, 4])
 def test_the_range_is_what_is_reached(share: Fraction, shift: int, adjacency: Adjacency) -> None:
     assert widest(share, shift, adjacency) == rank_range(share, 1, adjacency)
 
 
-@pytest.mark.parametrize("share", [Fraction(0), Fraction(1)])
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@of_each("share", [Fraction(0), Fraction(1)])
+@of_each("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
 def test_the_ends_move_no_further(share: Fraction, adjacency: Adjacency) -> None:
     assert max(widest(share, shift, adjacency) for shift in (0, -2, 2)) <= rank_range(share, 1, adjacency)
 
 
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("shift", [0, -7, 3, 100])
+@of_each("share", SHARES)
+@of_each("shift", [0, -7, 3, 100])
 def test_some_candidate_holds_the_rank(share: Fraction, shift: int) -> None:
     for counts in counts_of(4, 2):
         assert max(rank_scores(counts, share, shift)) == 0

@@ -17,6 +17,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of, sigma_of
 from dpcli.release.noise.select import bounded_range, count_range, exponential, permute_and_flip, pure, top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
+from tests.of_each import of_each
 from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 
 pytestmark = pytest.mark.needs("opendp")
@@ -100,8 +101,8 @@ def test_losses_of_the_exponential_mechanism_are_of_bounded_range(adjacency: Adj
         assert max(losses) - min(losses) <= epsilon * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, math.pi])
-@pytest.mark.parametrize("score_range", [1, 2, 19])
+@of_each("epsilon", [0.01, 0.3, 1.0, math.pi])
+@of_each("score_range", [1, 2, 19])
 def test_opendp_asks_no_more_than_is_charged(epsilon: float, score_range: int) -> None:
     """Its map takes a sensitivity s for a range of 2 s, in doubles rounded up thrice."""
     scale = scale_of(score_range, epsilon)
@@ -130,15 +131,15 @@ def test_sparse_vector_has_its_law_and_its_price(answers: int) -> None:
     assert 0.25 * charged < worst <= charged * (1 + 1e-9)
 
 
-@pytest.mark.long
-def test_many_choices_have_their_law() -> None:
+@pytest.mark.parametrize("count", [pytest.param(2_500, marks=pytest.mark.long), pytest.param(8_000, marks=pytest.mark.nightly)])
+def test_many_choices_have_their_law(count: int) -> None:
     laws, scores = SparseVectorLaws(epsilon=1.7, sensitivity=2, answers=2, threshold_share=0.3), (2, 0, 1, 1)
     assert (
-        chi_square(chosen(lambda: tuple(above_threshold(scores, 1, laws)), 8_000), sparse(scores, 1, laws.threshold, laws.query, 2))
+        chi_square(chosen(lambda: tuple(above_threshold(scores, 1, laws)), count), sparse(scores, 1, laws.threshold, laws.query, 2))
         > SURE
     )
-    assert chi_square(chosen(lambda: tuple(top_k(scores, 3, 2, 1.0)), 8_000), peeled(scores, 3, 2.0)) > SURE
-    assert chi_square(chosen(lambda: permute_and_flip(scores, 1, 1.0), 8_000), flipped(scores, 1.0)) > SURE
+    assert chi_square(chosen(lambda: tuple(top_k(scores, 3, 2, 1.0)), count), peeled(scores, 3, 2.0)) > SURE
+    assert chi_square(chosen(lambda: permute_and_flip(scores, 1, 1.0), count), flipped(scores, 1.0)) > SURE
 
 
 def test_sparse_vector_takes_counts_of_any_size() -> None:
@@ -147,7 +148,7 @@ def test_sparse_vector_takes_counts_of_any_size() -> None:
     assert above_threshold([], 0, laws) == []
 
 
-@pytest.mark.parametrize("keys", [{"epsilon": 0.0}, {"sensitivity": 0}, {"answers": 0}, {"threshold_share": 1.0}])
+@of_each("keys", [{"epsilon": 0.0}, {"sensitivity": 0}, {"answers": 0}, {"threshold_share": 1.0}])
 def test_laws_of_nothing_are_refused(keys: dict) -> None:
     with pytest.raises(InputError, match="threshold_share in"):
         SparseVectorLaws(**{"epsilon": 1.0, "sensitivity": 1, **keys})
@@ -173,8 +174,8 @@ def test_what_cannot_be_chosen_is_refused() -> None:
         exponential([1, 2], 1, 1e-300)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1 / 3, 1.0, 7.3])
-@pytest.mark.parametrize("sensitivity", [1, 3, 10**9, Fraction(7, 3)])
+@of_each("epsilon", [1e-6, 0.1, 1 / 3, 1.0, 7.3])
+@of_each("sensitivity", [1, 3, 10**9, Fraction(7, 3)])
 def test_scales_are_the_smallest_that_cost_no_more(epsilon: float, sensitivity: int | Fraction) -> None:
     scale, sigma = scale_of(sensitivity, epsilon), sigma_of(sensitivity, epsilon)
     assert (

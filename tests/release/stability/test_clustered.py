@@ -17,16 +17,16 @@ from dpcli.release.stability.clustered import Around, bins, farthest, l2_sensiti
 from dpcli.release.stability.histogram import least_threshold, released_keys
 from dpcli.release.stability.proposed import StabilityTest
 from dpcli.release.stability.quantile import CountedNumbers
+from tests.of_each import of_each
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 WIDE = (-12, -2, 0, 1, 12)  # beyond three bins on either side, and within
 
 
-@pytest.mark.parametrize("width", [1, 2, 3])
-@pytest.mark.parametrize("bin", [-1, 0, 2])
-@pytest.mark.parametrize(
-    ("adjacency", "rows", "always_one"),
-    [(ADD, 1, False), (ADD, 2, False), (REPLACE, 1, True), (REPLACE, 1, False), (REPLACE, 2, False)],
+@of_each("width", [1, 2, 3])
+@of_each("bin", [-1, 0, 2])
+@of_each(
+    "adjacency, rows, always_one", [(ADD, 1, False), (ADD, 2, False), (REPLACE, 1, True), (REPLACE, 1, False), (REPLACE, 2, False)]
 )
 def test_one_unit_moves_sum_and_count_as_stated(width: int, bin: int, adjacency: Adjacency, rows: int, always_one: bool) -> None:
     numbers, around = CountedNumbers({}, adjacency, rows, always_one), Around(bin, width)
@@ -58,8 +58,8 @@ def test_keys_that_nobody_holds_are_not_in_question() -> None:
     assert released_keys({"a": 9, "c": 5}, 5, lambda: 0) == {"a": 9}
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-@pytest.mark.parametrize("noise", [{"scale": 3.0}, {"sigma": 4.0}])
+@of_each("adjacency", list(Adjacency))
+@of_each("noise", [{"scale": 3.0}, {"sigma": 4.0}])
 def test_the_threshold_is_the_least_that_keeps_delta(adjacency: Adjacency, noise: dict[str, float]) -> None:
     for groups, rows, units in ((1, 1, 1), (40, 3, 1), (2, 1, 3), (10**6, 1, 1)):
         spec = StabilityHistogramSpec(threshold=1, max_groups=groups, max_rows=rows, **noise)
@@ -72,7 +72,7 @@ def test_the_threshold_is_the_least_that_keeps_delta(adjacency: Adjacency, noise
         assert found[0] <= 1e-5 < found[1]
 
 
-@pytest.mark.parametrize("groups", [1, 50, 10**9])
+@of_each("groups", [1, 50, 10**9])
 def test_what_is_shown_for_certain_costs_all_of_delta(groups: int) -> None:
     """Whoever looks for a threshold by its delta must not take one that shows everything for one that shows nothing."""
     spec = StabilityHistogramSpec(threshold=1, scale=2.0, max_groups=groups, max_rows=100)
@@ -88,8 +88,8 @@ def test_no_noise_is_solved_for_where_more_of_it_costs_more() -> None:
     assert parameter_key(Entry(name="keys", type="stability-histogram", spec=specs[0]), "noise") is None
 
 
-@pytest.mark.parametrize("least", [-40, -3, -1, 0, 1, 5, 60])
-@pytest.mark.parametrize("spread", [0.3, 1.0, 7.5, 300.0])
+@of_each("least", [-40, -3, -1, 0, 1, 5, 60])
+@of_each("spread", [0.3, 1.0, 7.5, 300.0])
 def test_tails_are_the_sums_of_their_terms(least: int, spread: float) -> None:
     reach = int(60 * spread + 60)
     for weight, tail in (
@@ -101,7 +101,7 @@ def test_tails_are_the_sums_of_their_terms(least: int, spread: float) -> None:
         assert math.exp(tail(spread, least)) <= exact * (1.0 + 1e-11) or exact < 1e-20
 
 
-@pytest.mark.parametrize("sigmas", [0.0, 1.0, 8.0, 60.0])
+@of_each("sigmas", [0.0, 1.0, 8.0, 60.0])
 def test_a_broad_tail_is_the_normal_one(sigmas: float) -> None:
     sigma = 1e7
     assert log_gaussian_beyond(sigma, int(sigmas * sigma)) == pytest.approx(stats.norm.logsf(sigmas), abs=1e-3)

@@ -17,6 +17,7 @@ from dpcli.release.stability.proposed import UNREACHABLE, StabilityTest
 from dpcli.release.stability.quantile import MEDIAN, CountedNumbers, noise_scale, quantile, stable_quantile
 from dpcli.release.stability.quartiles import stable_range
 from tests.command import ROOT
+from tests.of_each import of_each
 from tests.release.stability.enumeration import Vector, add, noise, vectors
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "release_ptr.json").read_text())
@@ -24,7 +25,7 @@ ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 PLACES = (0, 1, 3, 7)
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["id"])
+@of_each("case", VECTORS["cases"], told=lambda case: case["id"])
 def test_the_mode_of_the_reference_values(case: dict[str, object]) -> None:
     counts: list[int] = case["counts"]  # type: ignore[assignment]
     test = StabilityTest(case["epsilon"], case["delta"])  # type: ignore[arg-type]
@@ -131,7 +132,7 @@ def test_the_range_and_its_quartiles() -> None:
     assert quantile(numbers, Fraction(1, 4)) == 5 and quantile(numbers, Fraction(1)) == 9
 
 
-@pytest.mark.parametrize("distance", [0, 3, 30])
+@of_each("distance", [0, 3, 30])
 def test_the_noise_of_a_test_decides(distance: int) -> None:
     test = StabilityTest(0.5, 1e-3)
     passed = math.fsum(p for x, p in noise(test.scale, 90).items() if test.passes(distance, lambda _: x))  # noqa: B023
@@ -140,7 +141,7 @@ def test_the_noise_of_a_test_decides(distance: int) -> None:
     assert 1.0 / test.scale <= test.epsilon
 
 
-@pytest.mark.parametrize("counts", [{"secret": 1}, {"a": 2, "secret": 0}])
+@of_each("counts", [{"secret": 1}, {"a": 2, "secret": 0}])
 def test_a_value_beyond_its_domain_is_not_quoted(counts: dict[str, int]) -> None:
     with pytest.raises(InternalError) as caught:
         released_mode(counts, StabilityTest(1.0, 0.1), lambda _: 0, ADD, domain=["a", "b"])
@@ -150,7 +151,7 @@ def test_a_value_beyond_its_domain_is_not_quoted(counts: dict[str, int]) -> None
     assert "77" not in str(caught.value)
 
 
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-3, 0.3, 1e4, 1e300])
+@of_each("epsilon", [5e-324, 1e-3, 0.3, 1e4, 1e300])
 def test_the_noise_of_any_proposal_is_enough_or_refused(epsilon: float) -> None:
     for most in (1, 3, 2**53 + 1, 10**306, 10**309, 10**320):
         try:

@@ -204,6 +204,7 @@ PLANTS: tuple[tuple[Callable[[pytest.MonkeyPatch], None], Worst], ...] = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("plant", "search"), PLANTS, ids=[f"{plant.__name__}-{i}" for i, (plant, _) in enumerate(PLANTS)])
 def test_a_planted_bug_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], search: Worst, monkeypatch: pytest.MonkeyPatch

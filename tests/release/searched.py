@@ -1,0 +1,41 @@
+"""Questions that a search for what moves too far puts, and cells of its tables."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.read import parse, section
+from dpcli.release.entries import AskedQuery, asked
+from dpcli.release.settings import Source
+from dpcli.toml.render import InvalidFile
+from tests.pipeline.test_every_key import text_of
+from tests.release.questions_drawn import TYPES, columns, question
+
+
+def literal(value: Any, name: str) -> str:
+    return f"CAST({'NULL' if value is None else repr(str(value))} AS {TYPES[name][1]})"
+
+
+def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, Source, bool] | None:
+    """A question, and whether units have several rows; None where the file is refused."""
+    by_unit, adjacency = draw.random() < 0.6, draw.choice(list(Adjacency))
+    whose = {"unit": "visitor", "max_contributions": 10} if by_unit else {"unit": "example"}
+    source = {"path": "rows.csv", "columns": columns(draw), **({"unit": "who"} if by_unit else {})}
+    document = {
+        "format": 1,
+        "privacy": {"adjacency": adjacency.value, "delta": 1e-6, **whose},
+        "budget": {"epsilon": 50.0},
+        "source": source,
+        "query": [question(measure, draw, by_unit)],
+    }
+    data = text_of(document)
+    try:
+        pipeline = parse(data, "file.toml")
+    except InvalidFile:
+        return None
+    opened_at = section(data, "file.toml", "source")
+    (one,) = asked(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
+    return one, opened_at, by_unit
