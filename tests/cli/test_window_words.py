@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.cli.main import cli
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
 
 STATED = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n{}')

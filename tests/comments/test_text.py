@@ -16,7 +16,7 @@ from markdown_it.token import Token
 from dpcli.comments.text import LIMIT, comment_text
 from dpcli.document.document import Document, Finding, Table, visible
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
 
 SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from tests.command import ROOT
 from tests.comments.forges import ME, TOKEN, Played, playing
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
 from tests.gate.test_ci import HARMLESS, changed, shell
 from tests.gate.test_ci import clone as clone

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.gate.repositories import committed, copied
 from tests.gate.samples import GATE
 
 
-def git(folder: Path, *arguments: str) -> str:
-    """git in a folder, as somebody."""
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True, text=True).stdout
+@pytest.fixture(scope="session")
+def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `repository` is a copy of: made once."""
+    return committed(tmp_path_factory.mktemp("first"), train=GATE)
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(first_commit: Path, tmp_path: Path) -> Path:
     """A git repository whose first commit, on main, holds a passing train.toml."""
-    (tmp_path / "train.toml").write_text(GATE)
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "base")
-    return tmp_path
+    return copied(first_commit, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.gate.places import matches
 from tests.command import ROOT, Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER, conditions, judged, named, waiver
 
 RISEN = GATE.replace("steps = 5_000", "steps = 20_000")

@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
 
 CI = ROOT / "examples" / "ci"

@@ -14,7 +14,7 @@ from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
 from tests.gate.test_every_change import BASE, TYPES, Document, put, text_of
 

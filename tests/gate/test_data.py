@@ -18,7 +18,7 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import RELEASED, SECTIONS, load
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, conditions
 
 TABLES = {name: members_of(load(target)) for name, target in {**SECTIONS, **RELEASED}.items() if name not in ("query", "audit")}

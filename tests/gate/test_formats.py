@@ -21,7 +21,7 @@ import pytest
 from dpcli.gate.meanings import MEANINGS, meaning
 from dpcli.lint.catalogue import address, in_short
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, SAMPLED, waiver
 
 SCHEMA = json.loads((ROOT / "tests" / "vectors" / "sarif-2.1.0.schema.json").read_text())

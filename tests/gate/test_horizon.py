@@ -145,7 +145,7 @@ def test_flags_are_checked(arguments: tuple[str, ...], message: str) -> None:
     ],
 )
 def test_a_file_may_not_loosen_its_own_horizon(repository: Path, after: str, words: str) -> None:
-    from tests.gate.conftest import git
+    from tests.gate.repositories import git
 
     path = repository / "train.toml"
     path.write_text(held(GATE, "{ runs = 5, epsilon = 50.0 }"))

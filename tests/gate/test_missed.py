@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import gate, git
 from tests.gate.samples import GATE
-from tests.gate.test_names import gate
 
 RISEN = GATE.replace("steps = 5_000", "steps = 20_000")
 

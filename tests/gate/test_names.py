@@ -8,30 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, gate, git, submodule
 from tests.gate.samples import GATE, OVER, waiver
 
 LOOSE = OVER.replace("epsilon = 3.0", "epsilon = 9.0").replace("max_increase = 0.25", "max_increase = 90.0")
 POLICY = "format = 1\nepsilon = 2.0\n"
 BOUND = "format = 1\nepsilon = 99.0\n"
-
-
-def repository(folder: Path, **files: str) -> Path:
-    """A repository with these files ("/" is "__", ".toml" is left out) committed on main; the work tree is then a change's."""
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    for name, text in files.items():
-        place = folder / (name.replace("__", "/") + ".toml")
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(text)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "base")
-    return folder
-
-
-def submodule(root: Path, source: Path, name: str) -> None:
-    git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(source), name)
 
 
 def in_place(root: Path, other: Path, name: str) -> None:
@@ -61,16 +43,12 @@ def outside(root: Path, other: Path, name: str) -> None:
 NESTED: tuple[Callable[[Path, Path, str], None], ...] = (in_place, behind_a_link, behind_a_link_to_what_was_there, outside)
 
 
-def gate(root: Path, *arguments: str, folder: str = ".") -> Result:
-    return dpcli("gate", *arguments, "--as-of", "2030-06-01", "-f", "text", folder=root / folder)
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("nested", NESTED)
 @pytest.mark.parametrize("folder", [".", "docs"])
 def test_a_branch_of_a_repository_inside_is_no_base(tmp_path: Path, nested: Callable[..., None], folder: str) -> None:
-    root = repository(tmp_path / "root", ads__train=GATE, docs__x="")
-    nested(root, repository(tmp_path / "other", train=LOOSE), "ads")
+    root = committed(tmp_path / "root", ads__train=GATE, docs__x="")
+    nested(root, committed(tmp_path / "other", train=LOOSE), "ads")
     result = gate(root, os.path.relpath("ads/train.toml", folder), "--base-ref", "main", folder=folder)
     assert result.code == 1
     assert ("max_increase 0.25 -> 90" in result.out) or ("a link out of the repository" in result.out)
@@ -78,8 +56,8 @@ def test_a_branch_of_a_repository_inside_is_no_base(tmp_path: Path, nested: Call
 
 @pytest.mark.parametrize("nested", NESTED)
 def test_a_policy_of_a_repository_inside_does_not_bind(tmp_path: Path, nested: Callable[..., None]) -> None:
-    root = repository(tmp_path / "root", ads__train=OVER, policies__p=POLICY)
-    nested(root, repository(tmp_path / "other", p=BOUND), "policies")
+    root = committed(tmp_path / "root", ads__train=OVER, policies__p=POLICY)
+    nested(root, committed(tmp_path / "other", p=BOUND), "policies")
     result = gate(root, "ads/train.toml", "--base-ref", "main", "--policy", "policies/p.toml")
     assert result.code == 1
     assert "cap 2.0" in result.out
@@ -87,8 +65,8 @@ def test_a_policy_of_a_repository_inside_does_not_bind(tmp_path: Path, nested: C
 
 
 def test_a_submodule_is_compared_with_the_commit_that_the_base_links_to(tmp_path: Path) -> None:
-    other = repository(tmp_path / "other", train=GATE)
-    root = repository(tmp_path / "root", x="")
+    other = committed(tmp_path / "other", train=GATE)
+    root = committed(tmp_path / "root", x="")
     submodule(root, other, "ads")
     git(root, "commit", "-qam", "linked")
     assert gate(root, "ads/train.toml", "--base-ref", "main").code == 0
@@ -107,7 +85,7 @@ RULES = 'format = 1\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 1.0\n[[rule]]\nfi
 @pytest.mark.parametrize("target", ["misc", "lab"])
 @pytest.mark.parametrize("asked", ["ads/train.toml", "{}/ads/train.toml", "{0}/train.toml"])
 def test_a_link_leads_out_of_no_rule(tmp_path: Path, target: str, asked: str) -> None:
-    root = repository(tmp_path / "root", ads__train=GATE, policy=RULES)
+    root = committed(tmp_path / "root", ads__train=GATE, policy=RULES)
     git(root, "mv", "ads", target)
     (root / "ads").symlink_to(target)
     path = asked.format(root) if asked.startswith("{}") else asked.format(target)
@@ -119,7 +97,7 @@ def test_a_link_leads_out_of_no_rule(tmp_path: Path, target: str, asked: str) ->
 def test_a_link_leads_into_no_looser_rule_and_no_waiver(tmp_path: Path) -> None:
     rules = "format = 1\n" + RULES[RULES.index('[[rule]]\nfiles = "lab') :]
     granted = waiver("budget", epsilon="9.0", file='"lab/**"').replace("gate.waiver", "waiver")
-    root = repository(tmp_path / "root", ads__train=OVER, policy=rules, again=f"format = 1\n{granted}")
+    root = committed(tmp_path / "root", ads__train=OVER, policy=rules, again=f"format = 1\n{granted}")
     git(root, "mv", "ads", "lab")
     (root / "ads").symlink_to("lab")
     for policy, code in (("policy.toml", 0), ("again.toml", 0)):
@@ -153,7 +131,7 @@ REWRITTEN: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("how", REWRITTEN)
 def test_a_rewritten_file_under_a_new_name_is_the_same_file(tmp_path: Path, how: str) -> None:
-    root = repository(tmp_path / "root", train=GATE)
+    root = committed(tmp_path / "root", train=GATE)
     (root / "train.toml").unlink()
     (root / "new.toml").write_bytes(REWRITTEN[how](LOOSE).encode())
     result = gate(root, "new.toml", "--base-ref", "main")
@@ -163,7 +141,7 @@ def test_a_rewritten_file_under_a_new_name_is_the_same_file(tmp_path: Path, how:
 
 @pytest.mark.parametrize("name", ["train.tml", "train.toml.bak", "train", ".train"])
 def test_a_pipeline_under_another_ending_is_moved(tmp_path: Path, name: str) -> None:
-    root = repository(tmp_path / "root", train=GATE, other=POLICY + GATE.partition("\n")[2].partition("[budget]")[0])
+    root = committed(tmp_path / "root", train=GATE, other=POLICY + GATE.partition("\n")[2].partition("[budget]")[0])
     (root / "other.toml").write_text(GATE.replace("400.0", "900.0").replace("ads-ranking", "other"))
     git(root, "add", "-A")
     git(root, "commit", "-qm", "two")

@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.toml.shown import public, shown, without_passwords
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 
 WORD = "HUNTER2"
 URL = f"postgresql://joe:{WORD}@db.example/shop"

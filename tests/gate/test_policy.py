@@ -8,16 +8,10 @@ import pytest
 
 from dpcli.gate.places import matches
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, OVER, SAMPLED, conditions, judged, named, waiver
 
 DAY = ("--as-of", "2030-06-01")
-
-
-def policy(folder: Path, text: str) -> Path:
-    path = folder / "policy.toml"
-    path.write_text("format = 1\n" + text)
-    return path
 
 
 def test_the_policy_beats_the_file_and_a_flag_beats_the_policy(repository: Path) -> None:

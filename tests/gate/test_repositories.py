@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, gate, git, submodule
 from tests.gate.samples import GATE, SAMPLED
-from tests.gate.test_names import gate, submodule
-from tests.gate.test_names import repository as repository_of
 
 RISEN = GATE.replace("steps = 5_000", "steps = 20_000")  # within the cap, over the increase
 STRICT, LOOSE = "format = 1\nepsilon = 0.5\n", "format = 1\nepsilon = 50.0\n"
@@ -76,8 +74,8 @@ def test_an_unreadable_tree_of_the_base_is_not_an_empty_one(repository: Path) ->
 def test_the_variables_of_a_hook_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], inside: str
 ) -> None:
-    root = repository_of(tmp_path / "root", ads__train=GATE, ads__other=SAMPLED)
-    stranger = repository_of(tmp_path / "stranger", ads__train=RISEN)
+    root = committed(tmp_path / "root", ads__train=GATE, ads__other=SAMPLED)
+    stranger = committed(tmp_path / "stranger", ads__train=RISEN)
     (root / "ads" / "train.toml").write_text(RISEN)
     (root / "ads" / "other.toml").unlink()
     path = os.path.relpath(root / "ads" / "train.toml", root / inside)
@@ -109,8 +107,8 @@ def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_pipeline_gone_from_a_repository_inside_is_told(tmp_path: Path, moved: bool) -> None:
-    inner = repository_of(tmp_path / "inner", train=GATE, other=SAMPLED)
-    root = repository_of(tmp_path / "root", mine=GATE)
+    inner = committed(tmp_path / "inner", train=GATE, other=SAMPLED)
+    root = committed(tmp_path / "root", mine=GATE)
     submodule(root, inner, "vendor")
     git(root, "commit", "-qm", "vendor")
     if moved:

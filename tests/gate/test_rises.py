@@ -12,9 +12,8 @@ import pytest
 from dpcli.gate.rises import RiseLimits
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, judged, named
-from tests.gate.test_policy import policy
 
 SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 BARE = GATE.replace("[gate]\nmax_increase", "[gate]\n# max_increase")

@@ -16,9 +16,8 @@ from dpcli.gate.bases import Base
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shown_at import at_the_change
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git, submodule
 from tests.gate.samples import GATE
-from tests.gate.test_names import submodule
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
 VIEWS = CLICKS.replace('"clicks"', '"views"')

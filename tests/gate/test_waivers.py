@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, SAMPLED, conditions, judged, named, waiver
 
 DAY = ("--as-of", "2030-06-01")

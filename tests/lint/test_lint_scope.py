@@ -12,7 +12,7 @@ from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, rule
 from dpcli.lint.scope import scope_of
 from dpcli.registry import FORMATS
 from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
 
 ALL = (*RULES, *LEDGER_RULES)
