@@ -10,7 +10,7 @@ from dpcli.pipeline.families import MECHANISMS
 from dpcli.registry import load
 from tests.command import dpcli
 from tests.gate.repositories import git
-from tests.inline import toml
+from tests.inline import text_of as written
 
 Document = dict[str, Any]
 BASE: Document = {
@@ -44,14 +44,20 @@ def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
 
 
 def text_of(document: Document) -> str:
-    return "".join(f"{key} = {toml(value)}\n" for key, value in document.items())
+    return written(document).decode()
 
 
-def judged(folder: Path, before: Document, after: Document | str) -> tuple[int, str]:
-    """What the gate prints of a change, in its table."""
-    (folder / "train.toml").write_text(text_of(before))
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "base", "--allow-empty")
-    (folder / "train.toml").write_text(after if isinstance(after, str) else text_of(after))
-    result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "jsonl", "--as-of", "2030-01-01", folder=folder)
+_held: dict[Path, str] = {}  # what a repository's main holds, which need not be committed again
+
+
+def judged(folder: Path, before: Document, after: Document | str, format_: str = "jsonl") -> tuple[int, str]:
+    """What the gate says of a change in a repository that has no other file."""
+    file, text = folder / "train.toml", text_of(before)
+    if _held.get(folder) != text:
+        file.write_text(text)
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "base")
+        _held[folder] = text
+    file.write_text(after if isinstance(after, str) else text_of(after))
+    result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", format_, "--as-of", "2030-01-01", folder=folder)
     return result.code, result.out + result.err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate.repositories import committed, copied
+from tests.gate.repositories import committed, copied, git
 from tests.gate.samples import GATE
 
 
@@ -20,3 +20,10 @@ def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def repository(first_commit: Path, tmp_path: Path) -> Path:
     """A git repository whose first commit, on main, holds a passing train.toml."""
     return copied(first_commit, tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository without a commit."""
+    git(tmp_path, "init", "-q", "--template=", "-b", "main")
+    return tmp_path

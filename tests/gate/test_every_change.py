@@ -20,9 +20,9 @@ from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from dpcli.toml.positions import locate
-from tests.command import dpcli
-from tests.gate.repositories import git
-from tests.pipeline.test_every_key import toml
+from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
+from tests.inline import toml
+from tests.of_each import of_each
 
 OTHER: dict[str, Any] = {
     "privacy.unit": "household",
@@ -42,6 +42,8 @@ OTHER: dict[str, Any] = {
     "gate.horizon": {"epsilon": 901.0, "runs": 3},
     "gate.waiver": [{"rule": "DP105", "reason": "other", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
 }
+
+
 def test_no_key_is_forgotten() -> None:
     tables = {"privacy": Privacy, "budget": Budget, "gate": Gate}
     assert set(OTHER) == {f"{table}.{key}" for table, cls in tables.items() for key in members_of(cls)}
@@ -51,9 +53,11 @@ def test_no_key_is_forgotten() -> None:
     assert set(members_of(Waiver)) == {"rule", "reason", "approver", "expires", "mechanism", "epsilon"}
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", [name for name in OTHER if name != "gate.waiver"])
-@pytest.mark.parametrize("how", ["changed", "dropped"])
+HOW = ["changed", pytest.param("dropped", marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("how", HOW)
+@of_each("name", [name for name in OTHER if name != "gate.waiver"])
 def test_a_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: str) -> None:
     """Each key on a line of its own; of one that is gone, the table that held it."""
     table, key = name.split(".")
@@ -72,9 +76,8 @@ def test_a_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: 
     assert places == [locate(text, [path])[path]] or (not places and how == "dropped" and key in ("adaptive", "warn_at"))
 
 
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("name", OTHER)
-@pytest.mark.parametrize("how", ["changed", "dropped"])
+@pytest.mark.parametrize("how", HOW)
+@of_each("name", OTHER)
 def test_a_changed_term_is_told(folder: Path, name: str, how: str) -> None:
     after = put(BASE, tuple(name.split(".")), OTHER[name])
     if name == "privacy.adjacency" and how == "dropped":
@@ -106,8 +109,8 @@ def words_of(name: str, dropped: bool) -> str:
     return f"{label} {word(old)} -> {word(None if dropped else new)}"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
+@of_each(
+    "old, new, words",
     [
         (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens nothing that holds here)"),
         (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (--allow-statement-change lets it pass)"),
@@ -135,9 +138,22 @@ COMPUTED = [kind for kind in TYPES if load(MECHANISMS.registry[kind]).evidence =
 FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TYPES] + [("pure-dp", "post-processing")]
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(("before", "after"), [pair for pair in FEW if pair[0] != pair[1]])
-def test_a_change_of_type_is_told_and_judged_where_it_rests_on_less(folder: Path, before: str, after: str) -> None:
+PAIRS = [pair for pair in FEW if pair[0] != pair[1]]
+
+
+@of_each("pair", PAIRS[4::27])
+def test_a_change_of_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
+    told_of_a_type(folder, *pair)
+
+
+@pytest.mark.long
+@of_each("pair", PAIRS)
+def test_a_change_of_any_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
+    told_of_a_type(folder, *pair)
+
+
+def told_of_a_type(folder: Path, before: str, after: str) -> None:
+    """And judged where the new type rests on less."""
     old, new = with_type(before), with_type(after)
     new["privacy"] = old["privacy"] = {**old["privacy"], "adjacency": "zero-out"}
     old["mechanism"], new["mechanism"] = (
@@ -167,8 +183,8 @@ def test_an_entry_is_worth_its_weakest_part() -> None:
     assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 1)
 
 
-@pytest.mark.parametrize(
-    ("key", "old", "new"),
+@of_each(
+    "key, old, new",
     [
         ("steps", 9, 8),
         ("noise_multiplier", 40.0, 41.0),
@@ -180,11 +196,7 @@ def test_an_entry_is_worth_its_weakest_part() -> None:
 )
 def test_a_changed_key_of_an_entry_is_told(folder: Path, key: str, old: Any, new: Any) -> None:
     entry = {**BASE["mechanism"][0], **({} if old is None else {key: old})}
-    (folder / "train.toml").write_text(text_of({**BASE, "mechanism": [entry]}))
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "base")
-    (folder / "train.toml").write_text(text_of({**BASE, "mechanism": [{**entry, key: new}]}))
-    out = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "markdown", "--as-of", "2030-01-01", folder=folder).out
+    _, out = judged(folder, {**BASE, "mechanism": [entry]}, {**BASE, "mechanism": [{**entry, key: new}]}, "markdown")
     assert f"train: {key}" in out.replace("sampling.rate", "sampling").replace("\\", ""), out
 
 
