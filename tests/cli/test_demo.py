@@ -13,6 +13,7 @@ from dpcli.errors import InputError
 from dpcli.explain.demo import COUNT, Demo, SimulatedRate, demo
 from dpcli.explain.demo_chart import chart
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 SEEDS = 100
 LEAST = SEEDS * 0.95 - 5.0 * math.sqrt(SEEDS * 0.95 * 0.05)
@@ -98,8 +99,8 @@ def test_pictures_and_documents_are_written_side_by_side(tmp_path: Path) -> None
     assert json.loads((tmp_path / "d").read_text())["schema"] == "dpcli/demo/v1"
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0])
-@pytest.mark.parametrize("trials", [10, 3000])
+@of_each("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0])
+@of_each("trials", [10, 3000])
 def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int) -> None:
     found = chart(demo(epsilon, trials))
     for x, y in found.places():
@@ -112,8 +113,8 @@ def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int
     assert all(y >= height - 1e-12 for (_, y), height in zip(exact.points, heights, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@of_each(
+    "arguments, message",
     [
         (("--demo", "examples/mnist.toml"), "--demo: expected no file and no name with it, found 'examples/mnist.toml'"),
         (("--demo", "--delta", "0.1"), "--delta cannot be combined with --demo"),

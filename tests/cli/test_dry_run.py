@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_formats import COMMANDS
+from tests.cli.commands import COMMANDS
 from tests.command import dpcli
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.ledger.stores.places import init
-from tests.cli.test_formats import COMMANDS, own_formats
+from tests.cli.commands import COMMANDS, own_formats
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, terms
+from tests.of_each import of_each
 
 ROOT = Path(__file__).parents[2]
 MNIST = str(ROOT / "examples" / "mnist.toml")
@@ -66,7 +67,7 @@ def test_nothing_comes_to_lie_beside_one(ending: str, ledger: Path) -> None:
     assert dpcli("budget", "show", str(ledger)).code == 0
 
 
-@pytest.mark.parametrize("ending", ["-wal", ".json"])
+@of_each("ending", ["-wal", ".json"])
 def test_other_files_are_replaced(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"report{ending}"
     path.write_text("old")

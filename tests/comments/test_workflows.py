@@ -14,10 +14,9 @@ from ruamel.yaml import YAML
 
 from tests.command import ROOT
 from tests.comments.forges import ME, TOKEN, Played, playing
+from tests.gate.clones import HARMLESS, changed, shell
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
-from tests.gate.test_ci import HARMLESS, changed, shell
-from tests.gate.test_ci import clone as clone
 
 ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"
 CALLED = ROOT / ".github" / "workflows" / "privacy-budget.yml"
@@ -168,29 +167,40 @@ def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., R
         assert runner(clone, forge).returncode == 2
 
 
-def test_a_policy_and_patterns_are_inputs(clone: Path) -> None:
+@pytest.mark.parametrize("kind", ["action", pytest.param("workflow", marks=pytest.mark.long)])
+def test_a_policy_and_patterns_are_inputs(clone: Path, kind: str) -> None:
     (clone / "policy.toml").write_text("format = 1\nepsilon = 0.5\n")
     (clone / "other").mkdir()
     (clone / "other" / "b c.toml").write_text(GATE.replace("ads-ranking", "b").replace("400.0", "401.0"))
     git(clone, "add", ".")
     changed(clone, HARMLESS)
-    for run in (action, steps(CALLED)):
-        with playing(Played("github")) as forge:
-            result = run(clone, forge, files="pipelines/**/*.toml\nother/*.toml\nnone/*.toml\n", policy="HEAD:policy.toml")
-        assert result.returncode == 1
-        assert result.stdout.count("cap 0.5") == 2
-        (body,) = forge.bodies()
-        assert "`other/b c.toml`" in body and "`pipelines/ads/rank ing.toml`" in body
+    with playing(Played("github")) as forge:
+        patterns = "pipelines/**/*.toml\nother/*.toml\nnone/*.toml\n"
+        result = RUNNERS[kind](clone, forge, files=patterns, policy="HEAD:policy.toml")
+    assert result.returncode == 1
+    assert result.stdout.count("cap 0.5") == 2
+    (body,) = forge.bodies()
+    assert "`other/b c.toml`" in body and "`pipelines/ads/rank ing.toml`" in body
 
 
-@pytest.mark.parametrize("hostile", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--help", "\n-h"])
-def test_no_input_is_a_command(clone: Path, hostile: str) -> None:
+HOSTILE = ("$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--help", "\n-h")
+QUICK = {("action", HOSTILE[2]), ("workflow", HOSTILE[0]), ("action", "--help")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hostile"),
+    [
+        pytest.param(kind, hostile, marks=() if (kind, hostile) in QUICK else pytest.mark.long)
+        for kind in ("action", "workflow")
+        for hostile in HOSTILE
+    ],
+)
+def test_no_input_is_a_command(clone: Path, kind: str, hostile: str) -> None:
     changed(clone, HARMLESS)
-    for run in (action, steps(CALLED)):
-        with playing(Played("github")) as forge:
-            run(clone, forge, files=hostile, policy=hostile)
-        assert all("gate: INVALID" in body for body in forge.bodies())
-        assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
+    with playing(Played("github")) as forge:
+        RUNNERS[kind](clone, forge, files=hostile, policy=hostile)
+    assert all("gate: INVALID" in body for body in forge.bodies())
+    assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
 
 
 def test_gitlab_comments_after_the_verdict(clone: Path) -> None:

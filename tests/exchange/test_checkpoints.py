@@ -41,6 +41,7 @@ from dpcli.registry import MECHANISMS
 from dpcli.toml.write import toml_text
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
+from tests.of_each import of_each
 from tests.strategies import entry, pipeline
 
 FILES = ROOT / "tests" / "vectors" / "opacus"
@@ -53,7 +54,7 @@ def test_there_are_checkpoints() -> None:
     assert len(SAVED) == 5
 
 
-@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.name)
+@of_each("path", SAVED)
 def test_the_history_is_found_in_every_kind_of_file(path: Path) -> None:
     """As made by vectors/opacus/make.py: whole checkpoints and states, zips and older files, accountants pickled as objects, JSON."""
     assert state_in(read_checkpoint(str(path))) == OpacusState("rdp", HISTORY)
@@ -83,7 +84,7 @@ def test_batches_in_a_shuffled_order_cost_what_they_cost() -> None:
     assert cost[0] > 1.5 * cost[1]
 
 
-@pytest.mark.parametrize("batches", [1, 2, 3, 5, 7, 49])
+@of_each("batches", [1, 2, 3, 5, 7, 49])
 def test_a_record_is_in_no_more_batches_of_a_phase_than_are_charged(batches: int) -> None:
     """Of shuffled batches: in a pass it may be in any one, so twice in a phase that begins within one."""
     taken = 0
@@ -201,7 +202,7 @@ def test_a_damaged_file_is_read_or_refused(tmp_path: Path) -> None:
         read_checkpoint(str(path))
 
 
-@pytest.mark.parametrize("method", [1, 8, 9, 12, 14, 93, 99])
+@of_each("method", [1, 8, 9, 12, 14, 93, 99])
 def test_a_zip_of_another_method_is_refused(method: int, tmp_path: Path) -> None:
     """Whatever decoder the zip asks for says of bytes that are not its own."""
     data = bytearray((FILES / "state_dict.pt").read_bytes())
@@ -263,7 +264,7 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize("kind", TWICE)
+@of_each("kind", TWICE)
 def test_what_a_pickle_says_twice_is_refused(kind: str) -> None:
     pickle.loads(TWICE[kind]) if kind != "BUILD" else None  # a dict to whoever runs it
     with pytest.raises(InputError):
@@ -325,7 +326,7 @@ STATES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", STATES)
+@of_each("kind", STATES)
 def test_a_history_without_meaning_is_refused(kind: str) -> None:
     value, words = STATES[kind]
     with pytest.raises(InputError) as refused:
@@ -430,7 +431,7 @@ REFUSED: dict[str, tuple[Pipeline, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@of_each("kind", REFUSED)
 def test_what_opacus_cannot_say_is_refused_by_name(kind: str) -> None:
     made, words = REFUSED[kind]
     with pytest.raises(InputError, match=words):
@@ -466,9 +467,9 @@ def test_a_file_says_where_the_number_of_opacus_differs(mechanism: str) -> None:
     assert not any(line.endswith(" -a") for line in said.splitlines())  # a command is on one line
 
 
-@pytest.mark.parametrize("mechanism", ["rdp", "prv"])
-@pytest.mark.parametrize(
-    ("stated", "sampling"),
+@of_each("mechanism", ["rdp", "prv"])
+@of_each(
+    "stated, sampling",
     [
         ({"unit": "user", "max_contributions": 5}, "poisson"),
         ({"adjacency": "replace-one"}, "poisson"),
@@ -512,8 +513,8 @@ def test_opacus_agrees_on_the_number(tmp_path: Path) -> None:
         assert other.get_epsilon(1e-5) == theirs
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
+@of_each(
+    "data, words",
     [
         (b"[]", "expected an Opacus checkpoint"),
         (b"format = 1\n", "expected an Opacus checkpoint"),
@@ -527,8 +528,8 @@ def test_what_is_no_checkpoint_is_told_what_one_is(data: bytes, words: str) -> N
     assert (found.code, found.out) == (2, "") and words in found.err, found.err
 
 
-@pytest.mark.parametrize("library", ["opacus", "dp-accounting"])
-@pytest.mark.parametrize("there", ["a directory", "a file"])
+@of_each("library", ["opacus", "dp-accounting"])
+@of_each("there", ["a directory", "a file"])
 def test_what_is_in_the_way_of_an_output_is_named(library: str, there: str, tmp_path: Path) -> None:
     path, source = tmp_path / "there", str(ROOT / "examples" / "dp-sgd.toml")
     path.mkdir() if there == "a directory" else path.touch()

@@ -24,6 +24,7 @@ from dpcli.toml.render import InvalidFile
 from tests.command import ROOT
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED
+from tests.of_each import of_each
 from tests.strategies import entry, pipeline
 
 EVENT_FILES = json.loads((ROOT / "tests" / "vectors" / "dp_events.json").read_text())["cases"]
@@ -225,7 +226,7 @@ def test_named_tuples_of_the_package_are_read() -> None:
             assert imported(written, stated).mechanisms == imported(plain(event.to_named_tuple()), stated).mechanisms
 
 
-@pytest.mark.parametrize(
+@of_each(
     "text",
     [
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,28 @@ def folder(tmp_path: Path) -> Path:
     """A repository without a commit."""
     git(tmp_path, "init", "-q", "--template=", "-b", "main")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def first_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `clone` is a copy of: its remote and itself."""
+    folder = tmp_path_factory.mktemp("clone")
+    remote, work = folder / "remote.git", folder / "work"
+    subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "main", str(remote)], check=True)
+    subprocess.run(["git", "clone", "-q", "--template=", str(remote), str(work)], check=True, capture_output=True)
+    git(work, "checkout", "-qb", "main")
+    (work / "pipelines" / "ads").mkdir(parents=True)
+    (work / "pipelines" / "ads" / "rank ing.toml").write_text(GATE)
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "base")
+    git(work, "push", "-q", "origin", "main")
+    git(work, "checkout", "-qb", "change")
+    return folder
+
+
+@pytest.fixture
+def clone(first_clone: Path, tmp_path: Path) -> Path:
+    """A clone, on a branch, of a bare remote whose main holds a passing pipeline."""
+    work = copied(first_clone, tmp_path) / "work"
+    git(work, "remote", "set-url", "origin", str(tmp_path / "remote.git"))
+    return work

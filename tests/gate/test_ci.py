@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +12,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
+from tests.gate.clones import HARMLESS, changed, shell
 from tests.gate.repositories import git
-from tests.gate.samples import GATE, OVER
+from tests.gate.samples import OVER
 
 CI = ROOT / "examples" / "ci"
-HARMLESS = GATE.replace('name = "ads-ranking"', 'name = "ads"')
 
 
 def yaml(name: str) -> Any:
@@ -61,40 +60,6 @@ def test_pre_commit_hooks_are_what_pre_commit_reads() -> None:
     for hook, other in zip(repo["hooks"], manifest, strict=True):
         assert hook["entry"] == other["entry"]
         assert {"id", "name", "entry", "language", "files"} <= set(hook) & set(other)
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A clone, on a branch, of a bare remote whose main holds a passing pipeline."""
-    remote, work = tmp_path / "remote.git", tmp_path / "work"
-    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(remote)], check=True)
-    subprocess.run(["git", "clone", "-q", str(remote), str(work)], check=True, capture_output=True)
-    git(work, "checkout", "-qb", "main")
-    (work / "pipelines" / "ads").mkdir(parents=True)
-    (work / "pipelines" / "ads" / "rank ing.toml").write_text(GATE)
-    git(work, "add", ".")
-    git(work, "commit", "-qm", "base")
-    git(work, "push", "-q", "origin", "main")
-    git(work, "checkout", "-qb", "change")
-    return work
-
-
-def changed(clone: Path, text: str) -> None:
-    (clone / "pipelines" / "ads" / "rank ing.toml").write_text(text)
-    git(clone, "commit", "-qam", "change")
-
-
-def shell(clone: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The script as a runner would run it, with this package as the installed one."""
-    programs = clone.parent / "bin"
-    programs.mkdir(exist_ok=True)
-    program = programs / "dpcli"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m dpcli "$@"\n')
-    program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **variables}
-    return subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", script], cwd=clone, env=environment, capture_output=True, text=True, check=False
-    )
 
 
 def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
