@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,22 +24,22 @@ WRITING = [words for words, command in COMMANDS.items() if any(one.name == "writ
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "budget"  # no ending tells what it is
     init(str(path), DATASET, terms()).close()
+    (tmp_path / "link").symlink_to(path)
     return path
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("wrong", ["", "--nope"])
-def test_no_report_replaces_a_ledger(words: tuple[str, ...], wrong: str, ledger: Path) -> None:
-    before, linked = ledger.read_bytes(), ledger.parent / "link"
-    linked.symlink_to(ledger)
-    for name in own_formats(words):
-        for path in (ledger, linked):
-            done = dpcli(*words, MNIST, "-o", f"{name}={path}", *wrong.split())
+@of_each("words", COMMANDS)
+def test_no_report_replaces_a_ledger(words: tuple[str, ...], ledger: Path) -> None:
+    """By its own name or by a link, of a line that can be read or that cannot: all of it of the first format, a fourth of the others."""
+    before, ways = ledger.read_bytes(), [*product((ledger, ledger.parent / "link"), ((), ("--nope",)))]
+    for place, name in enumerate(own_formats(words)):
+        for path, wrong in ways if not place else [ways[place % len(ways)]]:
+            done = dpcli(*words, MNIST, "-o", f"{name}={path}", *wrong)
             assert done.code not in (0, 70), done
             assert ledger.read_bytes() == before, done
 
 
-@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+@of_each("words", WRITING)
 def test_no_file_that_is_written_replaces_one(words: tuple[str, ...], ledger: Path) -> None:
     before = ledger.read_bytes()
     done = dpcli(*words, MNIST, "--write", str(ledger))
@@ -55,7 +56,7 @@ def test_what_is_kept_beside_one_stays(ending: str, ledger: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
 def test_nothing_comes_to_lie_beside_one(ending: str, ledger: Path) -> None:
-    beside, linked = Path(f"{ledger}{ending}"), ledger.parent / "link"
+    beside, linked = Path(f"{ledger}{ending}"), ledger.parent / "beside"
     linked.symlink_to(beside)
     for path in (beside, linked):
         done = dpcli("account", MNIST, "-o", f"json={path}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS
 from tests.cli.ledgers import ALL, FILE, TERMS, called, marks
 from tests.command import dpcli
+from tests.of_each import of_each
 
 
 @pytest.fixture
@@ -45,12 +48,27 @@ def test_every_subcommand_of_budget_is_among_them() -> None:
     assert {words[0] for words in ALL} <= set(COMMANDS)
 
 
-@pytest.mark.sampled(30)
-@pytest.mark.parametrize("state", ["there", "one of several", "of a later version", "missing"])
-@pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in ALL])
+STATES = ("there", "one of several", "of a later version", "missing")
+HERE = [words for words in ALL if not marks(words) or importlib.util.find_spec("torch")]
+QUICK = list(zip(HERE, itertools.cycle(STATES), strict=False))
+
+
+@of_each("words, state", QUICK)
 def test_a_command_closes_every_ledger_that_it_opens(
     words: tuple[str, ...], state: str, tmp_path: Path, connections: list[sqlite3.Connection]
 ) -> None:
+    all_closed(words, state, tmp_path, connections)
+
+
+@pytest.mark.long
+@of_each("words, state", [case for case in itertools.product(HERE, STATES) if case not in QUICK])
+def test_a_command_closes_every_ledger_whatever_it_finds(
+    words: tuple[str, ...], state: str, tmp_path: Path, connections: list[sqlite3.Connection]
+) -> None:
+    all_closed(words, state, tmp_path, connections)
+
+
+def all_closed(words: tuple[str, ...], state: str, tmp_path: Path, connections: list[sqlite3.Connection]) -> None:
     path = tmp_path / "ledger.db"
     if state != "missing":
         opened(path, "visits" if words[-1] != "init" else "clicks")

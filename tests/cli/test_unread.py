@@ -172,11 +172,20 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("words", REPORTING, ids=" ".join)
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_words_are_read_as_click_reads_them(words: tuple[str, ...], data: st.DataObject) -> None:
+@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.long)])
+@of_each("words", REPORTING)
+def test_words_are_read_as_click_reads_them(words: tuple[str, ...], examples: int) -> None:
     """Of a line that click can take apart, the outputs, the formats and all that are no options are the same."""
+
+    @settings(max_examples=examples, deadline=None)
+    @given(st.data())
+    def each(data: st.DataObject) -> None:
+        read_as_by_click(words, data)
+
+    each()
+
+
+def read_as_by_click(words: tuple[str, ...], data: st.DataObject) -> None:
     command = COMMANDS[words]
     own = [text for one in command.params if isinstance(one, click.Option) for text in one.opts]
     line = data.draw(st.lists(st.sampled_from([*TEXTS, *own]), max_size=8))
