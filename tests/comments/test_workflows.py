@@ -17,6 +17,7 @@ from tests.comments.forges import ME, TOKEN, Played, playing
 from tests.gate.clones import HARMLESS, changed, shell
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
+from tests.schemas import checked
 
 ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"
 CALLED = ROOT / ".github" / "workflows" / "privacy-budget.yml"
@@ -47,9 +48,8 @@ def test_every_document_gates_one_layout() -> None:
 
 def test_an_action_and_workflows_obey_the_schemas_of_github_and_zizmor() -> None:
     for path, schema in ((ACTION, "vendor.github-actions"), (CALLED, "vendor.github-workflows")):
-        checked = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
-        found = subprocess.run(checked, capture_output=True, text=True, check=False)
-        assert found.returncode == 0, found.stdout
+        code, said = checked(schema, path)
+        assert code == 0, said
 
 
 @pytest.mark.needs("zizmor")
@@ -128,7 +128,7 @@ def runner(request: pytest.FixtureRequest) -> Callable[..., Ran]:
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "code", "count"), [(HARMLESS, 0, 0), (RISEN, 0, 1), (OVER, 1, 1), ("x", 2, 1)])
 def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], text: str, code: int, count: int) -> None:
     changed(clone, text)
@@ -141,6 +141,7 @@ def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], tex
     assert TOKEN not in result.stdout + result.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_a_pull_request_from_a_fork_is_judged_and_not_commented(clone: Path, kind: str) -> None:
     changed(clone, OVER)
@@ -153,7 +154,7 @@ def test_a_pull_request_from_a_fork_is_judged_and_not_commented(clone: Path, kin
     assert forge.asked == []
 
 
-@pytest.mark.parametrize("comment", ["false", "true"])
+@pytest.mark.parametrize("comment", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str) -> None:
     changed(clone, RISEN)
     with playing(Played("github")) as forge:
@@ -161,6 +162,7 @@ def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str)
     assert len(forge.bodies()) == (comment == "true")
 
 
+@pytest.mark.sampled(1)
 def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., Ran]) -> None:
     changed(clone, RISEN)
     with playing(Played("github", say={("POST", "comments"): (403, b"{}", {})})) as forge:

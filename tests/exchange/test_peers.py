@@ -54,8 +54,8 @@ READERS: dict[str, tuple[Callable[..., Pipeline], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", VECTORS["tf_privacy"], ids=lambda case: " ".join(case["flags"]))
-@pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
+@of_each("case", VECTORS["tf_privacy"])
+@of_each("sampling", ["poisson", "shuffle"])
 def test_flags_cost_what_the_program_says(case: dict[str, Any], sampling: str) -> None:
     """Its PLD accountant to its grid of 1e-4, each step rounded up; its RDP accountant is above us."""
     ours = dpcli.account(flags(case["flags"], sampling=sampling))
@@ -65,9 +65,7 @@ def test_flags_cost_what_the_program_says(case: dict[str, Any], sampling: str) -
     assert ours.upper <= rdp <= 1.2 * ours.upper + 1.0
 
 
-@pytest.mark.parametrize(
-    "case", VECTORS["jax_privacy"], ids=lambda case: f"{case['config']['batch_size']}-{case['config']['noise_multiplier']}"
-)
+@of_each("case", VECTORS["jax_privacy"])
 def test_a_configuration_costs_what_its_accountant_says_or_more(case: dict[str, Any]) -> None:
     """The same where batches are not accumulated. Where they are, it counts one sample of all of them; they are drawn one by one."""
     ours = dpcli.account(config(case["config"]))

@@ -39,11 +39,13 @@ def test_a_baseline_knows_a_file_by_any_spelling(repository: Path) -> None:
         name.format(repository) for name in ("train.toml", "{}/train.toml", "sub/../train.toml", "link.toml", "{}/sub/../link.toml")
     ]
     limit, passed = ("--max-increase", "0"), []
-    for written in ("train.toml", "./train.toml", f"{repository}/train.toml", "sub/../train.toml"):
+    for place, written in enumerate(("train.toml", "./train.toml", f"{repository}/train.toml", "sub/../train.toml")):
         (repository / "train.toml").write_text(GATE)
         baseline(repository, written)
         (repository / "train.toml").write_text(RISEN)
-        passed += [(written, name) for name in asked if gate(repository, name, "--baseline", "base.json", *limit).code != 1]
+        passed += [
+            (written, name) for name in asked[place % 2 :: 2] if gate(repository, name, "--baseline", "base.json", *limit).code != 1
+        ]
         if gate(repository / "sub", f"{repository}/train.toml", "--baseline", "../base.json", *limit).code != 1:
             passed.append((written, "from sub"))
     assert passed == []

@@ -15,6 +15,7 @@ from tests.command import ROOT
 from tests.gate.clones import HARMLESS, changed, shell
 from tests.gate.repositories import git
 from tests.gate.samples import OVER
+from tests.schemas import checked
 
 CI = ROOT / "examples" / "ci"
 
@@ -23,22 +24,18 @@ def yaml(name: str) -> Any:
     return YAML(typ="safe").load((CI / name).read_text())
 
 
-def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize(
     ("name", "schema", "more"),
     [("github.yml", "vendor.github-workflows", ()), ("gitlab-ci.yml", "vendor.gitlab-ci", ("--data-transform", "gitlab-ci"))],
 )
 def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ...], tmp_path: Path) -> None:
-    found = tool("check_jsonschema", "--builtin-schema", schema, *more, str(CI / name))
-    assert found.returncode == 0, found.stdout
+    code, said = checked(schema, CI / name, *more)
+    assert code == 0, said
     spoilt = tmp_path / name
     spoilt.write_text(
         (CI / name).read_text().replace("permissions: {}", "permissions: all").replace("when: always", "when: sometimes")
     )
-    assert tool("check_jsonschema", "--builtin-schema", schema, *more, str(spoilt)).returncode == 1
+    assert checked(schema, spoilt, *more)[0] == 1
 
 
 @pytest.mark.needs("zizmor")
@@ -95,6 +92,7 @@ def test_github_tells_that_all_pipelines_are_deleted(clone: Path) -> None:
     assert "::warning file=pipelines/ads/rank ing.toml" in result.stdout
 
 
+@pytest.mark.long
 def test_github_passes_where_there_never_was_a_pipeline(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
     git(clone, "commit", "-qm", "none")
@@ -136,7 +134,13 @@ def test_gitlab(clone: Path, text: str, code: int) -> None:
     assert all((clone / path).exists() for path in reports.values())
 
 
-@pytest.mark.parametrize(("change", "code"), [(lambda clone: git(clone, "rm", "-rq", "pipelines"), 0), (moved, 1)])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(lambda clone: git(clone, "rm", "-rq", "pipelines"), 0, id="gone", marks=pytest.mark.long),
+        pytest.param(moved, 1, id="moved"),
+    ],
+)
 def test_gitlab_without_pipelines(clone: Path, change: Callable[[Path], object], code: int) -> None:
     change(clone)
     script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])

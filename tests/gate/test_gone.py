@@ -62,9 +62,13 @@ def told_of_a_move(root: Path, stub: str, to: str, given: tuple[str, ...]) -> bo
 
 
 def test_a_stub_in_place_of_a_pipeline_is_no_way_out(two: Path, tmp_path: Path) -> None:
-    """Each stub once, and each of the new places with each way to say which files are judged."""
-    cases = list(zip(IN_PLACE, product(TO, GIVEN), strict=True))
-    assert [case for case in cases if not told_of_a_move(copied(two, tmp_path / case[0]), case[0], *case[1])] == []
+    """Half of the stubs, each new place, and each way to say which files are judged."""
+    half = list(zip(IN_PLACE, product(TO, GIVEN), strict=True))[::2]
+    cases = [*half, ("gone", (TO[1], GIVEN[1])), ("link", (TO[2], GIVEN[3]))]
+    places = [tmp_path / f"{number}" for number in range(len(cases))]
+    assert [
+        case for place, case in zip(places, cases, strict=True) if not told_of_a_move(copied(two, place), case[0], *case[1])
+    ] == []
 
 
 @pytest.mark.long
@@ -205,9 +209,10 @@ def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callabl
         assert "sub" in result.out + result.err, (files, result.out + result.err)
 
 
-def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repository: Path) -> None:
-    for stub, data in STUBS.items():
-        (repository / "train.toml").write_bytes(data)
+@pytest.mark.parametrize("stubs", [[*STUBS][::3], pytest.param([*STUBS], marks=pytest.mark.long)], ids=["some", "all"])
+def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repository: Path, stubs: list[str]) -> None:
+    for stub in stubs:
+        (repository / "train.toml").write_bytes(STUBS[stub])
         found = gate(repository, "train.toml", "--base-ref", "main")
         assert found.code == 2 and "the file cannot be read as a pipeline" in found.out and "is deleted" not in found.out, stub
         whole = gate(repository, "--base-ref", "main").out
