@@ -33,7 +33,9 @@ def drawn_pairs(code: str, examples: int, check: Callable[[str, str], None]) -> 
     each()
 
 
-EXAMPLES = pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.long)])
+EXAMPLES = pytest.mark.parametrize(
+    "examples", [2, pytest.param(8, marks=pytest.mark.long), pytest.param(25, marks=pytest.mark.nightly)]
+)
 
 
 @EXAMPLES

@@ -171,14 +171,15 @@ def test_a_repair_is_the_only_one_near(word: str) -> None:
     )
 
 
-def test_no_repair_of_a_slip_is_another_key_than_was_written() -> None:
+@pytest.mark.parametrize("slips", [2, pytest.param(6, marks=pytest.mark.long)])
+def test_no_repair_of_a_slip_is_another_key_than_was_written(slips: int) -> None:
     """In every example and template: back to what it was, or left."""
     draw = random.Random(SEED)
     files = sorted([*(ROOT / "examples").rglob("*.toml"), *(ROOT / "dpcli" / "templates").rglob("*.toml")])
     for path in files:
         text = path.read_text()
         spots = [one.span(1) for pattern in (KEY, WORD) for one in pattern.finditer(text)]
-        for first, last in draw.sample(spots, min(6, len(spots))):
+        for first, last in draw.sample(spots, min(slips, len(spots))):
             bad = text[:first] + slipped(draw, text[first:last]) + text[last:]
             try:
                 wrong = faults(bad.encode(), "x")[2]
@@ -226,5 +227,5 @@ def test_many_slips_are_mended_together(monkeypatch: pytest.MonkeyPatch) -> None
     text = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
     whole = text + "".join(entry.format(number) for number in range(400))
     after, done = mended(whole.encode(), "x")
-    assert 0 < len(read) <= 12, len(read)
+    assert 0 < len(read) <= 40, len(read)
     assert len(done) == 800 and after.decode() == whole.replace("noise_multipier", "noise_multiplier").replace('"50.0"', "50.0")
