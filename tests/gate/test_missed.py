@@ -34,7 +34,10 @@ def new_and_added(repository: Path) -> None:
 
 
 CHANGES = {"train.toml": (changed, committed), "sub/new.toml": (new, new_and_added)}
-EACH = [(name, change) for name, changes in CHANGES.items() for change in changes]
+EACH = [
+    *((name, changes[place]) for place, (name, changes) in enumerate(CHANGES.items())),
+    *(pytest.param(name, changes[1 - place], marks=pytest.mark.long) for place, (name, changes) in enumerate(CHANGES.items())),
+]
 
 
 def against(repository: Path, *files: str) -> Result:

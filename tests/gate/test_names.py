@@ -52,7 +52,9 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return root, committed(folder / "other", train=LOOSE, over=LOOSE, p=BOUND)
 
 
-@pytest.mark.parametrize("nested", NESTED)
+@pytest.mark.parametrize(
+    "nested", [NESTED[0], NESTED[3], *(pytest.param(nested, marks=pytest.mark.long) for nested in NESTED[1:3])]
+)
 def test_a_branch_of_a_repository_inside_is_no_base(others: tuple[Path, Path], nested: Callable[..., None], tmp_path: Path) -> None:
     root = copied(others[0], tmp_path / "root")
     nested(root, others[1], "ads")
@@ -62,7 +64,7 @@ def test_a_branch_of_a_repository_inside_is_no_base(others: tuple[Path, Path], n
         assert ("max_increase 0.25 -> 90" in result.out) or ("a link out of the repository" in result.out), folder
 
 
-@pytest.mark.parametrize("nested", NESTED)
+@pytest.mark.parametrize("nested", [*NESTED[1:3], *(pytest.param(NESTED[place], marks=pytest.mark.long) for place in (0, 3))])
 def test_a_policy_of_a_repository_inside_does_not_bind(
     others: tuple[Path, Path], nested: Callable[..., None], tmp_path: Path
 ) -> None:
