@@ -305,7 +305,7 @@ def held(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "cases",
     [
-        [(change, GIVEN[place % len(GIVEN)]) for place, change in enumerate(CHANGES)],
+        [*zip(CHANGES, GIVEN, strict=False)],
         pytest.param([*product(CHANGES, GIVEN)], marks=pytest.mark.long),
     ],
     ids=["some", "all"],
