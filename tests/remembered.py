@@ -1,8 +1,8 @@
 """Answers of accountants, remembered from one test to the next, for tests that are about something else.
 
 A gate, a report or a format is tested on the same few files, whose numbers other tests examine. What an accountant says depends on the
-question and on the work that is left for it alone (accountants/test_turns.py examines that), so both are the key, and a remembered answer
-is charged again.
+question and on the work that is left for it alone (accountants/test_turns.py examines that), so both are the key, the second to two
+digits: what was charged before is a little less where something was kept. A remembered answer is charged again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from dpcli.accountants.base import Accountant
 from dpcli.analysis import account as accounting
 from dpcli.analysis import asking
+from dpcli.analysis import calibrate as calibrating
 from dpcli.analysis import meaning as meanings
 from dpcli.analysis.curve import ProfileCurve
 from dpcli.analysis.rows import AccountRow, Quantity
@@ -26,14 +27,20 @@ from dpcli.plots import trade_off as pictures
 
 _answers: dict[Any, tuple[AccountRow, float]] = {}
 _curves: dict[Any, tuple[ProfileCurve, float]] = {}
-_row, _profile = asking.row_of, meanings.profile
+_accounts: dict[Any, tuple[accounting.Account, float]] = {}
+_row, _profile, _account = asking.row_of, meanings.profile, calibrating.account
+
+
+def about(left: float | None) -> str | None:
+    """The work that is left, to two digits."""
+    return None if left is None else f"{left:.1e}"
 
 
 def row(accountant: Accountant, profile: Any, quantity: Quantity, at: float, share: float = 1.0) -> Any:
     """`dpcli.analysis.rows.row_of`, remembered."""
     left = work._left.get()
     before = None if left is None else left[0]
-    key = (accountant.name, type(profile), profile, quantity, at, share, before)
+    key = (accountant.name, type(profile), profile, quantity, at, share, about(before))
     try:
         found = _answers.get(key)
     except TypeError:  # it cannot be hashed
@@ -54,7 +61,7 @@ def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float
     asked = tuple(
         (accountant.name, type(one), one) for accountant, one in accounting.sound_profiles(pipeline, group_size=group_size)
     )
-    key = (asked, accounting.attained(pipeline, group_size), np.asarray(epsilons, dtype=float).tobytes(), delta, before)
+    key = (asked, accounting.attained(pipeline, group_size), np.asarray(epsilons, dtype=float).tobytes(), delta, about(before))
     try:
         found = _curves.get(key)
     except TypeError:  # it cannot be hashed
@@ -68,11 +75,31 @@ def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float
     return found[0]
 
 
+def account(pipeline: Pipeline, accountants: Any, delta: float | None, group_size: int = 1, runs: int = 1) -> accounting.Account:
+    """`dpcli.analysis.account.account` as calibration asks it, remembered."""
+    left = work._left.get()
+    before = None if left is None else left[0]
+    names = None if accountants is None else tuple(accountants)
+    key = (pipeline, names, delta, group_size, runs, about(before))
+    try:
+        found = _accounts.get(key)
+    except TypeError:  # it cannot be hashed
+        return _account(pipeline, accountants, delta, group_size=group_size, runs=runs)
+    if found is None:
+        answer = _account(pipeline, accountants, delta, group_size=group_size, runs=runs)
+        _accounts[key] = answer, 0.0 if left is None or before is None else before - left[0]
+        return answer
+    if left is not None:
+        left[0] -= found[1]
+    return found[0]
+
+
 @contextmanager
 def remembering() -> Iterator[None]:
     """Inside, no accountant is asked the same question again."""
     with (
         mock.patch.object(asking, "row_of", row),
+        mock.patch.object(calibrating, "account", account),
         mock.patch.object(meanings, "profile", profile),
         mock.patch.object(pictures, "profile", profile),
     ):

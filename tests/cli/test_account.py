@@ -12,6 +12,7 @@ import pytest
 from dpcli.registry import ACCOUNTANTS, load
 from tests.command import ROOT, dpcli
 from tests.gate.samples import OVER
+from tests.of_each import of_each
 
 GAUSSIAN = b"""format = 1
 [privacy]
@@ -68,8 +69,8 @@ def test_delta_at_epsilon() -> None:
     assert found["result"]["delta_lower"] <= found["result"]["delta_upper"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "said"),
+@of_each(
+    "text, code, said",
     [
         (GAUSSIAN.replace(b"noise_multiplier = 1.0", b"noise_multiplier = 1e-300"), 3, "no finite guarantee"),
         (GAUSSIAN + b"[budget]\nepsilon = 4.0\n", 1, "OVER BUDGET"),
@@ -83,8 +84,8 @@ def test_exit_code_says_what_the_table_says(text: bytes, code: int, said: str) -
     assert said in " ".join(dpcli("account", "-", stdin=text).out.split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@of_each(
+    "arguments, message",
     [
         (("account", "missing.toml"), "missing.toml"),
         (("account", "examples"), "directory"),
@@ -160,7 +161,7 @@ def test_the_smallest_delta_there_is_has_an_epsilon(tmp_path: Path) -> None:
     assert 40.0 < float(result.out) < 1000.0
 
 
-@pytest.mark.parametrize("above", [0, 1, 5])
+@of_each("above", [0, 1, 5])
 def test_a_spent_budget_is_shown_at_its_line(above: int, tmp_path: Path) -> None:
     """However far down the file states it."""
     text = "# a line\n" * above + OVER
@@ -171,7 +172,7 @@ def test_a_spent_budget_is_shown_at_its_line(above: int, tmp_path: Path) -> None
     assert f"::error file=over.toml,line={line},col=1," in dpcli("account", "over.toml", "-f", "github", folder=tmp_path).out
 
 
-@pytest.mark.parametrize("format_", ["text", "table", "json"])
+@of_each("format_", ["text", "table", "json"])
 def test_what_a_rule_says_of_flags_has_no_line(format_: str) -> None:
     flags = ("--noise-multiplier", "1", "--steps", "9", "--delta", "0.01", "--dataset-size", "1000")
     found = dpcli("account", *flags, "-f", format_)
@@ -180,7 +181,7 @@ def test_what_a_rule_says_of_flags_has_no_line(format_: str) -> None:
     assert '"line": 9' not in found.out
 
 
-@pytest.mark.parametrize("names", [(name,) for name in ACCOUNTANTS] + [tuple(ACCOUNTANTS)])
+@of_each("names", [(name,) for name in ACCOUNTANTS] + [tuple(ACCOUNTANTS)])
 def test_a_number_that_is_no_bound_is_said_to_be_none(names: tuple[str, ...], tmp_path: Path) -> None:
     """Exit code 3 of an approximation alone would look like a fault of the file."""
     (tmp_path / "x.toml").write_bytes(GAUSSIAN)

@@ -7,13 +7,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dpcli.analysis.account import headline
 from dpcli.analysis.together import together
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from tests.command import dpcli
+from tests.of_each import of_each
 
 HEAD = (
     'format = 1\n[privacy]\nunit = "example"\ndataset = "clicks"\nadjacency = "add-remove"\ndelta = 1e-6\ndataset_size = 10_000\n'
@@ -45,8 +44,8 @@ def report(folder: Path, *texts: str, arguments: tuple[str, ...] = ("-f", "json"
     return dpcli("account", *map(str, paths), *arguments)
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
-@pytest.mark.parametrize("cut", [((0,), (1,)), ((0, 2), (3,)), ((0,), (3,), (4, 5)), ((2, 6), (5,))], ids=str)
+@of_each("adaptive", [False, True])
+@of_each("cut", [((0,), (1,)), ((0, 2), (3,)), ((0,), (3,), (4, 5)), ((2, 6), (5,))])
 def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[int, ...], ...], adaptive: bool) -> None:
     """One adaptive file makes filters add up all of them."""
     changed = HEAD + "adaptive = true\n" if adaptive else HEAD
@@ -93,8 +92,8 @@ def test_files_without_a_dataset_stand_alone(tmp_path: Path) -> None:
     assert float(total.out) == headline(pipeline(0, 3)).upper
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
+@of_each(
+    "old, new, words",
     [
         ('"example"', '"record"\nmax_contributions = 1', "privacy.unit: expected 'example', as "),
         ("add-remove", "zero-out", "privacy.adjacency: expected 'add-remove', as "),

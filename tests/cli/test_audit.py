@@ -13,6 +13,7 @@ import pytest
 
 from tests.audit.attacks import canaries, one_sum, runs
 from tests.command import ROOT, Result, dpcli
+from tests.of_each import of_each
 from tests.waiting import PATIENCE, until
 
 GAUSSIAN = """format = 1
@@ -147,8 +148,8 @@ def test_section_is_read_strictly_by_every_command(tmp_path: Path) -> None:
     assert dpcli("account", file).code == dpcli("gate", file).code == dpcli("lint", file).code == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@of_each(
+    "arguments, message",
     [
         ((), "expected something to audit"),
         (
@@ -176,8 +177,8 @@ def test_wrong_input_is_refused_in_words(arguments: tuple[str, ...], message: st
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
+@of_each(
+    "name, text, message",
     [
         ("a.csv", "", "found none"),
         ("a.csv", "member,score\n1,2\n2,3\n", "row 2: member: expected 0 or 1, found '2'"),

@@ -12,6 +12,7 @@ import pytest
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.registry import BLOCKS, FILTERS, load
 from tests.command import Result, dpcli
+from tests.of_each import of_each
 
 FILE = """
 format = 1
@@ -194,7 +195,7 @@ def test_the_export_can_be_checked_by_anybody(ledger: str, run: str) -> None:
         before = entry["hash"]
 
 
-@pytest.mark.parametrize("name", ["json", "jsonl", "csv", "markdown"])
+@of_each("name", ["json", "jsonl", "csv", "markdown"])
 def test_export_formats(ledger: str, name: str) -> None:
     assert "open" in budget("export", ledger, "-f", name).out
 
@@ -209,7 +210,7 @@ def test_show_as_a_page_has_the_burn_down(ledger: str, run: str, tmp_path: Path)
     assert "now 70.0 % left" in text
 
 
-@pytest.mark.parametrize("name", FILTERS)
+@of_each("name", FILTERS)
 def test_every_filter_opens_and_charges(name: str, tmp_path: Path, run: str) -> None:
     path = str(tmp_path / "other.db")
     assert init(path, epsilon="3", name=name).code == 0
@@ -217,8 +218,8 @@ def test_every_filter_opens_and_charges(name: str, tmp_path: Path, run: str) -> 
     assert budget("verify", path).code == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
+@of_each(
+    "change, words",
     [
         (('unit = "user"', 'unit = "household"'), "privacy.unit"),
         (('"add-remove"', '"replace-one"'), "privacy.adjacency"),
@@ -233,8 +234,8 @@ def test_another_unit_or_adjacency_is_refused(ledger: str, tmp_path: Path, chang
     assert "DP103" in result.err
 
 
-@pytest.mark.parametrize(
-    ("flags", "code", "words"),
+@of_each(
+    "flags, code, words",
     [
         (("--epsilon", "0"), 2, "--epsilon"),
         (("--epsilon", "nan"), 2, "--epsilon"),
@@ -290,12 +291,12 @@ def test_declared_runs_are_composed_as_a_whole(tmp_path: Path, run: str) -> None
     assert budget("verify", path).code == 0
 
 
-@pytest.mark.parametrize("flags", [("--key", ""), ("--key", "a\x1b[31m"), ("--key", "x" * 300), ("--key", "a", "--delta", "2")])
+@of_each("flags", [("--key", ""), ("--key", "a\x1b[31m"), ("--key", "x" * 300), ("--key", "a", "--delta", "2")])
 def test_bad_requests(ledger: str, run: str, flags: tuple[str, ...]) -> None:
     assert budget("spend", ledger, run, *flags).code == 2
 
 
-@pytest.mark.parametrize("text", ["soon", "2001-01-01", "0d", "99999999d", "14", "-3d"])
+@of_each("text", ["soon", "2001-01-01", "0d", "99999999d", "14", "-3d"])
 def test_bad_expiries(ledger: str, run: str, text: str) -> None:
     result = budget("reserve", ledger, run, "--key", "a", "--expires", text)
     assert (result.code, "--expires" in result.err) == (2, True)
@@ -307,7 +308,7 @@ def test_unknown_runs_and_datasets(ledger: str) -> None:
     assert budget("show", "mysql://x/y").code == 2
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@of_each("name", SUBCOMMANDS)
 def test_every_subcommand_has_help(name: str) -> None:
     import click
 
@@ -359,7 +360,7 @@ def test_a_file_has_no_teams(tmp_path: Path) -> None:
     assert (result.code, "--team" in result.err) == (2, True)
 
 
-@pytest.mark.parametrize("name", ["\ud800", "a\nb", " ", "x" * 201])
+@of_each("name", ["\ud800", "a\nb", " ", "x" * 201])
 def test_names_that_no_dataset_has(ledger: str, name: str) -> None:
     assert budget("show", ledger, "--dataset", name).code == 2
 
@@ -432,8 +433,8 @@ COMPLETE = {"dataset": "d", "unit": "user-day", "adjacency": "add-remove", "epsi
 OF_BLOCKS = {"names": {"block": "north"}, "count": {"block-count": "4"}, "": {}}
 
 
-@pytest.mark.parametrize("blocks", [None, *BLOCKS])
-@pytest.mark.parametrize("seed", range(12))
+@of_each("blocks", [None, *BLOCKS])
+@of_each("seed", range(12))
 def test_all_that_a_new_ledger_lacks_is_told_at_once(blocks: str | None, seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     of_blocks = {} if blocks is None else {"column": "day", "max-blocks": "1", **OF_BLOCKS[load(BLOCKS[blocks]).needs]}

@@ -17,6 +17,7 @@ from dpcli.pipeline.model import Entry
 from dpcli.registry import MECHANISMS, load
 from tests.command import dpcli
 from tests.exam.subjects import SEED, drawn
+from tests.of_each import of_each
 
 FLAGS = ("--target-epsilon", "3", "--delta", "1e-5", "--sampling-rate", "0.0042667", "--steps", "14063")
 
@@ -60,9 +61,8 @@ def test_the_least_scale_that_fits() -> None:
     assert found["next_cheaper"]["scale"] < found["scale"] < 2.0
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+@of_each(
+    "arguments, code, message",
     [
         (("calibrate-sigma", "--delta", "1e-5", "--steps", "10"), 2, "no --target-epsilon"),
         (("calibrate-sigma", "--target-epsilon", "nan", "--delta", "1e-5", "--steps", "10"), 2, "expected a target epsilon > 0"),
@@ -98,8 +98,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("flags", [(), ("-m", "it")])
+@of_each("kind", KINDS)
+@of_each("flags", [(), ("-m", "it")])
 def test_what_a_mechanism_has_not_is_said_with_what_it_has(kind: str, flags: tuple[str, ...]) -> None:
     """For every parameter: it is solved for, or the message names those that are not refused for the same reason."""
     head = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
@@ -120,7 +120,7 @@ def test_a_gaussian_has_no_scale() -> None:
     assert result.code == 2
 
 
-@pytest.mark.parametrize("solve", ["steps", "epochs", "batch-size", "rate", "noise"])
+@of_each("solve", ["steps", "epochs", "batch-size", "rate", "noise"])
 def test_what_is_counted_is_a_whole_number_in_every_form(solve: str) -> None:
     """As the key takes it: the answer can be written into the file as it stands."""
     asked = ("calibrate", "examples/mnist.toml", "--solve", solve, "--target-epsilon", "3")
@@ -134,10 +134,10 @@ def test_what_is_counted_is_a_whole_number_in_every_form(solve: str) -> None:
     assert f",{key},{value!r}," in dpcli(*asked, "-f", "csv").out
 
 
-@pytest.mark.parametrize("kind", [kind for kind, target in MECHANISMS.items() if load(target).needs_delta])
+@of_each("kind", [kind for kind, target in MECHANISMS.items() if load(target).needs_delta])
 def test_delta_zero_is_named_where_it_is_what_stands_in_the_way(kind: str) -> None:
     """Of every type that has no finite epsilon there."""
-    for subject in drawn(kind, f"delta {SEED}")[:4]:
+    for subject in drawn(kind, f"delta {SEED}")[:2]:
         text = re.sub(r"^delta = .*$", "delta = 0.0", subject.text, flags=re.MULTILINE, count=1)
         result = dpcli("calibrate", "-", "--solve", "steps", "-m", "it", "--target-epsilon", "1", stdin=text.encode())
         if result.code == 3 and "no steps between" not in result.err:
@@ -162,8 +162,8 @@ sensitivity = 200.0
 """
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "verdict"),
+@of_each(
+    "epsilon, verdict",
     [
         (0.5, "meets the target"),
         (1.0, "meets the target, outside its proof"),
@@ -196,7 +196,7 @@ def test_the_classical_noise_of_one_gaussian_stands_beside_the_answer(epsilon: f
         assert row.endswith(verdict)
 
 
-@pytest.mark.parametrize("arguments", [("--steps", "2"), ("--steps", "1", "--sampling-rate", "0.5"), FLAGS[4:]])
+@of_each("arguments", [("--steps", "2"), ("--steps", "1", "--sampling-rate", "0.5"), FLAGS[4:]])
 def test_no_classical_noise_for_anything_else(arguments: tuple[str, ...]) -> None:
     result = dpcli("calibrate-sigma", "--target-epsilon", "4", "--delta", "1e-5", *arguments, "-f", "json")
     assert result.code == 0, result.err
@@ -218,9 +218,9 @@ def test_flags_without_a_file_are_those_of_account() -> None:
     assert json.loads(priced)["result"]["epsilon_upper"] == pytest.approx(found["epsilon_upper"], rel=1e-8)
 
 
-@pytest.mark.parametrize("delta", ["1e-7", "1e-5", "1e-3"])
+@of_each("delta", ["1e-7", "1e-5", "1e-3"])
 def test_rules_say_of_flags_what_they_say_to_account(delta: str) -> None:
-    run = ("--batch-size", "256", "--dataset-size", "60000", "--epochs", "3", "--delta", delta)
+    run = ("--batch-size", "256", "--dataset-size", "60000", "--epochs", "3", "--delta", delta, "-a", "rdp")
     calibrated = dpcli("calibrate-sigma", "--target-epsilon", "3", *run, "-f", "text")
     priced = dpcli("account", "--noise-multiplier", "1", *run, "-f", "text")
     said = [[line for line in found.out.splitlines() if "DP1" in line] for found in (calibrated, priced)]

@@ -14,10 +14,11 @@ import pytest
 
 from dpcli.cli.main import COMMANDS, cli
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-@pytest.mark.parametrize("flag", ["-h", "--help"])
+@of_each("command", ["", *COMMANDS])
+@of_each("flag", ["-h", "--help"])
 def test_help_is_there(command: str, flag: str) -> None:
     result = dpcli(*command.split(), flag)
     assert result.code == 0
@@ -42,7 +43,7 @@ def test_schema_accepts_the_examples_and_refuses_a_mistake() -> None:
     assert not validator.is_valid(pipeline)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@of_each("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script(shell: str) -> None:
     assert "_DPCLI_COMPLETE" in dpcli("completion", shell).out
 

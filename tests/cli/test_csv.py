@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from dpcli.document.document import Document, Sheet, jsonable
 from dpcli.formats import csv as format_csv
 from dpcli.present.account import _as_json
-from tests.cli.test_formats import COMMANDS, own_formats, words_of
+from tests.cli.commands import COMMANDS, own_formats, words_of
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
+from tests.of_each import of_each
 
 HOSTILE = GATE.replace('name = "vocabulary"', 'name = "=HYPERLINK(1)"').replace('"ads-ranking"', '"@SUM(1)"')
 VISITS = (ROOT / "examples" / "release.toml").read_text()
@@ -66,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.parametrize("command", [command for command in PAIRS if not command.startswith("budget")])
+@of_each("command", [command for command in PAIRS if not command.startswith("budget")])
 def test_each_line_of_jsonl_says_what_its_bound_is_at(command: str, folder: Path) -> None:
     """A bound on epsilon is one at a delta, and the other way round."""
     words = command.split()
@@ -117,8 +118,7 @@ def test_every_command_with_csv_is_read() -> None:
     }
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("line", PAIRS)
+@of_each("line", PAIRS)
 def test_csv_is_data(line: str, folder: Path) -> None:
     text = dpcli(*line.split(), "-f", "csv", folder=folder).out
     columns, *rows = rows_of(text)
@@ -155,8 +155,6 @@ def test_what_is_written_is_read_back(values: list[str | float | int | bool | No
             assert type(value)(cell) == value
 
 
-@pytest.mark.parametrize(
-    "detail", [{"order": 8.25, "slack": 1e-300}, {"spacing": 7e-05, "tolerance missed: width": math.inf}, {"moment": 8}]
-)
+@of_each("detail", [{"order": 8.25, "slack": 1e-300}, {"spacing": 7e-05, "tolerance missed: width": math.inf}, {"moment": 8}])
 def test_the_details_of_a_row_are_json(detail: dict[str, float]) -> None:
     assert _as_json(detail) == json.dumps(jsonable(detail))

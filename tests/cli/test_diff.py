@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import dpcli
+from tests.of_each import of_each
 
 MNIST = "examples/mnist.toml"
 
@@ -65,7 +66,7 @@ def test_no_difference() -> None:
     assert dpcli("diff", MNIST, MNIST, "-f", "total").out == "0.0\n"
 
 
-@pytest.mark.parametrize("format_", ["table", "json", "jsonl", "markdown", "csv", "total"])
+@of_each("format_", ["table", "json", "jsonl", "markdown", "csv", "total"])
 def test_every_format_and_standard_input(format_: str, dearer: str) -> None:
     result = dpcli("diff", "-", dearer, "-f", format_, stdin=Path(MNIST).read_bytes())
     assert (result.code, result.err) == (0, "")

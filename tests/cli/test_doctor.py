@@ -18,6 +18,7 @@ from dpcli.doctor import storage
 from dpcli.doctor.examine import examine, healthy
 from dpcli.doctor.fact import Fact
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 MOUNTS = """rootfs / rootfs rw 0 0
 /dev/vda / ext4 rw 0 0
@@ -43,7 +44,7 @@ def test_a_whole_machine_is_well() -> None:
         assert f"ok      {name}: " in result.out
 
 
-@pytest.mark.parametrize("format_", ["text", "table", "json", "jsonl", "markdown"])
+@of_each("format_", ["text", "table", "json", "jsonl", "markdown"])
 def test_every_fact_is_in_every_format(format_: str) -> None:
     result = dpcli("doctor", "-f", format_)
     assert result.code == 0
@@ -73,8 +74,8 @@ def versions(monkeypatch: pytest.MonkeyPatch, given: Mapping[str, str | None]) -
     monkeypatch.setattr(importlib.metadata, "version", version)
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "value"),
+@of_each(
+    "name, version, value",
     [("numpy", None, "not installed"), ("numpy", "1.25.9", "1.25.9"), ("rich", "9", "9"), ("click", "8.0.4", "8.0.4")],
 )
 def test_a_needed_library_that_is_missing_or_old_is_broken(
@@ -89,7 +90,7 @@ def test_a_needed_library_that_is_missing_or_old_is_broken(
     assert result.out.splitlines()[-1] == f"broken: {name}"
 
 
-@pytest.mark.parametrize("version", ["1.26", "1.26.0", "2.0.0rc1", "10.0"])
+@of_each("version", ["1.26", "1.26.0", "2.0.0rc1", "10.0"])
 def test_new_enough(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     versions(monkeypatch, {"numpy": version})
     assert named(examine(), "numpy").verdict == "ok"
@@ -129,8 +130,8 @@ def test_it_loads_nothing_heavy_and_needs_no_table_library() -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("folder", "kind"),
+@of_each(
+    "folder, kind",
     [
         ("/", "ext4"),
         ("/home/you", "ext4"),
@@ -147,7 +148,7 @@ def test_the_longest_mount_point_decides(folder: str, kind: str) -> None:
     assert storage.mounted(Path(folder), MOUNTS) == kind
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
+@of_each("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
 def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     monkeypatch.setattr(storage, "mounted", lambda folder: kind)
     facts = examine(str(tmp_path / "ledger.db"))

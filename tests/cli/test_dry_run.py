@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_formats import COMMANDS
+from tests.cli.commands import COMMANDS
 from tests.command import dpcli
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -43,7 +43,7 @@ def test_every_command_with_a_dry_run_is_known() -> None:
 
 @pytest.mark.needs("torch", "transformers", "sklearn", "duckdb")
 @pytest.mark.parametrize("words", FILES, ids=" ".join)
-@pytest.mark.parametrize(("epsilon", "code"), [("0.001", 1), ("50.0", 0)])
+@pytest.mark.parametrize(("epsilon", "code"), [("0.001", 1), pytest.param("50.0", 0, marks=pytest.mark.long)])
 def test_a_dry_run_is_denied_by_the_budget_of_the_file(words: tuple[str, ...], epsilon: str, code: int, tmp_path: Path) -> None:
     file = file_of(words, epsilon, tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())

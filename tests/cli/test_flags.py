@@ -14,6 +14,7 @@ from dpcli.errors import InputError
 from dpcli.toml.edit import edited
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
+from tests.of_each import of_each
 
 FILES = sorted([*(ROOT / "examples").glob("*.toml"), *(ROOT / "dpcli" / "templates").glob("*.toml")])
 SGD = ("--noise-multiplier", "1.1", "--sampling-rate", "0.004", "--steps", "2000", "--delta", "1e-6")
@@ -66,9 +67,9 @@ def test_beside_stands_what_files_would_say_that_state_it(tmp_path: Path) -> Non
     assert "shuffle, no amplification" in dpcli("account", *SGD).out
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one", "zero-out"])
-@pytest.mark.parametrize("sampled", [(), ("--sampling-rate", "0.1"), ("--batch-size", "10", "--dataset-size", "1000")])
-@pytest.mark.parametrize("noise", [("--noise-multiplier", "3"), ("--laplace", "--noise-multiplier", "9"), ("--pure", "0.1")])
+@of_each("adjacency", ["add-remove", "replace-one", "zero-out"])
+@of_each("sampled", [(), ("--sampling-rate", "0.1"), ("--batch-size", "10", "--dataset-size", "1000")])
+@of_each("noise", [("--noise-multiplier", "3"), ("--laplace", "--noise-multiplier", "9"), ("--pure", "0.1")])
 def test_every_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
     """Beside it stand the other adjacencies that it has, and shuffled batches where a step sees a sample."""
     steps = str(random.Random(SEED).randrange(1, 20))
@@ -104,14 +105,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@of_each("case", REFUSED)
 def test_flags_that_are_wrong_are_refused_by_their_name(case: str) -> None:
     flags, words = REFUSED[case]
     found = dpcli("account", *flags)
     assert (found.code, found.out) == (2, "") and words in found.err, found.err
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@of_each("path", FILES)
 def test_one_value_is_replaced_and_nothing_else(path: Path) -> None:
     """Of every table of every shipped file: comments, order and other values are kept."""
     text = path.read_text()

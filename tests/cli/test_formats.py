@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import click
 import pytest
 
-from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
 from dpcli.errors import InputError
 from dpcli.formats.facts import judges, meant_by
 from dpcli.registry import CHART_FORMATS, FORMATS, load
+from tests.cli.commands import COMMANDS, assert_says_error, own_formats, words_of
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
+from tests.of_each import of_each
 
 NO_BUDGET = GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", "").replace("[gate]\nmax_increase", "[gate]\n# max_increase")
 NO_GUARANTEE = GATE.replace("delta = 1e-8", "delta = 0.0")
 DRAWN = [name for name in CHART_FORMATS if name != "png" or importlib.util.find_spec("matplotlib")]  # an extra
 SILENT = GATE.replace('releases = "final-model"\n', "")
-
-
-def commands(group: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that has formats, by its words."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, LazyGroup):
-            yield from commands(command, (*path, name))
-        elif any(parameter.name == "format_" for parameter in command.params):
-            yield (*path, name), command
-
-
-COMMANDS = dict(commands(cli))  # type: ignore[arg-type]
-
-
-def own_formats(words: tuple[str, ...]) -> tuple[str, ...]:
-    (option,) = [parameter for parameter in COMMANDS[words].params if parameter.name == "format_"]
-    assert isinstance(option.type, click.Choice)
-    return tuple(option.type.choices)
 
 
 def parsed(words: tuple[str, ...], *flags: str) -> bool:
@@ -69,14 +47,14 @@ def parsed(words: tuple[str, ...], *flags: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("words", [w for w in COMMANDS if w != ("plot",)], ids=" ".join)
+@of_each("words", [w for w in COMMANDS if w != ("plot",)])
 def test_f_and_o_take_the_same_formats(words: tuple[str, ...]) -> None:
     accepted = {name: (parsed(words, "-f", name), parsed(words, "-o", f"{name}=x")) for name in FORMATS}
     assert {name for name, (f, _) in accepted.items() if f} == set(own_formats(words))
     assert all(f == o for f, o in accepted.values()), accepted
 
 
-@pytest.mark.parametrize("name", [*FORMATS, *CHART_FORMATS])
+@of_each("name", [*FORMATS, *CHART_FORMATS])
 def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.svg"
     asked = dpcli("plot", "accountants", "examples/gate.toml", "-f", name)
@@ -86,7 +64,7 @@ def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> Non
     assert ("expected FORMAT=PATH" in written.err) == (name not in CHART_FORMATS)
 
 
-@pytest.mark.parametrize("words", [w for w in COMMANDS if w != ("plot",)], ids=" ".join)
+@of_each("words", [w for w in COMMANDS if w != ("plot",)])
 def test_a_path_alone_means_the_format_of_its_ending(words: tuple[str, ...]) -> None:
     own = own_formats(words)
     for name in FORMATS:
@@ -174,10 +152,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def words_of(line: str) -> tuple[str, ...]:
-    return next(tuple(line.split()[:n]) for n in (2, 1) if tuple(line.split()[:n]) in COMMANDS)
-
-
 def test_every_command_that_is_judged_is_seen_to_fail() -> None:
     judged = {words for words in COMMANDS if any(judges(name) for name in own_formats(words) if name in FORMATS)}
     assert judged
@@ -203,33 +177,14 @@ def test_no_failure_is_silent_in_any_format(line: str, folder: Path, tmp_path: P
             assert_says_error(name, written.read_text())
 
 
-def assert_says_error(name: str, text: str) -> None:
-    if name == "junit":
-        root = ET.fromstring(text.encode())
-        assert int(root.get("failures", "0")) + int(root.get("errors", "0")) > 0
-        assert len(root.findall("*/*/failure")) == int(root.get("failures", "-1"))
-        assert len(root.findall("*/*/error")) == int(root.get("errors", "-1"))
-    elif name == "sarif":
-        (run,) = json.loads(text)["runs"]
-        assert any(result["level"] == "error" and "suppressions" not in result for result in run["results"])
-    elif name == "gitlab":
-        assert any(issue["severity"] == "critical" for issue in json.loads(text))
-    elif name == "github":
-        assert text.splitlines()[-1].startswith("::error ")
-    else:
-        assert name == "summary"
-        assert text.startswith("## ")
-        assert any(word in text for word in ("FAIL", "UNKNOWN", "INVALID", "ERROR"))
-
-
-@pytest.mark.parametrize("line", ["account pass.toml", "gate pass.toml", "lint pass.toml"])
+@of_each("line", ["account pass.toml", "gate pass.toml", "lint pass.toml"])
 def test_what_passes_was_checked(line: str, folder: Path) -> None:
     root = ET.fromstring(dpcli(*line.split(), "-f", "junit", folder=folder).out.encode())
     assert int(root.get("tests", "0")) >= 1
     assert root.get("failures") == root.get("errors") == "0"
 
 
-@pytest.mark.parametrize("name", [name for name in own_formats(("account",)) if judges(name)])
+@of_each("name", [name for name in own_formats(("account",)) if judges(name)])
 def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path) -> None:
     """A file without a budget: a report to be judged is refused, whichever way it is asked for, and what is written is an error."""
     path = tmp_path / "report"
@@ -241,8 +196,8 @@ def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path)
     assert dpcli("account", "no-budget.toml", folder=folder).code == 0
 
 
-@pytest.mark.parametrize("words", [w for w in COMMANDS if any(judges(n) for n in own_formats(w) if n in FORMATS)], ids=" ".join)
-@pytest.mark.parametrize("flags", ["--nope", "-o nonsense=x", "-f nonsense"])
+@of_each("words", [w for w in COMMANDS if any(judges(n) for n in own_formats(w) if n in FORMATS)])
+@of_each("flags", ["--nope", "-o nonsense=x", "-f nonsense"])
 def test_a_command_that_is_not_even_read_leaves_no_report_of_a_pass(words: tuple[str, ...], flags: str, tmp_path: Path) -> None:
     for name in (name for name in own_formats(words) if name in FORMATS and judges(name)):
         for output in (
@@ -257,8 +212,8 @@ def test_a_command_that_is_not_even_read_leaves_no_report_of_a_pass(words: tuple
             assert_says_error(name, dpcli(*words, "x.toml", *flags.split(), "-f", name).out)
 
 
-@pytest.mark.parametrize("output", ["-o|{}", "-o{}", "--output={}", "-o|junit={}", "--output|junit={}"])
-@pytest.mark.parametrize("given", ["{}", "--policy|{}", "--policy={}", "--ledger|{}", "--|{}"])
+@of_each("output", ["-o|{}", "-o{}", "--output={}", "-o|junit={}", "--output|junit={}"])
+@of_each("given", ["{}", "--policy|{}", "--policy={}", "--ledger|{}", "--|{}"])
 def test_no_input_is_written_over_where_nothing_is_read(given: str, output: str, tmp_path: Path) -> None:
     path = tmp_path / "p.xml"
     path.write_text(GATE)
@@ -270,13 +225,13 @@ def test_no_input_is_written_over_where_nothing_is_read(given: str, output: str,
         assert path.read_text() == GATE
 
 
-@pytest.mark.parametrize("line", ["gate --nope -- -oz.xml", "lint a.toml --ledger -oz.xml --nope"])
+@of_each("line", ["gate --nope -- -oz.xml", "lint a.toml --ledger -oz.xml --nope"])
 def test_what_is_no_output_is_not_written(line: str, tmp_path: Path) -> None:
     assert dpcli(*line.split(), folder=tmp_path).code == 2
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@of_each(
     "line", ["gat x.toml -o r.xml", "--color doctor gate x.toml -o r.xml", "budget nope -o junit=r.xml", "-v gate --nope -o r.xml"]
 )
 def test_a_command_that_there_is_not_leaves_no_report_of_a_pass(line: str, tmp_path: Path) -> None:
@@ -326,9 +281,7 @@ def test_a_bug_is_no_pass_either(folder: Path, tmp_path: Path, monkeypatch: pyte
     assert_says_error("sarif", path.read_text())
 
 
-@pytest.mark.parametrize(
-    "line", ["budget show full.db", "gate pass.toml --policy pass.toml", "report pass.toml", "account pass.toml"]
-)
+@of_each("line", ["budget show full.db", "gate pass.toml --policy pass.toml", "report pass.toml", "account pass.toml"])
 def test_no_input_is_written_over(line: str, folder: Path) -> None:
     name = line.split()[-1]
     before = (folder / name).read_bytes()

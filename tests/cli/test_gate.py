@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import xml.etree.ElementTree as ET
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 GATE = (ROOT / "examples" / "gate.toml").read_text()
 
@@ -62,26 +64,25 @@ def test_baseline_is_what_gate_wrote(tmp_path: Path) -> None:
     assert dpcli("gate", "examples/gate.toml", "--baseline", str(baseline)).code == 2
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("examples/gate.toml",), 0),
-        (("examples/gate.toml", "--max-epsilon", "1.7"), 1),
-        (("examples/mnist.toml",), 2),
-        (("examples/mnist.toml", "--max-epsilon", "2.3816"), 1),
-        (("examples/mnist.toml", "--max-epsilon", "2.3817"), 0),
-        (("examples/gate.toml", "missing.toml"), 2),
-        (("examples/gate.toml", "--max-epsilon", "2", "tests/vectors/readme.toml"), 2),
-        (("examples/gate.toml", "--max-epsilon", "nan"), 2),
-        (("examples/gate.toml", "--max-increase", "1"), 2),
-        (("examples/gate.toml", "--base-ref", "no-such-ref"), 2),
-        (("examples/gate.toml", "--base-ref", "--output=x"), 2),
-    ],
-)
-def test_the_exit_code_is_the_verdict_whatever_the_format(arguments: tuple[str, ...], code: int) -> None:
-    for format_ in ("table", "text", "json", "sarif", "junit", "gitlab", "summary"):
-        assert dpcli("gate", *arguments, "-f", format_).code == code
+ASKED: list[tuple[tuple[str, ...], int]] = [
+    (("examples/gate.toml",), 0),
+    (("examples/gate.toml", "--max-epsilon", "1.7"), 1),
+    (("examples/mnist.toml",), 2),
+    (("examples/mnist.toml", "--max-epsilon", "2.3816"), 1),
+    (("examples/mnist.toml", "--max-epsilon", "2.3817"), 0),
+    (("examples/gate.toml", "missing.toml"), 2),
+    (("examples/gate.toml", "--max-epsilon", "2", "tests/vectors/readme.toml"), 2),
+    (("examples/gate.toml", "--max-epsilon", "nan"), 2),
+    (("examples/gate.toml", "--max-increase", "1"), 2),
+    (("examples/gate.toml", "--base-ref", "no-such-ref"), 2),
+    (("examples/gate.toml", "--base-ref", "--output=x"), 2),
+]
+
+
+@pytest.mark.parametrize("asked", [pytest.param(ASKED[1::3], id="some"), pytest.param(ASKED, id="all", marks=pytest.mark.long)])
+def test_the_exit_code_is_the_verdict_whatever_the_format(asked: list[tuple[tuple[str, ...], int]]) -> None:
+    for (arguments, code), format_ in product(asked, ("table", "text", "json", "sarif", "junit", "gitlab", "summary")):
+        assert dpcli("gate", *arguments, "-f", format_).code == code, (arguments, format_)
 
 
 def test_unknown_is_not_a_pass(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_markdown_is_fit_for_a_comment() -> None:
     assert "| pass | examples/gate.toml | - | 1.7269 | - | 3.0 | 1e-08 |" in text
 
 
-@pytest.mark.parametrize("format_", ["text", "table", "json", "github", "gitlab", "sarif", "junit", "csv"])
+@of_each("format_", ["text", "table", "json", "github", "gitlab", "sarif", "junit", "csv"])
 def test_what_is_no_file_has_no_line(format_: str, tmp_path: Path) -> None:
     """And is named once, however it is shown."""
     found = dpcli("gate", str(tmp_path), "-f", format_)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
 from dpcli.cli.main import cli
 from dpcli.registry import ACCOUNTANTS, load
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 MNIST = "examples/mnist.toml"
 
@@ -31,7 +31,7 @@ OUTER = [
 ]
 
 
-@pytest.mark.parametrize(("words", "command"), list(commands(cli)), ids=lambda one: " ".join(one) if isinstance(one, tuple) else "")
+@of_each("words, command", list(commands(cli)))
 def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command: click.Command) -> None:
     own = {name for one in command.params for name in one.opts}
     for flag, value in OUTER:
@@ -45,8 +45,8 @@ def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command:
             )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
+@of_each(
+    "arguments, words",
     [
         (("account", "--sigma", "1"), "no such option '--sigma'; did you mean --noise-multiplier"),
         (("account", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme in the file's sampling table"),
@@ -64,7 +64,7 @@ def test_what_was_meant_is_said(arguments: tuple[str, ...], words: str) -> None:
     assert found.code == 2 and words in found.err, found.err
 
 
-@pytest.mark.parametrize("name", OTHER_NAMES)
+@of_each("name", OTHER_NAMES)
 def test_another_name_of_an_accountant_leads_to_its_own(name: str) -> None:
     assert name not in ACCOUNTANTS and OTHER_NAMES[name] in ACCOUNTANTS
     for spelled in (name, name.upper(), name.replace("-", "_")):
@@ -72,7 +72,7 @@ def test_another_name_of_an_accountant_leads_to_its_own(name: str) -> None:
         assert found.code == 2 and found.err.endswith(f"found '{spelled}'; it is called {OTHER_NAMES[name]} here\n")
 
 
-@pytest.mark.parametrize("name", ACCOUNTANTS)
+@of_each("name", ACCOUNTANTS)
 def test_an_approximation_is_said_to_be_one_where_a_bound_is_asked_for(name: str) -> None:
     flags = ("calibrate-sigma", "--target-epsilon", "2", "--delta", "1e-5", "--steps", "10", "-a", name)
     found = dpcli(*flags)
@@ -82,7 +82,7 @@ def test_an_approximation_is_said_to_be_one_where_a_bound_is_asked_for(name: str
         assert dpcli(*flags, "-a", "exact").code == 0
 
 
-@pytest.mark.parametrize("target", ["0.0001", "0.04"])
+@of_each("target", ["0.0001", "0.04"])
 def test_a_target_below_one_step_is_said_with_its_cost(target: str) -> None:
     found = dpcli("calibrate", MNIST, "--solve", "steps", "--target-epsilon", target)
     assert found.code == 3
@@ -98,9 +98,7 @@ def test_no_delta_is_said_by_the_account_as_by_calibration(tmp_path: Path) -> No
     assert words in dpcli("calibrate-sigma", str(tmp_path / "x.toml"), "--delta", "0", "--target-epsilon", "2").err
 
 
-@pytest.mark.parametrize(
-    "word", ["tilt", "share", "spacing", "headline", "theorem", "schedule", "moments-accountant", "prv", "renyi"]
-)
+@of_each("word", ["tilt", "share", "spacing", "headline", "theorem", "schedule", "moments-accountant", "prv", "renyi"])
 def test_words_of_the_tables_are_explained(word: str) -> None:
     found = dpcli("explain", word)
     assert found.code == 0 and len(found.out) > 60

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 TEMPLATES = sorted(path.stem for path in (ROOT / "dpcli" / "templates").glob("*.toml"))
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@of_each("name", TEMPLATES)
 def test_a_template_is_offered_and_breaks_no_rule(name: str, tmp_path: Path) -> None:
     """It is priced, within its budget, and lint has nothing to say."""
     assert dpcli("init", name, "-o", "mine.toml", folder=tmp_path).code == 0

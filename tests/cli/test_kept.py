@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from dpcli.ledger.stores.places import init
-from tests.cli.test_formats import COMMANDS, own_formats
+from tests.cli.commands import COMMANDS, own_formats
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, terms
+from tests.of_each import of_each
 
 ROOT = Path(__file__).parents[2]
 MNIST = str(ROOT / "examples" / "mnist.toml")
@@ -22,22 +24,22 @@ WRITING = [words for words, command in COMMANDS.items() if any(one.name == "writ
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "budget"  # no ending tells what it is
     init(str(path), DATASET, terms()).close()
+    (tmp_path / "link").symlink_to(path)
     return path
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("wrong", ["", "--nope"])
-def test_no_report_replaces_a_ledger(words: tuple[str, ...], wrong: str, ledger: Path) -> None:
-    before, linked = ledger.read_bytes(), ledger.parent / "link"
-    linked.symlink_to(ledger)
-    for name in own_formats(words):
-        for path in (ledger, linked):
-            done = dpcli(*words, MNIST, "-o", f"{name}={path}", *wrong.split())
+@of_each("words", COMMANDS)
+def test_no_report_replaces_a_ledger(words: tuple[str, ...], ledger: Path) -> None:
+    """By its own name or by a link, of a line that can be read or that cannot: all of it of the first format, a fourth of the others."""
+    before, ways = ledger.read_bytes(), [*product((ledger, ledger.parent / "link"), ((), ("--nope",)))]
+    for place, name in enumerate(own_formats(words)):
+        for path, wrong in ways if not place else [ways[place % len(ways)]]:
+            done = dpcli(*words, MNIST, "-o", f"{name}={path}", *wrong)
             assert done.code not in (0, 70), done
             assert ledger.read_bytes() == before, done
 
 
-@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+@of_each("words", WRITING)
 def test_no_file_that_is_written_replaces_one(words: tuple[str, ...], ledger: Path) -> None:
     before = ledger.read_bytes()
     done = dpcli(*words, MNIST, "--write", str(ledger))
@@ -54,7 +56,7 @@ def test_what_is_kept_beside_one_stays(ending: str, ledger: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
 def test_nothing_comes_to_lie_beside_one(ending: str, ledger: Path) -> None:
-    beside, linked = Path(f"{ledger}{ending}"), ledger.parent / "link"
+    beside, linked = Path(f"{ledger}{ending}"), ledger.parent / "beside"
     linked.symlink_to(beside)
     for path in (beside, linked):
         done = dpcli("account", MNIST, "-o", f"json={path}")
@@ -66,7 +68,7 @@ def test_nothing_comes_to_lie_beside_one(ending: str, ledger: Path) -> None:
     assert dpcli("budget", "show", str(ledger)).code == 0
 
 
-@pytest.mark.parametrize("ending", ["-wal", ".json"])
+@of_each("ending", ["-wal", ".json"])
 def test_other_files_are_replaced(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"report{ending}"
     path.write_text("old")

@@ -17,6 +17,7 @@ from dpcli.cli.named import left_by_run
 from dpcli.errors import InputError
 from dpcli.train.run.outcome import LEFT_BEHIND
 from tests.command import ROOT, dpcli, needed
+from tests.of_each import of_each
 
 SHOP = """format = 1
 [privacy]
@@ -67,7 +68,7 @@ REPORTING = {
 }  # which of them read a file
 
 
-@pytest.mark.parametrize("words", REPORTING, ids="-".join)
+@of_each("words", REPORTING)
 def test_no_command_writes_over_what_the_file_names(words: tuple[str, ...], folder: Path) -> None:
     """Whether it could read the file, refused it, or took it for something else; nor an error over either."""
     for output in ("json=shop.csv", "svg=shop.csv", "shop.csv", "json=./shop.toml"):
@@ -77,8 +78,8 @@ def test_no_command_writes_over_what_the_file_names(words: tuple[str, ...], fold
         assert (folder / "shop.csv").read_bytes() == DATA and (folder / "shop.toml").read_text() == SHOP, given
 
 
-@pytest.mark.parametrize("text", [SHOP, LEARNT, SHOP + "[gate\n", SHOP.replace("epsilon = 1.0", "epsilon = nan"), PATTERN])
-@pytest.mark.parametrize("given", ["account.toml", "-"])
+@of_each("text", [SHOP, LEARNT, SHOP + "[gate\n", SHOP.replace("epsilon = 1.0", "epsilon = nan"), PATTERN])
+@of_each("given", ["account.toml", "-"])
 def test_whatever_table_names_it(text: str, given: str, folder: Path) -> None:
     (folder / "account.toml").write_text(text)
     result = dpcli("account", given, "-o", "csv=shop.csv", stdin=text.encode() if given == "-" else b"", folder=folder)
@@ -104,7 +105,7 @@ def test_it_is_refused_before_anything_is_computed(folder: Path, monkeypatch: py
     assert "found a file that shop.toml names" in dpcli("account", "shop.toml", "-o", "shop.csv", folder=folder).err
 
 
-@pytest.mark.parametrize("name", LEFT_BEHIND)
+@of_each("name", LEFT_BEHIND)
 def test_no_file_of_a_run_is_written_over(tmp_path: Path, name: str) -> None:
     """However it is spelled, by what is asked of the run; a report beside them may be written again."""
     run = tmp_path / "run"

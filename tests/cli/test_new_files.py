@@ -20,6 +20,7 @@ from dpcli.cli.main import COMMANDS, cli
 from dpcli.errors import InputError
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
+from tests.of_each import of_each
 
 MNIST = str(ROOT / "examples" / "mnist.toml")
 SGD = ("--sampling-rate", "0.004", "--steps", "200")
@@ -43,7 +44,7 @@ def test_every_command_that_writes_is_here() -> None:
     assert found == {words[0] for words in WRITING.values()}
 
 
-@pytest.mark.parametrize("name", WRITING)
+@of_each("name", WRITING)
 def test_what_is_written_is_read_by_the_command_that_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / "it's a file.toml"
     done = dpcli(*WRITING[name], "--write", str(path))
@@ -51,14 +52,14 @@ def test_what_is_written_is_read_by_the_command_that_is_named(name: str, tmp_pat
     follow(done.err, path)
 
 
-@pytest.mark.parametrize("name", WRITING)
+@of_each("name", WRITING)
 def test_quiet_says_nothing_of_what_is_written(name: str, tmp_path: Path) -> None:
     loud, quiet = (dpcli(*words, *WRITING[name], "--write", str(tmp_path / f"{len(words)}.toml")) for words in ((), ("-q",)))
     assert (loud.code, quiet.code) == (0, 0) and "wrote" in loud.err and "wrote" not in quiet.err
     assert (tmp_path / "0.toml").read_text() == (tmp_path / "1.toml").read_text()
 
 
-@pytest.mark.parametrize("target", ["0.5", "2", "7.25"])
+@of_each("target", ["0.5", "2", "7.25"])
 def test_noise_solved_for_a_budget_of_flags_is_no_warning(target: str, tmp_path: Path) -> None:
     """All of it is what was asked for."""
     path = tmp_path / "x.toml"
@@ -66,7 +67,7 @@ def test_noise_solved_for_a_budget_of_flags_is_no_warning(target: str, tmp_path:
     assert json.loads(dpcli("account", str(path), "-f", "json").out)["budget"]["verdict"] == "pass"
 
 
-@pytest.mark.parametrize("name", WRITING)
+@of_each("name", WRITING)
 def test_no_file_is_left_where_the_command_ends_by_an_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     for output in ("json=no/such", f"json={tmp_path}", f"json={path}", f"csv={path}"):
@@ -87,7 +88,7 @@ def test_no_file_is_left_where_the_command_ends_by_an_error(name: str, tmp_path:
         assert (done.code, done.out) == (2, "") and not os.listdir(tmp_path), (words, done.err)
 
 
-@pytest.mark.parametrize("name", WRITING)
+@of_each("name", WRITING)
 def test_what_a_file_does_not_say_is_not_asked_of_it(name: str, tmp_path: Path) -> None:
     """A group of several: the file would say what one unit costs, which is less."""
     path, size = tmp_path / "g.toml", str(random.Random(SEED).randrange(2, 6))
@@ -113,7 +114,7 @@ def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("words", [("init",), ("export", "opacus", MNIST), ("export", "dp-accounting", MNIST)], ids=" ".join)
+@of_each("words", [("init",), ("export", "opacus", MNIST), ("export", "dp-accounting", MNIST)])
 def test_a_dash_is_standard_output(words: tuple[str, ...], tmp_path: Path) -> None:
     done, plain = dpcli(*words, "-o", "-", folder=tmp_path), dpcli(*words)
     assert (done.code, done.out) == (0, plain.out) and not os.listdir(tmp_path)
@@ -141,7 +142,7 @@ IMPORTED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@of_each("name", SUBCOMMANDS)
 def test_what_is_imported_is_read_by_the_command_that_is_named(name: str, tmp_path: Path) -> None:
     """At a delta that the command states, where the file has none."""
     text, words = IMPORTED[name]
@@ -152,7 +153,7 @@ def test_what_is_imported_is_read_by_the_command_that_is_named(name: str, tmp_pa
     follow(done.err, path)
 
 
-@pytest.mark.parametrize("size", [3, 9, 10, 99_999, 100_000, 60_000_000])
+@of_each("size", [3, 9, 10, 99_999, 100_000, 60_000_000])
 def test_the_delta_that_is_named_is_small_enough(size: int, tmp_path: Path) -> None:
     source, path = tmp_path / "source", tmp_path / "z.toml"
     source.write_text("noise_multiplier,sampling_rate\n1.0,0.1\n")
@@ -176,7 +177,7 @@ LACKING = [
 ]
 
 
-@pytest.mark.parametrize(("name", "words", "flag"), LACKING, ids=str)
+@of_each("name, words, flag", LACKING)
 def test_what_is_lacking_or_wrong_is_told_as_the_flag_that_states_it(
     name: str, words: tuple[str, ...], flag: str, tmp_path: Path
 ) -> None:

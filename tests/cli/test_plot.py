@@ -12,6 +12,7 @@ import pytest
 
 from dpcli.registry import PLOTS
 from tests.command import dpcli
+from tests.of_each import of_each
 from tests.plots.samples import GAUSSIAN, NO_NOISE, PURE, TWO
 
 UNSOUND = GAUSSIAN.replace(b"delta = 1e-5", b"delta = 0.2\ndataset_size = 10")
@@ -44,8 +45,8 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
     assert (tmp_path / "points").read_bytes().startswith(b"series,order,")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin", "message"),
+@of_each(
+    "arguments, stdin, message",
     [
         (("trade-of", "-"), GAUSSIAN, "expected a kind of plot among epsilon-steps, "),
         (("trade-of", "-"), GAUSSIAN, "found 'trade-of'; did you mean 'trade-off'"),

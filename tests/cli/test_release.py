@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -75,19 +76,21 @@ def test_the_statement_says_what_was_asked_and_how_accurate_it_is(file: Path) ->
 KEPT = ("shop.csv", "./shop.csv", "link.csv", "runs/shop/answers.json", "runs/shop/run.json", "runs/shop/statement.md", "shop.toml")
 
 
-@pytest.mark.parametrize("path", KEPT)
-@pytest.mark.parametrize("option", ["-o", "--parquet"])
+OPTIONS = ("-o", "--parquet")
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 1.5], ids=["answered", "refused"])
-def test_no_output_takes_the_place_of_data_or_of_answers(path: str, option: str, epsilon: float, file: Path) -> None:
+def test_no_output_takes_the_place_of_data_or_of_answers(epsilon: float, file: Path) -> None:
     """Nor does a report of an error."""
     folder = file.parent
     (folder / "link.csv").symlink_to("shop.csv")
     assert dpcli("release", str(file), folder=folder).code == 0
     file.write_text(FILE.format(epsilon=epsilon))
-    before = (folder / path).read_bytes()
-    result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=folder)
-    assert result.code == 2 and "expected another path for the output" in result.err
-    assert (folder / path).read_bytes() == before
+    for path, option in product(KEPT, OPTIONS):
+        before = (folder / path).read_bytes()
+        result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=folder)
+        assert result.code == 2 and "expected another path for the output" in result.err, (path, option)
+        assert (folder / path).read_bytes() == before, (path, option)
 
 
 @pytest.mark.parametrize("wrong", ["file", "option", "value", "encoding"])
@@ -105,9 +108,7 @@ def test_an_error_before_the_data_are_known_replaces_nothing(wrong: str, file: P
     assert "error" in (folder / "new.csv").read_text() and "failure" in (folder / "old.xml").read_text()
 
 
-@pytest.mark.parametrize("option", ["-o", "--parquet"])
-@pytest.mark.parametrize("path", ["nowhere/answers.csv", "runs", "./runs", "runs/shop", "levels.txt", "visits/more.csv"])
-def test_an_output_that_cannot_be_written_costs_nothing(path: str, option: str, file: Path) -> None:
+def test_an_output_that_cannot_be_written_costs_nothing(file: Path) -> None:
     """Nor one where the release makes a folder, over a list of values, or among the files of a pattern."""
     (file.parent / "levels.txt").write_text("low\nmedium\nhigh\n")
     (file.parent / "visits").mkdir()
@@ -115,27 +116,31 @@ def test_an_output_that_cannot_be_written_costs_nothing(path: str, option: str, 
     text = file.read_text().replace('domain = ["low", "medium", "high"]', 'domain_file = "levels.txt"')
     file.write_text(text.replace('"shop.csv"', '"visits/*.csv"'))
     before = sorted(file.parent.rglob("*"))
-    result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=file.parent)
-    assert result.code == 2 and (f"{path}: cannot be written" in result.err or f"{path}: expected another path" in result.err)
-    assert sorted(file.parent.rglob("*")) == before and (file.parent / "levels.txt").read_text() == "low\nmedium\nhigh\n"
+    paths = ("nowhere/answers.csv", "runs", "./runs", "runs/shop", "levels.txt", "visits/more.csv")
+    for path, option in product(paths, OPTIONS):
+        result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=file.parent)
+        assert result.code == 2, (path, option)
+        assert f"{path}: cannot be written" in result.err or f"{path}: expected another path" in result.err, (path, option)
+        assert sorted(file.parent.rglob("*")) == before, (path, option)
+        assert (file.parent / "levels.txt").read_text() == "low\nmedium\nhigh\n"
 
 
-@pytest.mark.parametrize("option", ["-o", "--parquet"])
-@pytest.mark.parametrize("named", ["ledger.db", "sqlite:///ledger.db", "./ledger.db"])
-def test_no_output_takes_the_place_of_the_ledger(named: str, option: str, file: Path) -> None:
+def test_no_output_takes_the_place_of_the_ledger(file: Path) -> None:
     """Nor of what SQLite restores it from; and none of this is charged."""
     folder = file.parent
     with init(str(folder / "ledger.db"), DATASET, terms(2.0)):
         pass
     before = (folder / "ledger.db").read_bytes()
-    for path in ("ledger.db", "ledger.db-journal"):
+    for named, option, path in product(
+        ("ledger.db", "sqlite:///ledger.db", "./ledger.db"), OPTIONS, ("ledger.db", "ledger.db-journal")
+    ):
         output = f"csv={path}" if option == "-o" else path
         result = dpcli("release", str(file), "--ledger", named, option, output, folder=folder)
-        assert result.code == 2 and "expected another path for the output" in result.err
-    assert (folder / "ledger.db").read_bytes() == before
-    if option == "-o":
-        shown = dpcli("budget", "show", named, "-o", "csv=ledger.db", folder=folder)
-        assert "found the input file" in shown.err and (folder / "ledger.db").read_bytes() == before
+        assert result.code == 2 and "expected another path for the output" in result.err, (named, option, path)
+        assert (folder / "ledger.db").read_bytes() == before, (named, option, path)
+        if option == "-o":
+            shown = dpcli("budget", "show", named, "-o", "csv=ledger.db", folder=folder)
+            assert "found the input file" in shown.err and (folder / "ledger.db").read_bytes() == before, named
 
 
 def test_the_same_command_again_writes_the_same_outputs(file: Path) -> None:

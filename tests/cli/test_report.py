@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ROOT, dpcli
+from tests.of_each import of_each
 
 FULL = "examples/disclosure.toml"
 GAUSSIAN = """format = 1
@@ -52,8 +53,8 @@ def test_strict_refuses_what_is_not_stated() -> None:
     assert (result.code, result.err) == (1, "dpcli: 25 of 26 items stated; NOT STATED: contact\n")
 
 
-@pytest.mark.parametrize("format_", ["table", "text", "markdown", "html", "json", "jsonl"])
-@pytest.mark.parametrize("form", [(), ("--registry",)])
+@of_each("format_", ["table", "text", "markdown", "html", "json", "jsonl"])
+@of_each("form", [(), ("--registry",)])
 def test_every_format_and_form(format_: str, form: tuple[str, ...]) -> None:
     result = dpcli("report", "-", "-f", format_, *form, stdin=GAUSSIAN.encode())
     assert (result.code, result.err) == (0, "")

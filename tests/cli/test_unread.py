@@ -15,8 +15,9 @@ from dpcli.cli.options import REPORTED, DocumentFormat, Settings
 from dpcli.cli.unread import words_of
 from dpcli.formats.facts import judges
 from dpcli.registry import FORMATS
-from tests.cli.test_formats import COMMANDS, assert_says_error, own_formats
+from tests.cli.commands import COMMANDS, assert_says_error, own_formats
 from tests.command import dpcli
+from tests.of_each import of_each
 
 REPORTING = [words for words in COMMANDS if words != ("plot",)]  # a picture is no report
 SPELLED = ("-o|{}", "-o{}", "-o={}", "--output|{}", "--output={}", "-qo|{}", "-vqo{}")
@@ -41,7 +42,7 @@ def assert_no_pass(words: tuple[str, ...], name: str, path: Path) -> None:
         ), name
 
 
-@pytest.mark.parametrize("words", REPORTING, ids=" ".join)
+@of_each("words", REPORTING)
 def test_every_report_of_every_command_in_every_spelling_holds_the_error(words: tuple[str, ...], tmp_path: Path) -> None:
     names = [name for name in own_formats(words) if name in FORMATS]
     for (index, name), (spelling, wrong) in product(enumerate(names), product(SPELLED, UNREADABLE)):
@@ -54,7 +55,7 @@ def test_every_report_of_every_command_in_every_spelling_holds_the_error(words: 
         assert_no_pass(words, name, path)
 
 
-@pytest.mark.parametrize("words", REPORTING, ids=" ".join)
+@of_each("words", REPORTING)
 def test_a_command_that_fails_leaves_no_earlier_report_in_any_format(words: tuple[str, ...], tmp_path: Path) -> None:
     """Broken by a bug while it runs, as every command may be."""
     names = [name for name in own_formats(words) if name in FORMATS]
@@ -75,17 +76,15 @@ def test_what_outlives_an_error_says_so() -> None:
     assert {words for words in REPORTING if formats_of(words).kept} == KEPT
 
 
-@pytest.mark.parametrize(
-    "line", ["budget anchr l.db", "budgt anchor l.db", "budget --nope export l.db", "budget export l.db --nope"]
-)
+@of_each("line", ["budget anchr l.db", "budgt anchor l.db", "budget --nope export l.db", "budget export l.db --nope"])
 def test_a_copy_of_a_ledger_outlives_a_misspelt_command(line: str, tmp_path: Path) -> None:
     (tmp_path / "copy.json").write_text("copy")
     assert dpcli(*line.split(), "-o", "copy.json", folder=tmp_path).code == 2
     assert (tmp_path / "copy.json").read_text() == "copy"
 
 
-@pytest.mark.parametrize("name", ["junit", "sarif", "json", "html"])
-@pytest.mark.parametrize(
+@of_each("name", ["junit", "sarif", "json", "html"])
+@of_each(
     "line",
     [
         "gat p.toml -o {}",
@@ -110,7 +109,7 @@ def test_wherever_an_output_is_named(line: str, name: str, tmp_path: Path) -> No
         assert_says_error(name, (tmp_path / "r").read_text())
 
 
-@pytest.mark.parametrize(
+@of_each(
     "line",
     [
         "gate --nope r.xml -o r.xml",
@@ -173,11 +172,20 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("words", REPORTING, ids=" ".join)
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_words_are_read_as_click_reads_them(words: tuple[str, ...], data: st.DataObject) -> None:
+@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.long)])
+@of_each("words", REPORTING)
+def test_words_are_read_as_click_reads_them(words: tuple[str, ...], examples: int) -> None:
     """Of a line that click can take apart, the outputs, the formats and all that are no options are the same."""
+
+    @settings(max_examples=examples, deadline=None)
+    @given(st.data())
+    def each(data: st.DataObject) -> None:
+        read_as_by_click(words, data)
+
+    each()
+
+
+def read_as_by_click(words: tuple[str, ...], data: st.DataObject) -> None:
     command = COMMANDS[words]
     own = [text for one in command.params if isinstance(one, click.Option) for text in one.opts]
     line = data.draw(st.lists(st.sampled_from([*TEXTS, *own]), max_size=8))

@@ -10,8 +10,9 @@ import pytest
 
 from dpcli.cli.main import cli
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
+from tests.of_each import of_each
 
 STATED = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n{}')
 TERMS = "--epsilon 10 --delta 1e-6 --unit user --adjacency add-remove --blocks day --column day --max-blocks 3 --filter zcdp"
@@ -68,8 +69,8 @@ def check(folder: Path, words: str, arguments: tuple[str, ...]) -> str:
     return line
 
 
-@pytest.mark.parametrize("words", ASKING)
-@pytest.mark.parametrize("window", ["", 'window = ["nonsense"]\n', 'window = ["2026-02-02..2026-01-01"]\n'])
+@of_each("words", ASKING)
+@of_each("window", ["", 'window = ["nonsense"]\n', 'window = ["2026-02-02..2026-01-01"]\n'])
 def test_a_window_that_is_missing_or_none_is_asked_for_where_it_can_be_stated(folder: Path, words: str, window: str) -> None:
     put(folder, window)
     line = check(folder, words, ASKING[words])
@@ -81,8 +82,8 @@ def test_a_window_that_is_missing_or_none_is_asked_for_where_it_can_be_stated(fo
 QUOTED = "--window: b, or by this flag of a command that charges a run."
 
 
-@pytest.mark.parametrize("words", [words for words in ASKING if not words.startswith("comment")])
-@pytest.mark.parametrize("stated", ["dataset", "window"])
+@of_each("words", [words for words in ASKING if not words.startswith("comment")])
+@of_each("stated", ["dataset", "window"])
 def test_what_a_file_states_is_quoted_as_it_has_it(folder: Path, words: str, stated: str) -> None:
     put(folder, f'window = ["{QUOTED}"]\n' if stated == "window" else 'window = ["2026-01-01"]\n')
     if stated == "dataset":
@@ -91,7 +92,7 @@ def test_what_a_file_states_is_quoted_as_it_has_it(folder: Path, words: str, sta
     assert done.code == 2 and QUOTED[:56] in done.err, done.err  # a window is quoted in part
 
 
-@pytest.mark.parametrize("words", GIVEN)
+@of_each("words", GIVEN)
 def test_blocks_that_are_given_are_refused_by_the_name_they_were_given_under(folder: Path, words: str) -> None:
     put(folder, "")
     line = check(folder, words, GIVEN[words])

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.comments.forges import Played, playing
+from tests.comments.forges import FORGES, IDS, Played, playing
+from tests.gate.conftest import clone as clone
+from tests.gate.conftest import first_clone as first_clone
+from tests.gate.conftest import first_commit as first_commit
 from tests.gate.conftest import repository as repository
 
-FORGES = [("github", False), ("gitlab", False), ("gitlab", True)]
 
-
-@pytest.fixture(params=FORGES, ids=["github", "gitlab", "gitlab-job"])
+@pytest.fixture(params=FORGES, ids=IDS)
 def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     """Each system in turn, and nothing in the environment but what a job of it finds."""
     kind, job = request.param

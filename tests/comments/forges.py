@@ -11,8 +11,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 TOKEN = "s3cret-t0ken-of-the-job"
 ME, ANOTHER = "ci[bot]", "mallory"
+# Each kind, and GitLab once more as a job sees it; where a test is about something else, a quick run takes one of them.
+FORGES = [("github", False), ("gitlab", False), ("gitlab", True)]
+IDS = ["github", "gitlab", "gitlab-job"]
+ONE = pytest.mark.parametrize("played", FORGES[:1], ids=IDS[:1], indirect=True)
+ONE_QUICK = pytest.mark.parametrize(
+    "played", [FORGES[0], *(pytest.param(forge, marks=pytest.mark.long) for forge in FORGES[1:])], ids=IDS, indirect=True
+)
 NUMBERS = {ME: 41, ANOTHER: 42}  # GitLab knows people by number
 
 

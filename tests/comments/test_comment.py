@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Result, dpcli
-from tests.comments.forges import ANOTHER, ME, TOKEN, Played
+from tests.comments.forges import ANOTHER, FORGES, ME, ONE, ONE_QUICK, TOKEN, Played
 from tests.gate.samples import GATE, OVER
+from tests.of_each import of_each
 
 CALM = GATE.replace('name = "ads-ranking"', 'name = "ads"')
 RISEN = GATE.replace("= 400.0\n", "= 380.0\n")  # still within its cap
@@ -51,6 +52,7 @@ def test_a_rise_is_told_once_and_kept_up_to_date(played: Played, pipeline: Path)
     assert "**gate: pass (1 pass)**" in body  # a comment of a failure that is mended does not stay
 
 
+@ONE_QUICK
 @pytest.mark.parametrize("text", [GATE, CALM, GATE.replace("= 400.0\n", "= 420.0\n")], ids=["same", "renamed", "less"])
 def test_nothing_is_written_where_nothing_rises(played: Played, pipeline: Path, text: str) -> None:
     pipeline.write_text(text)
@@ -79,6 +81,7 @@ def test_what_a_reviewer_must_hear_of_is_told(played: Played, pipeline: Path, ne
     assert len(played.bodies()) == 1
 
 
+@ONE_QUICK
 def test_only_a_comment_of_the_same_author_is_its_own(played: Played, pipeline: Path) -> None:
     """A marker is no secret: whoever writes it into a comment of his own has it not overwritten, and hides nothing by it."""
     pipeline.write_text(OVER)
@@ -99,6 +102,7 @@ def test_a_comment_without_an_author_is_nobodys(played: Played, pipeline: Path) 
     assert played.written() == ["POST"]
 
 
+@ONE_QUICK
 @pytest.mark.parametrize(("before", "largest"), [(19, 20), (20, 20), (45, 20), (7, 3)])
 def test_pages_are_walked_to_their_end(played: Played, pipeline: Path, before: int, largest: int) -> None:
     """Also where the server's pages are smaller than what was asked for."""
@@ -133,6 +137,7 @@ def test_of_two_comments_that_are_its_own_the_oldest_stays(played: Played, pipel
     assert played.comments[0]["id"] == 1001
 
 
+@ONE_QUICK
 def test_names_keep_comments_apart(played: Played, pipeline: Path) -> None:
     pipeline.write_text(RISEN)
     for name in ("ads", "ads-2", "ads"):
@@ -141,12 +146,14 @@ def test_names_keep_comments_apart(played: Played, pipeline: Path) -> None:
     assert "**`ads` gate: pass (1 pass)**" in played.bodies()[0]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a--b", "-->", "x" * 65, "ä", "a-"])
+@ONE
+@of_each("name", ["", "a b", "a--b", "-->", "x" * 65, "ä", "a-"])
 def test_a_name_cannot_end_the_marker(played: Played, pipeline: Path, name: str) -> None:
     assert comment(played, pipeline.parent, "--name", name).code == 2
     assert played.asked == []
 
 
+@ONE_QUICK
 @pytest.mark.parametrize(("text", "code", "news"), [(OVER, 1, True), (CALM, 0, False)])
 def test_a_dry_run_prints_the_comment_and_asks_nobody(played: Played, pipeline: Path, text: str, code: int, news: bool) -> None:
     pipeline.write_text(text)
@@ -166,6 +173,7 @@ def test_a_dry_run_needs_no_environment(pipeline: Path, monkeypatch: pytest.Monk
     assert dpcli("comment", "github", pipeline.name, "--base-ref", "main", "--dry-run", folder=pipeline.parent).code == 0
 
 
+@ONE_QUICK
 def test_the_exit_code_is_the_gates(played: Played, pipeline: Path) -> None:
     for text in (RISEN, OVER, "x", GATE.replace("400.0", "1e-300")):
         pipeline.write_text(text)
@@ -233,21 +241,36 @@ ANSWERS = {
 }
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path, answer: str, method: str) -> None:
+def told_in_one_line(played: Played, pipeline: Path, method: str, answer: str) -> None:
+    """What the server says in place of the truth is told, with exit code 2, and nothing is written."""
     if method == "POST" and ANSWERS[answer][0] == 200 and b"html" not in ANSWERS[answer][1]:
         method = "GET"  # what it says of a comment that it has taken is not read
     pipeline.write_text(RISEN)
-    played.say[method, "comments" if played.kind == "github" else "notes"] = ANSWERS[answer]
+    played.say = {(method, "comments" if played.kind == "github" else "notes"): ANSWERS[answer]}
     result = comment(played, pipeline.parent, "--timeout", "60")
-    assert (result.code, result.out) == (2, "")
-    assert result.err.count("\n") == 1 and result.err.startswith(f"dpcli: {method} http://127.0.0.1:")
-    assert result.err[:-1].isprintable()
-    assert played.bodies() == []
+    assert (result.code, result.out) == (2, ""), (method, answer)
+    assert result.err.count("\n") == 1 and result.err.startswith(f"dpcli: {method} http://127.0.0.1:"), (method, answer)
+    assert result.err[:-1].isprintable(), (method, answer)
+    assert played.bodies() == [], (method, answer)
 
 
+def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path) -> None:
+    """Each answer of one of the servers."""
+    place = FORGES.index((played.kind, played.job))
+    for number, answer in enumerate(ANSWERS):
+        if number % len(FORGES) == place:
+            told_in_one_line(played, pipeline, ("GET", "POST")[number % 2], answer)
+
+
+@pytest.mark.long
+def test_what_any_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path) -> None:
+    """Each answer of each, and of two of them to each question."""
+    place = FORGES.index((played.kind, played.job))
+    for number, answer in enumerate(ANSWERS):
+        told_in_one_line(played, pipeline, ("GET", "POST")[(number + place) % 2], answer)
+
+
+@ONE_QUICK
 def test_a_failure_of_the_gate_is_told_where_the_comment_fails_too(played: Played, pipeline: Path) -> None:
     pipeline.write_text(OVER)
     played.say["GET", "comments" if played.kind == "github" else "notes"] = ANSWERS["broken"]
@@ -256,6 +279,7 @@ def test_a_failure_of_the_gate_is_told_where_the_comment_fails_too(played: Playe
     assert "gate/budget" in result.err and ": 500" in result.err
 
 
+@ONE_QUICK
 def test_an_author_who_cannot_be_told_is_an_error(played: Played, pipeline: Path) -> None:
     """And no reason to write a second comment, or over somebody else's."""
     who = {"github": "graphql", "gitlab": "job" if played.job else "user"}[played.kind]

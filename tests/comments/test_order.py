@@ -13,7 +13,7 @@ import pytest
 from dpcli.comments import text as comment_module
 from tests.command import dpcli
 from tests.exam.subjects import SEED
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')

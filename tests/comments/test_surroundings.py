@@ -11,6 +11,7 @@ import pytest
 from dpcli.comments.client import checked_api
 from dpcli.comments.surroundings import github_pull, gitlab_merge
 from dpcli.errors import InputError
+from tests.of_each import of_each
 
 TOKEN = "t0ken"
 
@@ -64,31 +65,31 @@ def test_the_number_of_an_event_is_found_where_the_ref_has_none(tmp_path: Path, 
         github_pull("a/b", None, None, 1.0)
 
 
-@pytest.mark.parametrize("name", ["", "ads", "a/b/c", "a/..", "../b", "a/b?x", "a/b#1", "a b/c", "a/b\n", "a/%2e%2e", "ä/b"])
+@of_each("name", ["", "ads", "a/b/c", "a/..", "../b", "a/b?x", "a/b#1", "a b/c", "a/b\n", "a/%2e%2e", "ä/b"])
 def test_a_repository_is_a_name_and_no_path(name: str) -> None:
     with pytest.raises(InputError, match="--repository"):
         github_pull(name, 1, None, 1.0)
 
 
-@pytest.mark.parametrize("name", ["", "ads", "a/b?x", "a//b", "/a/b", "1\n", "a b/c"])
+@of_each("name", ["", "ads", "a/b?x", "a//b", "/a/b", "1\n", "a b/c"])
 def test_a_project_is_a_number_or_a_path(name: str) -> None:
     with pytest.raises(InputError, match="--project"):
         gitlab_merge(name, 1, None, 1.0)
 
 
-@pytest.mark.parametrize("number", ["", "0", "-1", "7/notes", "1" * 30, "٧"])
+@of_each("number", ["", "0", "-1", "7/notes", "1" * 30, "٧"])
 def test_a_number_is_a_number(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI_MERGE_REQUEST_IID", number)
     with pytest.raises(InputError, match="CI_MERGE_REQUEST_IID"):
         gitlab_merge("12", None, None, 1.0)
 
 
-@pytest.mark.parametrize("address", ["https://api.github.com", "https://h:8443/api/v4/", "http://localhost:80/x", "http://[::1]:9"])
+@of_each("address", ["https://api.github.com", "https://h:8443/api/v4/", "http://localhost:80/x", "http://[::1]:9"])
 def test_an_address_that_a_token_may_go_to(address: str) -> None:
     assert checked_api(address, "--api") == address.rstrip("/")
 
 
-@pytest.mark.parametrize(
+@of_each(
     "address",
     [
         *("http://gitlab.example/api/v4", "ftp://h/x", "file:///etc/passwd", "//h/x", "h/x", "", "https://", "https:///x"),
@@ -109,7 +110,7 @@ def test_an_address_that_no_token_may_go_to(address: str) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize("value", ["", "  \n", "to ken", "tok\nen", "t\x00ken", "tökén"])
+@of_each("value", ["", "  \n", "to ken", "tok\nen", "t\x00ken", "tökén"])
 def test_a_token_that_no_header_can_hold_is_refused_unseen(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that refuses it would show it."""
     monkeypatch.setattr(os, "environ", {"GITHUB_TOKEN": value, "GITLAB_TOKEN": value})

@@ -14,10 +14,10 @@ from ruamel.yaml import YAML
 
 from tests.command import ROOT
 from tests.comments.forges import ME, TOKEN, Played, playing
-from tests.gate.conftest import git
+from tests.gate.clones import HARMLESS, changed, shell
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
-from tests.gate.test_ci import HARMLESS, changed, shell
-from tests.gate.test_ci import clone as clone
+from tests.schemas import checked
 
 ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"
 CALLED = ROOT / ".github" / "workflows" / "privacy-budget.yml"
@@ -48,9 +48,8 @@ def test_every_document_gates_one_layout() -> None:
 
 def test_an_action_and_workflows_obey_the_schemas_of_github_and_zizmor() -> None:
     for path, schema in ((ACTION, "vendor.github-actions"), (CALLED, "vendor.github-workflows")):
-        checked = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
-        found = subprocess.run(checked, capture_output=True, text=True, check=False)
-        assert found.returncode == 0, found.stdout
+        code, said = checked(schema, path)
+        assert code == 0, said
 
 
 @pytest.mark.needs("zizmor")
@@ -129,7 +128,7 @@ def runner(request: pytest.FixtureRequest) -> Callable[..., Ran]:
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "code", "count"), [(HARMLESS, 0, 0), (RISEN, 0, 1), (OVER, 1, 1), ("x", 2, 1)])
 def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], text: str, code: int, count: int) -> None:
     changed(clone, text)
@@ -142,6 +141,7 @@ def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], tex
     assert TOKEN not in result.stdout + result.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_a_pull_request_from_a_fork_is_judged_and_not_commented(clone: Path, kind: str) -> None:
     changed(clone, OVER)
@@ -154,7 +154,7 @@ def test_a_pull_request_from_a_fork_is_judged_and_not_commented(clone: Path, kin
     assert forge.asked == []
 
 
-@pytest.mark.parametrize("comment", ["false", "true"])
+@pytest.mark.parametrize("comment", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str) -> None:
     changed(clone, RISEN)
     with playing(Played("github")) as forge:
@@ -162,35 +162,47 @@ def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str)
     assert len(forge.bodies()) == (comment == "true")
 
 
+@pytest.mark.sampled(1)
 def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., Ran]) -> None:
     changed(clone, RISEN)
     with playing(Played("github", say={("POST", "comments"): (403, b"{}", {})})) as forge:
         assert runner(clone, forge).returncode == 2
 
 
-def test_a_policy_and_patterns_are_inputs(clone: Path) -> None:
+@pytest.mark.parametrize("kind", ["action", pytest.param("workflow", marks=pytest.mark.long)])
+def test_a_policy_and_patterns_are_inputs(clone: Path, kind: str) -> None:
     (clone / "policy.toml").write_text("format = 1\nepsilon = 0.5\n")
     (clone / "other").mkdir()
     (clone / "other" / "b c.toml").write_text(GATE.replace("ads-ranking", "b").replace("400.0", "401.0"))
     git(clone, "add", ".")
     changed(clone, HARMLESS)
-    for run in (action, steps(CALLED)):
-        with playing(Played("github")) as forge:
-            result = run(clone, forge, files="pipelines/**/*.toml\nother/*.toml\nnone/*.toml\n", policy="HEAD:policy.toml")
-        assert result.returncode == 1
-        assert result.stdout.count("cap 0.5") == 2
-        (body,) = forge.bodies()
-        assert "`other/b c.toml`" in body and "`pipelines/ads/rank ing.toml`" in body
+    with playing(Played("github")) as forge:
+        patterns = "pipelines/**/*.toml\nother/*.toml\nnone/*.toml\n"
+        result = RUNNERS[kind](clone, forge, files=patterns, policy="HEAD:policy.toml")
+    assert result.returncode == 1
+    assert result.stdout.count("cap 0.5") == 2
+    (body,) = forge.bodies()
+    assert "`other/b c.toml`" in body and "`pipelines/ads/rank ing.toml`" in body
 
 
-@pytest.mark.parametrize("hostile", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--help", "\n-h"])
-def test_no_input_is_a_command(clone: Path, hostile: str) -> None:
+HOSTILE = ("$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--help", "\n-h")
+QUICK = {("action", HOSTILE[2]), ("workflow", HOSTILE[0]), ("action", "--help")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hostile"),
+    [
+        pytest.param(kind, hostile, marks=() if (kind, hostile) in QUICK else pytest.mark.long)
+        for kind in ("action", "workflow")
+        for hostile in HOSTILE
+    ],
+)
+def test_no_input_is_a_command(clone: Path, kind: str, hostile: str) -> None:
     changed(clone, HARMLESS)
-    for run in (action, steps(CALLED)):
-        with playing(Played("github")) as forge:
-            run(clone, forge, files=hostile, policy=hostile)
-        assert all("gate: INVALID" in body for body in forge.bodies())
-        assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
+    with playing(Played("github")) as forge:
+        RUNNERS[kind](clone, forge, files=hostile, policy=hostile)
+    assert all("gate: INVALID" in body for body in forge.bodies())
+    assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
 
 
 def test_gitlab_comments_after_the_verdict(clone: Path) -> None:

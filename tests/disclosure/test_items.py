@@ -9,6 +9,7 @@ from dpcli.disclosure.item import NOT_STATED, Item
 from dpcli.keys.annotations import members_of
 from dpcli.lint.settings import section
 from dpcli.pipeline.model import Disclosure
+from tests.of_each import of_each
 
 from .samples import FULL, MINIMAL, facts, silent, statements, toml, without
 
@@ -56,7 +57,7 @@ def naming(key: str, form: str) -> set[str]:
     return {item.id for item in ITEMS[form].values() if any(key in keys.split() for keys in item.keys)}
 
 
-@pytest.mark.parametrize("key", DISCLOSED)
+@of_each("key", DISCLOSED)
 def test_a_key_taken_out_turns_exactly_its_items(key: str) -> None:
     assert silent(toml(without(FULL, "disclosure", key))) == (
         naming(f"disclosure.{key}", "report"),
@@ -64,8 +65,8 @@ def test_a_key_taken_out_turns_exactly_its_items(key: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "keys", "expected"),
+@of_each(
+    "table, keys, expected",
     [
         ("budget", (), ({"budget"}, {"budget"})),
         ("privacy", ("releases",), ({"releases"}, {"releases"})),
@@ -83,7 +84,7 @@ def test_the_number_of_records_is_an_item_of_the_registry() -> None:
     assert NOT_STATED in delta
 
 
-@pytest.mark.parametrize("key", DISCLOSED)
+@of_each("key", DISCLOSED)
 def test_a_key_alone_states_exactly_its_items(key: str) -> None:
     bare = silent(MINIMAL)
     with_it = silent(MINIMAL + toml({"disclosure": {key: FULL["disclosure"][key]}}))
@@ -97,8 +98,8 @@ def answer(text: str, name: str) -> str:
     return next(answer.line for answer in statements(text)[0].answers if answer.item.id == name)
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
+@of_each(
+    "more, expected",
     [
         (section({"covers": '{ tuning = "steps counts all three runs" }'}), "steps counts all three runs"),
         (section({"covers": '{ tuning = "..." }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),

@@ -33,6 +33,7 @@ from dpcli.toml.write import toml_text
 from tests.command import ROOT
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED
+from tests.of_each import of_each
 from tests.strategies import entry, log_uniform, pipeline
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "dp_events.json").read_text())
@@ -95,8 +96,8 @@ def test_whole_numbers_too_move_by_twice_the_bound() -> None:
     assert epsilons == pytest.approx([0.75, 1.5], rel=1e-12)
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize(
+@of_each("adjacency", RELATIONS)
+@of_each(
     "made",
     [
         entry("gaussian", sigma=7.0, sensitivity=3.0),
@@ -104,7 +105,6 @@ def test_whole_numbers_too_move_by_twice_the_bound() -> None:
         entry("discrete-laplace", scale=7.0, sensitivity=4),
         entry("gaussian", noise_multiplier=3.0, rate=0.3, steps=5),
     ],
-    ids=lambda made: made.type,
 )
 def test_an_event_alone_costs_what_its_pipeline_costs(made: Entry, adjacency: str) -> None:
     """A sensitivity is under the file's adjacency, a bound on one record's values is under none."""
@@ -316,7 +316,7 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_EVENT)
+@of_each("kind", NO_EVENT)
 def test_an_event_that_no_file_says_is_refused_by_name(kind: str) -> None:
     event, words = NO_EVENT[kind]
     with pytest.raises(InputError) as refused:
@@ -370,7 +370,7 @@ NO_PIPELINE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_PIPELINE)
+@of_each("kind", NO_PIPELINE)
 def test_a_key_that_no_event_says_is_refused_by_name(kind: str) -> None:
     keys, privacy, words = NO_PIPELINE[kind]
     own = {"type": "gaussian", "noise_multiplier": 2.0} if "type" not in keys else {}
@@ -388,8 +388,8 @@ def refusal(made: Pipeline) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("kind", MECHANISMS)
+@of_each("adjacency", RELATIONS)
+@of_each("kind", MECHANISMS)
 def test_every_type_is_an_event_or_refused_by_its_name(kind: str, adjacency: str) -> None:
     example = dict(load(MECHANISMS[kind]).example)
     part = {"name": "part", "type": "gaussian", "noise_multiplier": 3.0}

@@ -21,10 +21,10 @@ from dpcli.exchange.tf_privacy import file_of_flags
 from dpcli.exchange.tumult import file_of_session
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.render import InvalidFile
-from tests.command import ROOT
 from tests.command import dpcli as run
+from tests.exchange.peers import VECTORS
+from tests.of_each import of_each
 
-VECTORS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "tests" / "vectors" / "peers").glob("*.json"))}
 USER = Asserted(unit="user", delta=1e-6)
 NONE = Asserted()
 
@@ -54,8 +54,8 @@ READERS: dict[str, tuple[Callable[..., Pipeline], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", VECTORS["tf_privacy"], ids=lambda case: " ".join(case["flags"]))
-@pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
+@of_each("case", VECTORS["tf_privacy"])
+@of_each("sampling", ["poisson", "shuffle"])
 def test_flags_cost_what_the_program_says(case: dict[str, Any], sampling: str) -> None:
     """Its PLD accountant to its grid of 1e-4, each step rounded up; its RDP accountant is above us."""
     ours = dpcli.account(flags(case["flags"], sampling=sampling))
@@ -65,9 +65,7 @@ def test_flags_cost_what_the_program_says(case: dict[str, Any], sampling: str) -
     assert ours.upper <= rdp <= 1.2 * ours.upper + 1.0
 
 
-@pytest.mark.parametrize(
-    "case", VECTORS["jax_privacy"], ids=lambda case: f"{case['config']['batch_size']}-{case['config']['noise_multiplier']}"
-)
+@of_each("case", VECTORS["jax_privacy"])
 def test_a_configuration_costs_what_its_accountant_says_or_more(case: dict[str, Any]) -> None:
     """The same where batches are not accumulated. Where they are, it counts one sample of all of them; they are drawn one by one."""
     ours = dpcli.account(config(case["config"]))
@@ -77,7 +75,7 @@ def test_a_configuration_costs_what_its_accountant_says_or_more(case: dict[str, 
         assert (ours.upper - 1e-3) * (1.0 - 1e-3) <= asked
 
 
-@pytest.mark.parametrize("case", VECTORS["opendp"])
+@of_each("case", VECTORS["opendp"])
 def test_an_accountant_may_spend_what_it_maps_d_in_to(case: dict[str, Any]) -> None:
     """Entries together: the sum that opendp says, of epsilons, of deltas, or of rhos, for a whole unit however many records it has."""
     found = accountant(case["accountant"])
@@ -100,7 +98,7 @@ def test_whom_an_accountant_protects() -> None:
     assert found == {("add-remove", 1), ("add-remove", 3), ("add-remove", 2), ("replace-one", 1), ("replace-one", 4)}
 
 
-@pytest.mark.parametrize("case", VECTORS["tumult"])
+@of_each("case", VECTORS["tumult"])
 def test_a_session_has_one_guarantee_for_a_whole_unit(case: dict[str, Any]) -> None:
     found = session(case["session"])
     budget = {key: value for key, value in case["session"]["privacy_budget"].items() if key != "type"}
@@ -145,7 +143,7 @@ def changed(library: str, path: tuple[str | int, ...], change: Callable[[Any], N
     return document
 
 
-@pytest.mark.parametrize(("library", "path"), EACH)
+@of_each("library, path", EACH)
 def test_a_field_that_nobody_knows_is_refused_wherever_it_is(library: str, path: tuple[str | int, ...]) -> None:
     """Unless it is ignored; the two numbers of a loss have no fields."""
     reader, key = READERS[library]
@@ -157,7 +155,7 @@ def test_a_field_that_nobody_knows_is_refused_wherever_it_is(library: str, path:
         assert reader(document, ignored=("unheard_of",)).mechanisms == reader(original).mechanisms
 
 
-@pytest.mark.parametrize(("library", "path"), EACH)
+@of_each("library, path", EACH)
 def test_a_field_that_is_missing_is_asked_for_or_has_a_default_of_the_library(library: str, path: tuple[str | int, ...]) -> None:
     """Of every field: without it the file is refused, or it says the same as with it."""
     reader, key = READERS[library]
@@ -201,8 +199,8 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("value", BAD, ids=repr)
-@pytest.mark.parametrize(("library", "path"), [(library, path) for library, paths in NUMBERS.items() for path in paths])
+@of_each("value", BAD)
+@of_each("library, path", [(library, path) for library, paths in NUMBERS.items() for path in paths])
 def test_what_is_no_such_number_is_refused(library: str, path: tuple[Any, ...], value: Any) -> None:
     reader, key = READERS[library]
     document = changed(library, path[:-1], lambda table: None) if library != "opendp" else copy.deepcopy(VECTORS["opendp"][0][key])
@@ -217,7 +215,7 @@ def test_what_is_no_such_number_is_refused(library: str, path: tuple[Any, ...], 
 FLAGS = ["--N=60000", "--batch_size=256", "--noise_multiplier=1.12", "--epochs=60"]
 
 
-@pytest.mark.parametrize(
+@of_each(
     "words",
     [
         [*FLAGS, "--noused_microbatching"],
@@ -232,13 +230,13 @@ def test_forms_of_the_same_flags(words: list[str]) -> None:
     assert (found.privacy, found.mechanisms) == (expected.privacy, expected.mechanisms)
 
 
-@pytest.mark.parametrize("said", [[], ["--used_microbatching"], ["--used_microbatching=true"]])
+@of_each("said", [[], ["--used_microbatching"], ["--used_microbatching=true"]])
 def test_microbatches_halve_the_noise_unless_the_flags_say_none(said: list[str]) -> None:
     (entry,) = flags([*FLAGS, *said]).mechanisms
     assert entry.spec.noise_multiplier == 0.56  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@of_each(
     "words",
     [
         [],
@@ -260,7 +258,6 @@ def test_microbatches_halve_the_noise_unless_the_flags_say_none(said: list[str])
         [FLAGS[0], "--batch_size=60001", *FLAGS[2:]],
         [*FLAGS, "'"],
     ],
-    ids=" ".join,
 )
 def test_flags_that_are_refused(words: list[str]) -> None:
     with pytest.raises((InputError, InvalidFile)):
@@ -274,13 +271,13 @@ def test_a_bound_on_a_user_protects_users() -> None:
     assert (example.unit, example.max_contributions) == ("example", None)
 
 
-@pytest.mark.parametrize("stated", [Asserted(delta=1e-9), Asserted(dataset_size=1), Asserted(max_contributions=2, unit="user")])
+@of_each("stated", [Asserted(delta=1e-9), Asserted(dataset_size=1), Asserted(max_contributions=2, unit="user")])
 def test_flags_and_file_do_not_contradict_each_other(stated: Asserted) -> None:
     with pytest.raises(InputError, match="which the file says"):
         flags([*FLAGS, "--delta=1e-5", "--max_examples_per_user=5"], stated)
 
 
-@pytest.mark.parametrize("stated", [Asserted(adjacency="replace-one"), Asserted(max_contributions=1, unit="user")])
+@of_each("stated", [Asserted(adjacency="replace-one"), Asserted(max_contributions=1, unit="user")])
 def test_a_stated_guarantee_keeps_whom_it_protects(stated: Asserted) -> None:
     document = {
         "privacy_budget": {"type": "PureDPBudget", "epsilon": 1},
@@ -319,7 +316,7 @@ def test_how_batches_were_drawn_is_not_contradicted() -> None:
         assert f'scheme = "{sampling}"' in file_of_config(data, NONE, sampling, ignored, "f")
 
 
-@pytest.mark.parametrize("field", sorted(VECTORS["jax_privacy"][0]["config"]))
+@of_each("field", sorted(VECTORS["jax_privacy"][0]["config"]))
 def test_what_a_configuration_does_not_say_is_not_taken_for_nothing(field: str) -> None:
     """null, of every field: refused, but for the two that have no value where they are not used."""
     fields = {**VECTORS["jax_privacy"][0]["config"], field: None}
@@ -330,7 +327,7 @@ def test_what_a_configuration_does_not_say_is_not_taken_for_nothing(field: str) 
         config(fields)
 
 
-@pytest.mark.parametrize("bound", [0, -1.0, math.inf, math.nan, "1", True, []])
+@of_each("bound", [0, -1.0, math.inf, math.nan, "1", True, []])
 def test_gradients_are_clipped(bound: Any) -> None:
     with pytest.raises(InputError, match="clipping_norm"):
         config({**VECTORS["jax_privacy"][0]["config"], "clipping_norm": bound})
@@ -376,8 +373,8 @@ NEEDS_SAMPLING = {"tf-privacy": ["--sampling", "poisson"], "jax-privacy": ["--sa
 NAMES = ["tf-privacy", "jax-privacy", "opendp", "tumult"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"[1]", b"{", b'{"a": 1, "a": 2}', b"[" * 100_000, b"'"], ids=repr)
+@of_each("name", NAMES)
+@of_each("text", [b"", b"\xff\xfe", b"[1]", b"{", b'{"a": 1, "a": 2}', b"[" * 100_000, b"'"])
 def test_refused_in_one_line(name: str, text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(text)

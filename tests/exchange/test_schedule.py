@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,9 @@ from dpcli.pipeline.series import MOST
 from dpcli.toml.limits import MAX_BYTES
 from dpcli.toml.render import InvalidFile
 from tests.command import dpcli as run
+from tests.exam.subjects import SEED
+from tests.of_each import of_each
 
-SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 STATED = Asserted(adjacency="add-remove", delta=1e-6, dataset_size=60_000)
 
 
@@ -32,9 +32,9 @@ def stages(text: str) -> list[tuple[Any, ...]]:
     return [(m.spec.noise_multiplier, m.sampling.rate, m.sampling.batch_size, m.steps) for m in found.mechanisms]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 30))
-def test_every_step_is_there_in_its_turn(seed: int) -> None:
-    chance = random.Random(seed)
+@of_each("number", range(20))
+def test_every_step_is_there_in_its_turn(number: int) -> None:
+    chance = random.Random(f"{SEED} {number}")
     sampled = chance.choice(["sampling_rate", "batch_size"])
     draw = {
         "noise_multiplier": lambda: chance.choice([1.0, 1.25, chance.uniform(0.3, 20.0)]),
@@ -57,7 +57,7 @@ def test_every_step_is_there_in_its_turn(seed: int) -> None:
         expected.append((*pair, steps))
     found = stages(imported("\ufeff" + text))
     asked = [(noise, rate if sampled == "sampling_rate" else size, steps) for noise, rate, size, steps in found]
-    assert asked == expected
+    assert asked == expected, SEED
 
 
 def test_a_long_schedule_is_read_by_people_too() -> None:
@@ -66,7 +66,7 @@ def test_a_long_schedule_is_read_by_people_too() -> None:
     assert len(stages(text)) == 5000
 
 
-@pytest.mark.parametrize("count", range(1, 60))
+@of_each("count", range(1, 60))
 def test_lines_end_inside_of_lists_alone(count: int) -> None:
     """Two lists in one table of a line, of which TOML allows no other to be broken."""
     rows = [(1.0 + k, 6 * k, 6 * k / 60_000) for k in range(1, count + 1)]
@@ -148,7 +148,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@of_each("name", BAD)
 def test_refused_in_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises((InputError, InvalidFile)):
         imported(BAD[name])

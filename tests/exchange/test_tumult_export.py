@@ -17,7 +17,8 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from tests.command import dpcli as command
-from tests.exchange.test_peers import VECTORS
+from tests.exchange.peers import VECTORS
+from tests.of_each import of_each
 
 HEAD = """\
 format = 1
@@ -30,7 +31,7 @@ def again(text: str) -> Pipeline:
     return parse(file_of_session(text.encode(), Asserted(unit="user"), (), "session.json").encode(), "it.toml")
 
 
-@pytest.mark.parametrize("case", VECTORS["tumult"])
+@of_each("case", VECTORS["tumult"])
 def test_every_session_comes_back(case: dict[str, Any]) -> None:
     """Its tables are one, as the file does not say which; whom it protects and what it may spend are the same."""
     first = again(json.dumps(case["session"]))
@@ -40,7 +41,7 @@ def test_every_session_comes_back(case: dict[str, Any]) -> None:
     assert dpcli.account(second, delta=1e-6).upper == dpcli.account(first, delta=1e-6).upper
 
 
-@pytest.mark.parametrize("kind", sorted(MECHANISMS.registry))
+@of_each("kind", sorted(MECHANISMS.registry))
 def test_every_type_is_a_budget_or_refused_by_its_name(kind: str) -> None:
     spec = load(MECHANISMS.registry[kind])
     if kind in BUDGETS:
@@ -76,7 +77,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "why"), REFUSED)
+@of_each("old, new, why", REFUSED)
 def test_what_a_session_cannot_say_is_refused(old: str, new: str, why: str) -> None:
     assert PURE.count(old) == 1
     with pytest.raises(InputError, match=why):

@@ -7,20 +7,49 @@ from pathlib import Path
 
 import pytest
 
+from tests.gate.repositories import committed, copied, git
 from tests.gate.samples import GATE
 
 
-def git(folder: Path, *arguments: str) -> str:
-    """git in a folder, as somebody."""
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True, text=True).stdout
+@pytest.fixture(scope="session")
+def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `repository` is a copy of: made once."""
+    return committed(tmp_path_factory.mktemp("first"), train=GATE)
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(first_commit: Path, tmp_path: Path) -> Path:
     """A git repository whose first commit, on main, holds a passing train.toml."""
-    (tmp_path / "train.toml").write_text(GATE)
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "base")
+    return copied(first_commit, tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository without a commit."""
+    git(tmp_path, "init", "-q", "--template=", "-b", "main")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def first_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `clone` is a copy of: its remote and itself."""
+    folder = tmp_path_factory.mktemp("clone")
+    remote, work = folder / "remote.git", folder / "work"
+    subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "main", str(remote)], check=True)
+    subprocess.run(["git", "clone", "-q", "--template=", str(remote), str(work)], check=True, capture_output=True)
+    git(work, "checkout", "-qb", "main")
+    (work / "pipelines" / "ads").mkdir(parents=True)
+    (work / "pipelines" / "ads" / "rank ing.toml").write_text(GATE)
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "base")
+    git(work, "push", "-q", "origin", "main")
+    git(work, "checkout", "-qb", "change")
+    return folder
+
+
+@pytest.fixture
+def clone(first_clone: Path, tmp_path: Path) -> Path:
+    """A clone, on a branch, of a bare remote whose main holds a passing pipeline."""
+    work = copied(first_clone, tmp_path) / "work"
+    git(work, "remote", "set-url", "origin", str(tmp_path / "remote.git"))
+    return work

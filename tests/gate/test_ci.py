@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,19 +12,16 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
-from tests.gate.conftest import git
-from tests.gate.samples import GATE, OVER
+from tests.gate.clones import HARMLESS, changed, shell
+from tests.gate.repositories import git
+from tests.gate.samples import OVER
+from tests.schemas import checked
 
 CI = ROOT / "examples" / "ci"
-HARMLESS = GATE.replace('name = "ads-ranking"', 'name = "ads"')
 
 
 def yaml(name: str) -> Any:
     return YAML(typ="safe").load((CI / name).read_text())
-
-
-def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +29,13 @@ def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     [("github.yml", "vendor.github-workflows", ()), ("gitlab-ci.yml", "vendor.gitlab-ci", ("--data-transform", "gitlab-ci"))],
 )
 def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ...], tmp_path: Path) -> None:
-    found = tool("check_jsonschema", "--builtin-schema", schema, *more, str(CI / name))
-    assert found.returncode == 0, found.stdout
+    code, said = checked(schema, CI / name, *more)
+    assert code == 0, said
     spoilt = tmp_path / name
     spoilt.write_text(
         (CI / name).read_text().replace("permissions: {}", "permissions: all").replace("when: always", "when: sometimes")
     )
-    assert tool("check_jsonschema", "--builtin-schema", schema, *more, str(spoilt)).returncode == 1
+    assert checked(schema, spoilt, *more)[0] == 1
 
 
 @pytest.mark.needs("zizmor")
@@ -61,40 +57,6 @@ def test_pre_commit_hooks_are_what_pre_commit_reads() -> None:
     for hook, other in zip(repo["hooks"], manifest, strict=True):
         assert hook["entry"] == other["entry"]
         assert {"id", "name", "entry", "language", "files"} <= set(hook) & set(other)
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A clone, on a branch, of a bare remote whose main holds a passing pipeline."""
-    remote, work = tmp_path / "remote.git", tmp_path / "work"
-    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(remote)], check=True)
-    subprocess.run(["git", "clone", "-q", str(remote), str(work)], check=True, capture_output=True)
-    git(work, "checkout", "-qb", "main")
-    (work / "pipelines" / "ads").mkdir(parents=True)
-    (work / "pipelines" / "ads" / "rank ing.toml").write_text(GATE)
-    git(work, "add", ".")
-    git(work, "commit", "-qm", "base")
-    git(work, "push", "-q", "origin", "main")
-    git(work, "checkout", "-qb", "change")
-    return work
-
-
-def changed(clone: Path, text: str) -> None:
-    (clone / "pipelines" / "ads" / "rank ing.toml").write_text(text)
-    git(clone, "commit", "-qam", "change")
-
-
-def shell(clone: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The script as a runner would run it, with this package as the installed one."""
-    programs = clone.parent / "bin"
-    programs.mkdir(exist_ok=True)
-    program = programs / "dpcli"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m dpcli "$@"\n')
-    program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **variables}
-    return subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", script], cwd=clone, env=environment, capture_output=True, text=True, check=False
-    )
 
 
 def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
@@ -130,6 +92,7 @@ def test_github_tells_that_all_pipelines_are_deleted(clone: Path) -> None:
     assert "::warning file=pipelines/ads/rank ing.toml" in result.stdout
 
 
+@pytest.mark.long
 def test_github_passes_where_there_never_was_a_pipeline(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
     git(clone, "commit", "-qm", "none")
@@ -171,7 +134,13 @@ def test_gitlab(clone: Path, text: str, code: int) -> None:
     assert all((clone / path).exists() for path in reports.values())
 
 
-@pytest.mark.parametrize(("change", "code"), [(lambda clone: git(clone, "rm", "-rq", "pipelines"), 0), (moved, 1)])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(lambda clone: git(clone, "rm", "-rq", "pipelines"), 0, id="gone", marks=pytest.mark.long),
+        pytest.param(moved, 1, id="moved"),
+    ],
+)
 def test_gitlab_without_pipelines(clone: Path, change: Callable[[Path], object], code: int) -> None:
     change(clone)
     script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])

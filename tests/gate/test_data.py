@@ -18,8 +18,9 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import RELEASED, SECTIONS, load
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, git
 from tests.gate.samples import GATE, conditions
+from tests.of_each import of_each
 
 TABLES = {name: members_of(load(target)) for name, target in {**SECTIONS, **RELEASED}.items() if name not in ("query", "audit")}
 # What a table calls data, whatever it calls them; a place where answers are counted is none.
@@ -38,7 +39,7 @@ def pipeline(dataset: str | None = None) -> Pipeline:
     return parse(GATE.replace("[privacy]", named or "[privacy]").encode(), "train.toml")
 
 
-@pytest.mark.parametrize(("table", "key"), SOURCES)
+@of_each("table, key", SOURCES)
 def test_every_key_that_says_what_is_read_is_told(table: str, key: str) -> None:
     for edit in (
         ((table, key), "a", "b"),
@@ -52,7 +53,7 @@ def test_every_key_that_says_what_is_read_is_told(table: str, key: str) -> None:
         assert '-> "b": other data are read, and the file names no dataset' in found.message
 
 
-@pytest.mark.parametrize(("table", "key"), SOURCES)
+@of_each("table, key", SOURCES)
 def test_what_is_read_no_more_or_as_before_is_not_told(table: str, key: str) -> None:
     for edit in (((table, key), "a", None), ((table,), {key: "a"}, {key: "a", "output": "x"}), ((table,), {key: "a"}, None)):
         assert not list(other_data(changed(edit), pipeline()))
@@ -82,11 +83,7 @@ def test_whose_a_record_is_and_where_answers_are_counted_are_claims(table: str, 
 
 
 def repository_of(folder: Path, text: str) -> Path:
-    (folder / "train.toml").write_text(text)
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "base")
-    return folder
+    return committed(folder, train=text)
 
 
 @pytest.mark.sampled(2)
@@ -116,7 +113,7 @@ def test_a_query_that_becomes_a_stated_sensitivity_is_told_and_priced(tmp_path: 
     assert "claim" in [one["name"] for one in conditions(file, "--base-ref", "main") if one["verdict"] == "warn"]
 
 
-@pytest.mark.parametrize("command", ["account", "lint", "gate"])
+@of_each("command", ["account", "lint", "gate"])
 def test_an_empty_list_of_queries_is_no_pipeline(tmp_path: Path, command: str) -> None:
     text = (ROOT / "examples" / "clinic-weeks.toml").read_text()
     (tmp_path / "f.toml").write_text("query = []\n" + text.partition("[[query]]")[0])

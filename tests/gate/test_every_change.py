@@ -20,32 +20,10 @@ from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from dpcli.toml.positions import locate
-from tests.command import dpcli
-from tests.gate.conftest import git
-from tests.pipeline.test_every_key import toml
+from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
+from tests.inline import toml
+from tests.of_each import of_each
 
-Document = dict[str, Any]
-BASE: Document = {
-    "format": 1,
-    "privacy": {
-        "unit": "user",
-        "dataset": "clicks",
-        "window": ["eu"],
-        "adjacency": "add-remove",
-        "max_contributions": 1,
-        "dataset_size": 10**6,
-        "delta": 1e-8,
-        "releases": "final-model",
-        "adaptive": False,
-    },
-    "budget": {"epsilon": 30.0, "delta": 1e-8, "warn_at": 0.8, "rho": 1.0},
-    "gate": {
-        "max_increase": 0.5,
-        "horizon": {"epsilon": 900.0, "runs": 3},
-        "waiver": [{"rule": "DP105", "reason": "r", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
-    },
-    "mechanism": [{"name": "train", "type": "gaussian", "noise_multiplier": 40.0, "steps": 9}],
-}
 OTHER: dict[str, Any] = {
     "privacy.unit": "household",
     "privacy.dataset": "views",
@@ -64,33 +42,6 @@ OTHER: dict[str, Any] = {
     "gate.horizon": {"epsilon": 901.0, "runs": 3},
     "gate.waiver": [{"rule": "DP105", "reason": "other", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
 }
-TYPES: dict[str, dict[str, Any]] = {kind: dict(load(target).example) for kind, target in MECHANISMS.registry.items()}
-
-
-def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
-    head, *rest = path
-    inner = document.get(head, {})
-    return {**document, head: put(inner, tuple(rest), value) if rest else value}
-
-
-def text_of(document: Document) -> str:
-    return "".join(f"{key} = {toml(value)}\n" for key, value in document.items())
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    git(tmp_path, "init", "-q", "-b", "main")
-    return tmp_path
-
-
-def judged(folder: Path, before: Document, after: Document | str) -> tuple[int, str]:
-    """What the gate prints of a change, in its table."""
-    (folder / "train.toml").write_text(text_of(before))
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "base")
-    (folder / "train.toml").write_text(after if isinstance(after, str) else text_of(after))
-    result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "jsonl", "--as-of", "2030-01-01", folder=folder)
-    return result.code, result.out + result.err
 
 
 def test_no_key_is_forgotten() -> None:
@@ -102,10 +53,23 @@ def test_no_key_is_forgotten() -> None:
     assert set(members_of(Waiver)) == {"rule", "reason", "approver", "expires", "mechanism", "epsilon"}
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", [name for name in OTHER if name != "gate.waiver"])
-@pytest.mark.parametrize("how", ["changed", "dropped"])
+HOW = ["changed", pytest.param("dropped", marks=pytest.mark.long)]
+
+
+@of_each(
+    "name, how", [("privacy.unit", "changed"), ("budget.rho", "dropped"), ("gate.horizon", "changed"), ("privacy.delta", "dropped")]
+)
 def test_a_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: str) -> None:
+    placed_where_it_stands(folder, name, how)
+
+
+@pytest.mark.long
+@of_each("name, how", [(name, how) for name in OTHER if name != "gate.waiver" for how in ("changed", "dropped")])
+def test_any_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: str) -> None:
+    placed_where_it_stands(folder, name, how)
+
+
+def placed_where_it_stands(folder: Path, name: str, how: str) -> None:
     """Each key on a line of its own; of one that is gone, the table that held it."""
     table, key = name.split(".")
     tables = {**BASE, table: {**BASE[table], key: OTHER[name]}}
@@ -123,9 +87,8 @@ def test_a_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: 
     assert places == [locate(text, [path])[path]] or (not places and how == "dropped" and key in ("adaptive", "warn_at"))
 
 
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("name", OTHER)
-@pytest.mark.parametrize("how", ["changed", "dropped"])
+@pytest.mark.parametrize("how", HOW)
+@of_each("name", OTHER)
 def test_a_changed_term_is_told(folder: Path, name: str, how: str) -> None:
     after = put(BASE, tuple(name.split(".")), OTHER[name])
     if name == "privacy.adjacency" and how == "dropped":
@@ -157,8 +120,8 @@ def words_of(name: str, dropped: bool) -> str:
     return f"{label} {word(old)} -> {word(None if dropped else new)}"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
+@of_each(
+    "old, new, words",
     [
         (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens nothing that holds here)"),
         (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (--allow-statement-change lets it pass)"),
@@ -186,9 +149,22 @@ COMPUTED = [kind for kind in TYPES if load(MECHANISMS.registry[kind]).evidence =
 FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TYPES] + [("pure-dp", "post-processing")]
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(("before", "after"), [pair for pair in FEW if pair[0] != pair[1]])
-def test_a_change_of_type_is_told_and_judged_where_it_rests_on_less(folder: Path, before: str, after: str) -> None:
+PAIRS = [pair for pair in FEW if pair[0] != pair[1]]
+
+
+@of_each("pair", PAIRS[4::27])
+def test_a_change_of_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
+    told_of_a_type(folder, *pair)
+
+
+@pytest.mark.long
+@of_each("pair", PAIRS)
+def test_a_change_of_any_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
+    told_of_a_type(folder, *pair)
+
+
+def told_of_a_type(folder: Path, before: str, after: str) -> None:
+    """And judged where the new type rests on less."""
     old, new = with_type(before), with_type(after)
     new["privacy"] = old["privacy"] = {**old["privacy"], "adjacency": "zero-out"}
     old["mechanism"], new["mechanism"] = (
@@ -218,8 +194,8 @@ def test_an_entry_is_worth_its_weakest_part() -> None:
     assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 1)
 
 
-@pytest.mark.parametrize(
-    ("key", "old", "new"),
+@of_each(
+    "key, old, new",
     [
         ("steps", 9, 8),
         ("noise_multiplier", 40.0, 41.0),
@@ -231,11 +207,7 @@ def test_an_entry_is_worth_its_weakest_part() -> None:
 )
 def test_a_changed_key_of_an_entry_is_told(folder: Path, key: str, old: Any, new: Any) -> None:
     entry = {**BASE["mechanism"][0], **({} if old is None else {key: old})}
-    (folder / "train.toml").write_text(text_of({**BASE, "mechanism": [entry]}))
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "base")
-    (folder / "train.toml").write_text(text_of({**BASE, "mechanism": [{**entry, key: new}]}))
-    out = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "markdown", "--as-of", "2030-01-01", folder=folder).out
+    _, out = judged(folder, {**BASE, "mechanism": [entry]}, {**BASE, "mechanism": [{**entry, key: new}]}, "markdown")
     assert f"train: {key}" in out.replace("sampling.rate", "sampling").replace("\\", ""), out
 
 

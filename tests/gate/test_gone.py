@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, copied, gate, git, submodule
 from tests.gate.samples import GATE
-from tests.gate.test_names import gate, submodule
 
 DEARER = GATE.replace("steps = 5_000", "steps = 8_000")  # within the cap
 STUBS: dict[str, bytes] = {
@@ -27,21 +27,25 @@ STUBS: dict[str, bytes] = {
 }
 
 
-@pytest.fixture
-def repository_of_two(repository: Path) -> Path:
-    (repository / "ads").mkdir()
-    (repository / "ads" / "a.toml").write_text(GATE.replace("ads-ranking", "a"))
-    (repository / "policy.toml").write_text('format = 1\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 2.0\nmax_increase = 0.1\n')
-    git(repository, "add", ".")
-    git(repository, "commit", "-qm", "two")
-    return repository
+@pytest.fixture(scope="module")
+def two(first_commit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of two pipelines, and a policy that holds one of them to more."""
+    root = copied(first_commit, tmp_path_factory.mktemp("two"))
+    (root / "ads").mkdir()
+    (root / "ads" / "a.toml").write_text(GATE.replace("ads-ranking", "a"))
+    (root / "policy.toml").write_text('format = 1\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 2.0\nmax_increase = 0.1\n')
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "two")
+    return root
 
 
-@pytest.mark.parametrize("stub", [*STUBS, "gone", "folder", "link"])
-@pytest.mark.parametrize("to", ["x/a.toml", "x/a.conf", "ads/b.cfg"])
-@pytest.mark.parametrize("given", [(".",), (), ("ads", "train.toml"), ("train.toml",)])
-def test_a_stub_in_place_of_a_pipeline_is_no_way_out(repository_of_two: Path, stub: str, to: str, given: tuple[str, ...]) -> None:
-    root = repository_of_two
+IN_PLACE = (*STUBS, "gone", "folder", "link")
+TO = ("x/a.toml", "x/a.conf", "ads/b.cfg")
+GIVEN: tuple[tuple[str, ...], ...] = ((".",), (), ("ads", "train.toml"), ("train.toml",))
+
+
+def told_of_a_move(root: Path, stub: str, to: str, given: tuple[str, ...]) -> bool:
+    """Whether the gate says no to a pipeline that is dearer in another place and a stub in its own."""
     place, new = root / "ads" / "a.toml", root / to
     new.parent.mkdir(exist_ok=True)
     new.write_text(DEARER.replace("ads-ranking", "a"))
@@ -53,8 +57,27 @@ def test_a_stub_in_place_of_a_pipeline_is_no_way_out(repository_of_two: Path, st
     elif stub != "gone":
         place.write_bytes(STUBS[stub])
     result = gate(root, *given, "--base-ref", "HEAD", "--policy", "policy.toml")
-    assert result.code in (1, 2), result.out
-    assert any(name in result.out + result.err for name in ("a.toml", "a.conf", "b.cfg"))
+    said = result.out + result.err
+    return result.code in (1, 2) and any(name in said for name in ("a.toml", "a.conf", "b.cfg"))
+
+
+def test_a_stub_in_place_of_a_pipeline_is_no_way_out(two: Path, tmp_path: Path) -> None:
+    """Half of the stubs, each new place, and each way to say which files are judged."""
+    half = list(zip(IN_PLACE, product(TO, GIVEN), strict=True))[::2]
+    cases = [*half, ("gone", (TO[1], GIVEN[1])), ("link", (TO[2], GIVEN[3]))]
+    places = [tmp_path / f"{number}" for number in range(len(cases))]
+    assert [
+        case for place, case in zip(places, cases, strict=True) if not told_of_a_move(copied(two, place), case[0], *case[1])
+    ] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stub", IN_PLACE)
+def test_no_stub_in_place_of_a_pipeline_is_a_way_out(two: Path, stub: str, tmp_path: Path) -> None:
+    """With every way to say which files are judged, and every new place."""
+    first = IN_PLACE.index(stub)
+    cases = [(TO[(first + number) % len(TO)], given) for number, given in enumerate(GIVEN)]
+    assert [case for case in cases if not told_of_a_move(copied(two, tmp_path / f"{case[1]}"), stub, *case)] == []
 
 
 def deleted_link(root: Path) -> None:
@@ -130,17 +153,20 @@ def test_what_the_base_alone_has_is_not_gone_and_not_renamed(repository: Path) -
     assert result.code == 0 and "later.toml" not in result.out and "new file: no earlier version" in result.out
 
 
-@pytest.fixture
-def around(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def surrounded(tmp_path_factory: pytest.TempPathFactory, first_commit: Path) -> Path:
     """A repository with another one inside, which holds a pipeline."""
-    inner = tmp_path_factory.mktemp("inner")
-    (inner / "s.toml").write_text(GATE.replace("ads-ranking", "inside"))
-    git(inner, "init", "-q", "-b", "trunk")
-    git(inner, "add", ".")
-    git(inner, "commit", "-qm", "inner")
-    submodule(repository, inner, "sub")
-    git(repository, "commit", "-qam", "submodule")
-    return repository
+    inner = committed(tmp_path_factory.mktemp("inner"), s=GATE.replace("ads-ranking", "inside"))
+    git(inner, "branch", "-m", "trunk")
+    root = copied(first_commit, tmp_path_factory.mktemp("around"))
+    submodule(root, inner, "sub")
+    git(root, "commit", "-qam", "submodule")
+    return root
+
+
+@pytest.fixture
+def around(surrounded: Path, tmp_path: Path) -> Path:
+    return copied(surrounded, tmp_path)
 
 
 def bumped(root: Path) -> None:
@@ -160,30 +186,34 @@ def removed(root: Path) -> None:
     git(root, "rm", "-qf", "sub")
 
 
-@pytest.mark.parametrize("given", [(), (".",), ("train.toml",), ("sub/s.toml",)])
-def test_a_repository_inside_that_does_not_change_is_no_matter(around: Path, given: tuple[str, ...]) -> None:
+def test_a_repository_inside_that_does_not_change_is_no_matter(around: Path) -> None:
     (around / "x.txt").write_text("it")
     git(around, "add", ".")
     git(around, "commit", "-qm", "innocent")
-    for ref in ("HEAD~1", "main"):
-        result = gate(around, *given, "--base-ref", ref)
-        assert result.code == 0 and "sub" not in result.out.replace("sub/s.toml: pass", ""), result.out + result.err
+    given: list[tuple[str, ...]] = [(), (".",), ("train.toml",), ("sub/s.toml",)]
+    for files, ref in [*((files, "HEAD~1") for files in given), ((".",), "main"), (("sub/s.toml",), "main")]:
+        result = gate(around, *files, "--base-ref", ref)
+        said = result.out + result.err
+        assert result.code == 0 and "sub" not in result.out.replace("sub/s.toml: pass", ""), (files, ref, said)
 
 
 @pytest.mark.parametrize("change", [bumped, replaced, removed])
-@pytest.mark.parametrize("given", [(), (".",), ("train.toml",)])
-def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callable[[Path], None], given: tuple[str, ...]) -> None:
+def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callable[[Path], None]) -> None:
     change(around)
     if change is not removed:
         git(around, "commit", "-qam", "another commit")
     base = "HEAD" if change is removed else "HEAD~1"
-    result = gate(around, *given, "--base-ref", base)
-    assert "sub" in result.out + result.err, result.out + result.err
+    given: list[tuple[str, ...]] = [(), (".",), ("train.toml",)]
+    for files in given:
+        result = gate(around, *files, "--base-ref", base)
+        assert "sub" in result.out + result.err, (files, result.out + result.err)
 
 
-@pytest.mark.parametrize("stub", STUBS)
-def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repository: Path, stub: str) -> None:
-    (repository / "train.toml").write_bytes(STUBS[stub])
-    found = gate(repository, "train.toml", "--base-ref", "main")
-    assert found.code == 2 and "the file cannot be read as a pipeline" in found.out and "is deleted" not in found.out
-    assert "train.toml, a pipeline at main, is no pipeline any more" in gate(repository, "--base-ref", "main").out
+@pytest.mark.parametrize("stubs", [[*STUBS][::3], pytest.param([*STUBS], marks=pytest.mark.long)], ids=["some", "all"])
+def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repository: Path, stubs: list[str]) -> None:
+    for stub in stubs:
+        (repository / "train.toml").write_bytes(STUBS[stub])
+        found = gate(repository, "train.toml", "--base-ref", "main")
+        assert found.code == 2 and "the file cannot be read as a pipeline" in found.out and "is deleted" not in found.out, stub
+        whole = gate(repository, "--base-ref", "main").out
+        assert "train.toml, a pipeline at main, is no pipeline any more" in whole, stub

@@ -17,13 +17,14 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from tests.command import dpcli
 from tests.gate.samples import GATE, judged, named
+from tests.of_each import of_each
 from tests.strategies import entry, pipeline, pipelines
 
 ONE = pipeline(entry("gaussian", noise_multiplier=100.0))
 
 
-@pytest.mark.parametrize(
-    ("every", "years", "runs"),
+@of_each(
+    "every, years, runs",
     [
         ("day", 1.0, 366),
         ("week", 1.0, 53),
@@ -121,8 +122,8 @@ def test_the_flag_beats_the_policy_and_the_policy_the_file(tmp_path: Path) -> No
     assert named("horizon", path, "--policy", held_to, *flags)["message"].startswith("5 runs: ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@of_each(
+    "arguments, message",
     [
         (("--horizon", "5"), "expected both of --horizon and --horizon-epsilon, found one"),
         (("--horizon-epsilon", "5"), "expected both of --horizon and --horizon-epsilon, found one"),
@@ -145,7 +146,7 @@ def test_flags_are_checked(arguments: tuple[str, ...], message: str) -> None:
     ],
 )
 def test_a_file_may_not_loosen_its_own_horizon(repository: Path, after: str, words: str) -> None:
-    from tests.gate.conftest import git
+    from tests.gate.repositories import git
 
     path = repository / "train.toml"
     path.write_text(held(GATE, "{ runs = 5, epsilon = 50.0 }"))

@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, copied, git
 from tests.gate.samples import GATE, waiver
+from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 POLICY = 'format = 1\n\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 2.0\n'
 RESTATED = GATE.replace('type = "gaussian"', 'type = "pure-dp"').replace("noise_multiplier = 400.0", "epsilon = 0.00001")
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def capped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ads/train.toml under a policy that caps ads."""
-    (tmp_path / "ads").mkdir()
-    (tmp_path / "ads" / "train.toml").write_text(GATE)
-    (tmp_path / "policy.toml").write_text(POLICY)
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "base")
-    return tmp_path
+    return committed(tmp_path_factory.mktemp("capped"), ads__train=GATE, policy=POLICY)
+
+
+@pytest.fixture
+def repository(capped: Path, tmp_path: Path) -> Path:
+    return copied(capped, tmp_path)
 
 
 def edit(old: str, new: str) -> Callable[[Path], None]:
@@ -116,44 +117,40 @@ def commented(root: Path) -> Result:
     return dpcli("comment", "github", *arguments, folder=root)
 
 
-def table(root: Path) -> str:
-    """All conditions and notices, one a line."""
-    found = json.loads(judged(root, "json")[1])
+def told(root: Path) -> tuple[int, str]:
+    """The exit code, and all conditions and notices, one a line."""
+    code, out = judged(root, "json")
+    found = json.loads(out)
     lines = [f"{c['name']}: {c['message']}" for file in found["files"] for c in file["conditions"]]
-    return "\n".join([*lines, *(f"policy.toml: warning: {text}" for text in found["policy"]["warnings"])])
+    return code, "\n".join([*lines, *(f"policy.toml: warning: {text}" for text in found["policy"]["warnings"])])
 
 
 def test_nothing_hostile_passes_without_a_word(repository: Path) -> None:
     code, out = judged(repository)
     assert code == 0
     assert "warning" not in out
+    assert "nothing rises" in commented(repository).err
 
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PULLS)
 def test_a_hostile_change(repository: Path, name: str) -> None:
+    """Before it is committed and on its branch; a no stands at a line of the pull request, and a comment tells of all."""
     make, code, words = PULLS[name]
     make(repository)
-    assert words in table(repository)
-    assert judged(repository)[0] == code
+    found, said = told(repository)
+    assert words in said and found == code
     git(repository, "add", "-A")
     git(repository, "checkout", "-qb", "change")
     git(repository, "commit", "-qm", "hostile")
-    assert words in table(repository)
-    assert judged(repository)[0] == code
+    found, said = told(repository)
+    assert words in said and found == code
+    if code == 1:
+        assert "::error file=" in judged(repository, "github")[1]
     # The pull request hears of it, whatever the exit code.
     result = commented(repository)
     assert result.code == code and words.rpartition(": ")[2] in result.out
     assert not result.err or code
-    git(repository, "checkout", "-q", "main")
-    assert "nothing rises" in commented(repository).err
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", [name for name, (_, code, _) in PULLS.items() if code == 1])
-def test_a_no_stands_at_a_line_of_the_pull_request(repository: Path, name: str) -> None:
-    PULLS[name][0](repository)
-    assert "::error file=" in judged(repository, "github")[1]
 
 
 def test_the_policy_of_the_base_judges(repository: Path) -> None:
@@ -186,7 +183,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("selector", "words"), RULES)
+@of_each("selector, words", RULES)
 def test_a_rule_that_holds_for_nothing_is_told(repository: Path, selector: str, words: str | None) -> None:
     (repository / "policy.toml").write_text(f"format = 1\n[[rule]]\n{selector}\nepsilon = 2.0\n")
     result = dpcli("gate", "ads/train.toml", "--policy", "policy.toml", "-f", "json", folder=repository)
@@ -196,13 +193,14 @@ def test_a_rule_that_holds_for_nothing_is_told(repository: Path, selector: str, 
 def test_a_guarantee_in_a_part_is_found_out(repository: Path) -> None:
     part = RESTATED.replace('name = "train"', 'name = "claim"')
     write(part + '\n[[mechanism]]\nname = "train"\ntype = "composed"\nmechanisms = ["claim"]\n')(repository)
-    assert "restatement: train: it states its own cost, and as gaussian it was priced by its noise" in table(repository)
+    assert "restatement: train: it states its own cost, and as gaussian it was priced by its noise" in told(repository)[1]
 
 
 def test_a_guarantee_under_a_new_name_is_found_out(repository: Path) -> None:
     write(RESTATED.replace('name = "train"', 'name = "model"'))(repository)
-    assert "restatement: model: it states its own cost, and train, which is gone, as gaussian it was priced by its noise" in table(
-        repository
+    assert (
+        "restatement: model: it states its own cost, and train, which is gone, as gaussian it was priced by its noise"
+        in told(repository)[1]
     )
 
 
@@ -214,17 +212,14 @@ def test_a_baseline_finds_a_restatement_out_too(repository: Path) -> None:
     assert dpcli("gate", *asked, folder=repository).code == 1
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("format_", ["github", "sarif", "gitlab"])
-@pytest.mark.parametrize("folder", [".", "ads", "a b%"])
-def test_places_count_from_the_root_of_the_repository(repository: Path, format_: str, folder: str) -> None:
+def test_places_count_from_the_root_of_the_repository(repository: Path) -> None:
     (repository / "a b%").mkdir()
     edit("steps = 5_000", "steps = 300_000")(repository)
-    path = os.path.relpath(repository / "ads" / "train.toml", repository / folder)
-    result = dpcli("gate", path, "-f", format_, folder=repository / folder).out
     shown = {"github": "file=ads/train.toml,", "sarif": '"uri": "ads/train.toml"', "gitlab": '"path": "ads/train.toml"'}
-    assert shown[format_] in result
-    assert ".." not in result
+    for format_, folder in product(shown, (".", "ads", "a b%")):
+        path = os.path.relpath(repository / "ads" / "train.toml", repository / folder)
+        result = dpcli("gate", path, "-f", format_, folder=repository / folder).out
+        assert shown[format_] in result and ".." not in result, (format_, folder)
 
 
 def test_a_place_in_sarif_is_encoded(repository: Path) -> None:

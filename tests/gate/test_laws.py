@@ -21,6 +21,7 @@ from dpcli.pipeline.gate_keys import Caps, Gate, Waiver
 from dpcli.pipeline.read import parse
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, waiver
+from tests.of_each import of_each
 
 DAY = datetime.date(2030, 6, 1)
 PLAIN = parse(GATE.encode(), "train.toml")
@@ -119,7 +120,7 @@ def test_the_formats_are_those_of_the_command() -> None:
     assert "[" + "|".join(FORMATS) + "]" in help_
 
 
-@pytest.mark.parametrize("pair", list(itertools.combinations(PRECEDENCE, 2)))
+@of_each("pair", list(itertools.combinations(PRECEDENCE, 2)))
 def test_the_worst_decides(pair: tuple[str, str]) -> None:
     assert worst(pair[::-1]) == pair[0]  # type: ignore[arg-type]
 

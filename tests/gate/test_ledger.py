@@ -230,9 +230,15 @@ CUT: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("by", ["", *CUT])
+SEEDS = [  # of each way to cut: one is quick, or its first is
+    *((by, 0, pytest.mark.long) for by in ("week", "hash")),
+    *((by, seed, ()) for by, seed in (("", 1), ("day", 0), ("region", 1))),
+    *((by, seed, pytest.mark.long) for by, seed in (("", 0), ("day", 1), ("week", 1), ("region", 0), ("hash", 1))),
+    *((by, seed, pytest.mark.nightly) for by in ("", *CUT) for seed in (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("by", "seed"), [pytest.param(by, seed, marks=marks) for by, seed, marks in SEEDS])
 def test_files_pass_where_every_block_takes_all_their_runs(tmp_path: Path, by: str, seed: int) -> None:
     """Files, some of them named twice, with windows that overlap, in a ledger that was charged before: as spending them all in turn."""
     chance, url = random.Random(f"{by} {seed}"), str(tmp_path / "l.db")

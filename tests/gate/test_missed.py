@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import copied, gate, git
 from tests.gate.samples import GATE
-from tests.gate.test_names import gate
 
 RISEN = GATE.replace("steps = 5_000", "steps = 20_000")
 
@@ -35,21 +34,30 @@ def new_and_added(repository: Path) -> None:
 
 
 CHANGES = {"train.toml": (changed, committed), "sub/new.toml": (new, new_and_added)}
-EACH = [(name, change) for name, changes in CHANGES.items() for change in changes]
+EACH = [
+    *((name, changes[place]) for place, (name, changes) in enumerate(CHANGES.items())),
+    *(pytest.param(name, changes[1 - place], marks=pytest.mark.long) for place, (name, changes) in enumerate(CHANGES.items())),
+]
 
 
 def against(repository: Path, *files: str) -> Result:
     return gate(repository, "--base-ref", "base", *files)
 
 
+@pytest.fixture(scope="module")
+def branched(first_commit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A second pipeline, and a branch that is called base."""
+    root = copied(first_commit, tmp_path_factory.mktemp("branched"))
+    (root / "other.toml").write_text(GATE)
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "other")
+    git(root, "branch", "base")
+    return root
+
+
 @pytest.fixture
-def base(repository: Path) -> Path:
-    git(repository, "branch", "base")
-    (repository / "other.toml").write_text(GATE)
-    git(repository, "add", ".")
-    git(repository, "commit", "-qm", "other")
-    git(repository, "branch", "-f", "base")
-    return repository
+def base(branched: Path, tmp_path: Path) -> Path:
+    return copied(branched, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "change"), EACH)
@@ -95,8 +103,16 @@ def test_a_file_whose_mode_alone_changes_is_as_it_was(base: Path) -> None:
     assert against(base).code == 2
 
 
-@pytest.mark.parametrize("name", ["p", "p.pipeline", "p.tml", "sub/p.TOML", "p.toml.txt"])
-@pytest.mark.parametrize("escaped", [False, True])
+@pytest.mark.parametrize(
+    ("name", "escaped"),
+    [
+        ("p", True),
+        ("p.tml", False),
+        ("sub/p.TOML", True),
+        *(pytest.param(name, name == "p.pipeline", marks=pytest.mark.long) for name in ("p.pipeline", "p.toml.txt")),
+        *(pytest.param(name, name == "p.tml", marks=pytest.mark.long) for name in ("p", "p.tml", "sub/p.TOML")),
+    ],
+)
 def test_a_pipeline_by_any_other_name_is_told(base: Path, name: str, escaped: bool) -> None:
     """Every command reads it, whatever its ending, so that a change may hide one. What git does not know is nobody's change."""
     file = base / name
@@ -107,7 +123,8 @@ def test_a_pipeline_by_any_other_name_is_told(base: Path, name: str, escaped: bo
     told = f"{name}: a pipeline that differs from base and was not given to the gate"
     another = against(base, "other.toml")
     assert another.code == 0 and told in another.out
-    assert against(base).code == 2 and told in against(base).err
+    alone = against(base)
+    assert alone.code == 2 and told in alone.err
     assert "not given" not in against(base, "other.toml", name).out
     git(base, "commit", "-qm", "other")
     git(base, "branch", "-f", "base")

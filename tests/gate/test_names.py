@@ -8,30 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, copied, gate, git, submodule
 from tests.gate.samples import GATE, OVER, waiver
+from tests.of_each import of_each
 
 LOOSE = OVER.replace("epsilon = 3.0", "epsilon = 9.0").replace("max_increase = 0.25", "max_increase = 90.0")
 POLICY = "format = 1\nepsilon = 2.0\n"
 BOUND = "format = 1\nepsilon = 99.0\n"
-
-
-def repository(folder: Path, **files: str) -> Path:
-    """A repository with these files ("/" is "__", ".toml" is left out) committed on main; the work tree is then a change's."""
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    for name, text in files.items():
-        place = folder / (name.replace("__", "/") + ".toml")
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(text)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "base")
-    return folder
-
-
-def submodule(root: Path, source: Path, name: str) -> None:
-    git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(source), name)
 
 
 def in_place(root: Path, other: Path, name: str) -> None:
@@ -61,34 +44,41 @@ def outside(root: Path, other: Path, name: str) -> None:
 NESTED: tuple[Callable[[Path, Path, str], None], ...] = (in_place, behind_a_link, behind_a_link_to_what_was_there, outside)
 
 
-def gate(root: Path, *arguments: str, folder: str = ".") -> Result:
-    return dpcli("gate", *arguments, "--as-of", "2030-06-01", "-f", "text", folder=root / folder)
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A repository of a pipeline and a policy, and one that holds looser ones at its root."""
+    folder = tmp_path_factory.mktemp("others")
+    root = committed(folder / "root", ads__train=GATE, ads__over=OVER, docs__x="", policies__p=POLICY)
+    return root, committed(folder / "other", train=LOOSE, over=LOOSE, p=BOUND)
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("nested", NESTED)
-@pytest.mark.parametrize("folder", [".", "docs"])
-def test_a_branch_of_a_repository_inside_is_no_base(tmp_path: Path, nested: Callable[..., None], folder: str) -> None:
-    root = repository(tmp_path / "root", ads__train=GATE, docs__x="")
-    nested(root, repository(tmp_path / "other", train=LOOSE), "ads")
-    result = gate(root, os.path.relpath("ads/train.toml", folder), "--base-ref", "main", folder=folder)
-    assert result.code == 1
-    assert ("max_increase 0.25 -> 90" in result.out) or ("a link out of the repository" in result.out)
+@pytest.mark.parametrize(
+    "nested", [NESTED[0], NESTED[3], *(pytest.param(nested, marks=pytest.mark.long) for nested in NESTED[1:3])]
+)
+def test_a_branch_of_a_repository_inside_is_no_base(others: tuple[Path, Path], nested: Callable[..., None], tmp_path: Path) -> None:
+    root = copied(others[0], tmp_path / "root")
+    nested(root, others[1], "ads")
+    for folder in (".", "docs"):
+        result = gate(root, os.path.relpath("ads/train.toml", folder), "--base-ref", "main", folder=folder)
+        assert result.code == 1, folder
+        assert ("max_increase 0.25 -> 90" in result.out) or ("a link out of the repository" in result.out), folder
 
 
-@pytest.mark.parametrize("nested", NESTED)
-def test_a_policy_of_a_repository_inside_does_not_bind(tmp_path: Path, nested: Callable[..., None]) -> None:
-    root = repository(tmp_path / "root", ads__train=OVER, policies__p=POLICY)
-    nested(root, repository(tmp_path / "other", p=BOUND), "policies")
-    result = gate(root, "ads/train.toml", "--base-ref", "main", "--policy", "policies/p.toml")
+@pytest.mark.parametrize("nested", [*NESTED[1:3], *(pytest.param(NESTED[place], marks=pytest.mark.long) for place in (0, 3))])
+def test_a_policy_of_a_repository_inside_does_not_bind(
+    others: tuple[Path, Path], nested: Callable[..., None], tmp_path: Path
+) -> None:
+    root = copied(others[0], tmp_path / "root")
+    nested(root, others[1], "policies")
+    result = gate(root, "ads/over.toml", "--base-ref", "main", "--policy", "policies/p.toml")
     assert result.code == 1
     assert "cap 2.0" in result.out
     assert "the policy as it is at main binds" in result.out
 
 
 def test_a_submodule_is_compared_with_the_commit_that_the_base_links_to(tmp_path: Path) -> None:
-    other = repository(tmp_path / "other", train=GATE)
-    root = repository(tmp_path / "root", x="")
+    other = committed(tmp_path / "other", train=GATE)
+    root = committed(tmp_path / "root", x="")
     submodule(root, other, "ads")
     git(root, "commit", "-qam", "linked")
     assert gate(root, "ads/train.toml", "--base-ref", "main").code == 0
@@ -105,21 +95,20 @@ RULES = 'format = 1\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 1.0\n[[rule]]\nfi
 
 
 @pytest.mark.parametrize("target", ["misc", "lab"])
-@pytest.mark.parametrize("asked", ["ads/train.toml", "{}/ads/train.toml", "{0}/train.toml"])
-def test_a_link_leads_out_of_no_rule(tmp_path: Path, target: str, asked: str) -> None:
-    root = repository(tmp_path / "root", ads__train=GATE, policy=RULES)
+def test_a_link_leads_out_of_no_rule(tmp_path: Path, target: str) -> None:
+    root = committed(tmp_path / "root", ads__train=GATE, policy=RULES)
     git(root, "mv", "ads", target)
     (root / "ads").symlink_to(target)
-    path = asked.format(root) if asked.startswith("{}") else asked.format(target)
-    result = gate(root, path, "--base-ref", "main", "--policy", "policy.toml")
-    assert result.code == 1
-    assert "cap 1.0" in result.out or "the policy's epsilon 1 -> " in result.out
+    for path in ("ads/train.toml", f"{root}/ads/train.toml", f"{target}/train.toml"):
+        result = gate(root, path, "--base-ref", "main", "--policy", "policy.toml")
+        assert result.code == 1, path
+        assert "cap 1.0" in result.out or "the policy's epsilon 1 -> " in result.out, path
 
 
 def test_a_link_leads_into_no_looser_rule_and_no_waiver(tmp_path: Path) -> None:
     rules = "format = 1\n" + RULES[RULES.index('[[rule]]\nfiles = "lab') :]
     granted = waiver("budget", epsilon="9.0", file='"lab/**"').replace("gate.waiver", "waiver")
-    root = repository(tmp_path / "root", ads__train=OVER, policy=rules, again=f"format = 1\n{granted}")
+    root = committed(tmp_path / "root", ads__train=OVER, policy=rules, again=f"format = 1\n{granted}")
     git(root, "mv", "ads", "lab")
     (root / "ads").symlink_to("lab")
     for policy, code in (("policy.toml", 0), ("again.toml", 0)):
@@ -151,9 +140,9 @@ REWRITTEN: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("how", REWRITTEN)
-def test_a_rewritten_file_under_a_new_name_is_the_same_file(tmp_path: Path, how: str) -> None:
-    root = repository(tmp_path / "root", train=GATE)
+@of_each("how", REWRITTEN)
+def test_a_rewritten_file_under_a_new_name_is_the_same_file(first_commit: Path, tmp_path: Path, how: str) -> None:
+    root = copied(first_commit, tmp_path)
     (root / "train.toml").unlink()
     (root / "new.toml").write_bytes(REWRITTEN[how](LOOSE).encode())
     result = gate(root, "new.toml", "--base-ref", "main")
@@ -161,13 +150,12 @@ def test_a_rewritten_file_under_a_new_name_is_the_same_file(tmp_path: Path, how:
     assert "renamed from train.toml" in result.out
 
 
-@pytest.mark.parametrize("name", ["train.tml", "train.toml.bak", "train", ".train"])
-def test_a_pipeline_under_another_ending_is_moved(tmp_path: Path, name: str) -> None:
-    root = repository(tmp_path / "root", train=GATE, other=POLICY + GATE.partition("\n")[2].partition("[budget]")[0])
-    (root / "other.toml").write_text(GATE.replace("400.0", "900.0").replace("ads-ranking", "other"))
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "two")
-    (root / "train.toml").rename(root / name)
-    result = gate(root, "other.toml", "--base-ref", "main")
-    assert result.code == 1
-    assert f"was moved to {name}, which is not judged here" in result.out
+def test_a_pipeline_under_another_ending_is_moved(tmp_path: Path) -> None:
+    other = GATE.replace("400.0", "900.0").replace("ads-ranking", "other")
+    root, was = committed(tmp_path / "root", train=GATE, other=other), "train.toml"
+    for name in ("train.tml", "train.toml.bak", "train", ".train"):
+        (root / was).rename(root / name)
+        result = gate(root, "other.toml", "--base-ref", "main")
+        assert result.code == 1, name
+        assert f"was moved to {name}, which is not judged here" in result.out
+        was = name

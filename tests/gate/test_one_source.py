@@ -5,11 +5,10 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from dpcli.gate.one_source import sources
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE
+from tests.of_each import of_each
 
 TRAINED = (ROOT / "examples" / "breast-cancer.toml").read_text()
 RELEASED = (ROOT / "examples" / "clinic-weeks.toml").read_text()
@@ -29,10 +28,8 @@ def told(folder: Path, *more: str) -> list[str]:
     return [line for line in result.out.splitlines() if "is read as different datasets" in line]
 
 
-@pytest.mark.parametrize(("first", "second"), [("people", "tumours"), ("people", None), (None, "people")])
-@pytest.mark.parametrize(
-    ("there", "spelled"), [("breast-cancer.csv", "../breast-cancer.csv"), ("own:rows", None), ("digits", "digits")]
-)
+@of_each("first, second", [("people", "tumours"), ("people", None), (None, "people")])
+@of_each("there, spelled", [("breast-cancer.csv", "../breast-cancer.csv"), ("own:rows", None), ("digits", "digits")])
 def test_one_source_under_two_names_is_told(
     tmp_path: Path, first: str | None, second: str | None, there: str, spelled: str | None
 ) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from dpcli.toml.shown import public, shown, without_passwords
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
+from tests.of_each import of_each
 
 WORD = "HUNTER2"
 URL = f"postgresql://joe:{WORD}@db.example/shop"
@@ -29,7 +28,7 @@ DIFF = ("text", "json", "jsonl", "csv", "html")
 GATE = ("text", "json", "html", "sarif", "junit", "github")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@of_each("fault", FAULTS)
 def test_no_command_shows_a_password_of_a_broken_file(tmp_path: Path, fault: str) -> None:
     (tmp_path / "p.toml").write_text(CLINIC.replace(PATH, FAULTS[fault]))
     for command in (("lint",), ("account",), ("report",), ("gate",), ("gate", "-f", "json"), ("lint", "-f", "sarif"), ("release",)):
@@ -54,7 +53,7 @@ def test_no_format_shows_a_password_that_a_change_takes_out_or_puts_in(tmp_path:
         assert WORD not in found.out + found.err
 
 
-@pytest.mark.parametrize("before", ["", " ", "see "])
+@of_each("before", ["", " ", "see "])
 def test_an_address_is_shown_to_the_end_of_its_scheme_wherever_it_stands(before: str) -> None:
     assert shown(before + URL) == f'"{before}postgresql://..."'
     assert public(f"{before}https://example.org/a") == f"{before}https://example.org/a"

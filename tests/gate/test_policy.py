@@ -8,16 +8,11 @@ import pytest
 
 from dpcli.gate.places import matches
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, OVER, SAMPLED, conditions, judged, named, waiver
+from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
-
-
-def policy(folder: Path, text: str) -> Path:
-    path = folder / "policy.toml"
-    path.write_text("format = 1\n" + text)
-    return path
 
 
 def test_the_policy_beats_the_file_and_a_flag_beats_the_policy(repository: Path) -> None:
@@ -67,8 +62,8 @@ def test_the_policy_may_allow_statement_changes(repository: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "line"),
+@of_each(
+    "text, message, line",
     [
         ('require_unit = ["household"]', "privacy.unit: the policy expects household, found user", 6),
         ('require_unit = ["household", "user"]', "", 0),
@@ -127,8 +122,8 @@ def test_a_policy_at_a_revision_is_out_of_reach_of_the_change(repository: Path, 
     assert read_policy(str(held)).epsilon == 100.0
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@of_each(
+    "text, message",
     [
         ("epsilom = 1", "2:1: error DP002: epsilom: expected a known key, found 'epsilom'; did you mean 'epsilon'"),
         ("epsilon = 0", "2:1: error DP004: epsilon: expected a number > 0, found 0"),
@@ -165,8 +160,8 @@ def test_a_policy_without_format_or_file() -> None:
     assert "<stdin>:1:1: error DP005: format: expected 1 (the format that this dpcli reads), found nothing" in result.err
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
+@of_each(
+    "pattern, path, expected",
     [
         ("ads/*.toml", "ads/x.toml", True),
         ("./ads/*.toml", "ads/x.toml", True),
@@ -185,7 +180,7 @@ def test_a_policy_without_format_or_file() -> None:
 )
 def test_patterns(repository: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, path: str, expected: bool) -> None:
     """From wherever the gate is run, and however the path is spelled."""
-    (repository / "ads" / "deep").mkdir(parents=True)
+    (repository / "ads" / "deep").mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(repository)
     assert matches(pattern, path) is expected
     assert matches(pattern, str(repository / path)) is expected

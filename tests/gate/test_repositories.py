@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, gate, git, submodule
 from tests.gate.samples import GATE, SAMPLED
-from tests.gate.test_names import gate, submodule
-from tests.gate.test_names import repository as repository_of
 
 RISEN = GATE.replace("steps = 5_000", "steps = 20_000")  # within the cap, over the increase
 STRICT, LOOSE = "format = 1\nepsilon = 0.5\n", "format = 1\nepsilon = 50.0\n"
@@ -70,28 +69,43 @@ def test_an_unreadable_tree_of_the_base_is_not_an_empty_one(repository: Path) ->
     assert "--base-ref: git cannot" in result.err
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("names", [("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",)])
-@pytest.mark.parametrize("inside", ["ads", ".", ".."])
-def test_the_variables_of_a_hook_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], inside: str
-) -> None:
-    root = repository_of(tmp_path / "root", ads__train=GATE, ads__other=SAMPLED)
-    stranger = repository_of(tmp_path / "stranger", ads__train=RISEN)
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A repository with a change, and one that has nothing to do with it."""
+    folder = tmp_path_factory.mktemp("places")
+    root = committed(folder / "root", ads__train=GATE, ads__other=SAMPLED)
     (root / "ads" / "train.toml").write_text(RISEN)
     (root / "ads" / "other.toml").unlink()
-    path = os.path.relpath(root / "ads" / "train.toml", root / inside)
-    plain = gate(root, path, "--base-ref", "main", folder=inside)
-    assert plain.code == 1
-    for other in (root, stranger):
-        values = {
-            "GIT_DIR": other / ".git",
-            "GIT_WORK_TREE": other,
-            "GIT_INDEX_FILE": other / ".git" / "index",
-        }
-        for name in names:
-            monkeypatch.setenv(name, str(values[name]))
-        assert gate(root, path, "--base-ref", "main", folder=inside) == plain
+    return root, committed(folder / "stranger", ads__train=RISEN)
+
+
+INSIDE = ("ads", ".", "..")
+HOOKS = (("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",))
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [list(zip(INSIDE, HOOKS, strict=True)), pytest.param([*product(INSIDE, HOOKS)], marks=pytest.mark.long)],
+    ids=["some", "all"],
+)
+def test_the_variables_of_a_hook_change_nothing(places: tuple[Path, Path], cases: list[tuple[str, tuple[str, ...]]]) -> None:
+    root, changed = places[0], []
+    for inside, names in cases:
+        path = os.path.relpath(root / "ads" / "train.toml", root / inside)
+        plain = gate(root, path, "--base-ref", "main", folder=inside)
+        assert plain.code == 1
+        for other in places:
+            values = {
+                "GIT_DIR": other / ".git",
+                "GIT_WORK_TREE": other,
+                "GIT_INDEX_FILE": other / ".git" / "index",
+            }
+            with pytest.MonkeyPatch.context() as patch:
+                for name in names:
+                    patch.setenv(name, str(values[name]))
+                if gate(root, path, "--base-ref", "main", folder=inside) != plain:
+                    changed.append((inside, names, other.name))
+    assert changed == []
 
 
 def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
@@ -109,8 +123,8 @@ def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_pipeline_gone_from_a_repository_inside_is_told(tmp_path: Path, moved: bool) -> None:
-    inner = repository_of(tmp_path / "inner", train=GATE, other=SAMPLED)
-    root = repository_of(tmp_path / "root", mine=GATE)
+    inner = committed(tmp_path / "inner", train=GATE, other=SAMPLED)
+    root = committed(tmp_path / "root", mine=GATE)
     submodule(root, inner, "vendor")
     git(root, "commit", "-qm", "vendor")
     if moved:

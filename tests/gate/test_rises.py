@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from pathlib import Path
 
@@ -12,11 +11,11 @@ import pytest
 from dpcli.gate.rises import RiseLimits
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.exam.subjects import SEED
+from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, judged, named
-from tests.gate.test_policy import policy
+from tests.of_each import of_each
 
-SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 BARE = GATE.replace("[gate]\nmax_increase", "[gate]\n# max_increase")
 RISEN = BARE.replace("= 400.0\n", "= 300.0\n")
 
@@ -31,20 +30,11 @@ def file(repository: Path) -> Path:
     return path
 
 
-def rise(file: Path) -> float:
-    found = judged(file, "--base-ref", "main")["files"][0]
-    return float(found["epsilon_at_base_delta"] - found["base_epsilon"])
-
-
 LIMITS = ("max_increase", "max_increase_percent", "warn_increase", "warn_increase_percent")
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_tightest_of_what_is_stated_decides(file: Path, seed: int) -> None:
-    """Against a verdict that is found from the numbers alone."""
-    draw = random.Random(f"{SEED} {seed}")
-    found = judged(file, "--base-ref", "main")["files"][0]
-    before, change = found["base_epsilon"], rise(file)
+def stated_limits(draw: random.Random, before: float, change: float) -> dict[str, float]:
+    """Some of the limits, around what the change is; those that warn below those that stop."""
     stated = {}
     for key in draw.sample(LIMITS, draw.randint(1, 4)):
         edge = change if not key.endswith("percent") else 100.0 * change / before
@@ -52,15 +42,24 @@ def test_the_tightest_of_what_is_stated_decides(file: Path, seed: int) -> None:
     for unit in ("", "_percent"):
         if stated.get(f"warn_increase{unit}", 0.0) >= stated.get(f"max_increase{unit}", math.inf):
             del stated[f"warn_increase{unit}"]
-    if not stated:
-        return
-    nats = {key: value if not key.endswith("percent") else value / 100.0 * before for key, value in stated.items()}
-    passed = {key.partition("_")[0] for key, value in nats.items() if change > value}
-    verdict = "fail" if "max" in passed else "warn" if "warn" in passed else "pass"
-    held = policy(file.parent, "".join(f"{key} = {value!r}\n" for key, value in stated.items()))
-    condition = named("increase", file, "--base-ref", "main", "--policy", held)
-    assert condition["verdict"] == verdict, (SEED, stated, condition)
-    assert judged(file, "--base-ref", "main", "--policy", held)["exit_code"] == EXIT_CODES[verdict], (SEED, stated)
+    return stated
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.long)])
+def test_the_tightest_of_what_is_stated_decides(file: Path, count: int) -> None:
+    """Against a verdict that is found from the numbers alone."""
+    found = judged(file, "--base-ref", "main")["files"][0]
+    before, change = found["base_epsilon"], float(found["epsilon_at_base_delta"] - found["base_epsilon"])
+    draw = random.Random(f"{SEED} {count}")
+    for stated in filter(None, (stated_limits(draw, before, change) for _ in range(count))):
+        nats = {key: value if not key.endswith("percent") else value / 100.0 * before for key, value in stated.items()}
+        passed = {key.partition("_")[0] for key, value in nats.items() if change > value}
+        verdict = "fail" if "max" in passed else "warn" if "warn" in passed else "pass"
+        held = policy(file.parent, "".join(f"{key} = {value!r}\n" for key, value in stated.items()))
+        told = judged(file, "--base-ref", "main", "--policy", held)
+        (condition,) = [one for one in told["files"][0]["conditions"] if one["name"] == "increase"]
+        assert condition["verdict"] == verdict, (SEED, stated, condition)
+        assert told["exit_code"] == EXIT_CODES[verdict], (SEED, stated)
 
 
 def test_the_limit_that_binds_is_named(file: Path) -> None:
@@ -121,16 +120,16 @@ def test_a_file_that_moves_out_of_a_percentage_fails(file: Path) -> None:
     assert "max_increase_percent 1 -> none" in statement["message"]
 
 
-@pytest.mark.parametrize("key", LIMITS)
-@pytest.mark.parametrize("value", ["-0.1", "nan", "inf", "true", '"1"'])
+@of_each("key", LIMITS)
+@of_each("value", ["-0.1", "nan", "inf", "true", '"1"'])
 def test_a_limit_is_a_number_that_is_not_negative(repository: Path, key: str, value: str) -> None:
     held = policy(repository, f"{key} = {value}\n")
     result = dpcli("gate", str(repository / "train.toml"), "--policy", str(held))
     assert result.code == 2 and key in result.err
 
 
-@pytest.mark.parametrize("unit", ["", "_percent"])
-@pytest.mark.parametrize("table", ["", '[[rule]]\nfiles = "*.toml"\n'])
+@of_each("unit", ["", "_percent"])
+@of_each("table", ["", '[[rule]]\nfiles = "*.toml"\n'])
 def test_a_warning_level_lies_below_the_limit(repository: Path, unit: str, table: str) -> None:
     held = policy(repository, f"{table}warn_increase{unit} = 2.0\nmax_increase{unit} = 2.0\n")
     result = dpcli("gate", str(repository / "train.toml"), "--policy", str(held))
@@ -138,14 +137,14 @@ def test_a_warning_level_lies_below_the_limit(repository: Path, unit: str, table
     assert f"warn_increase{unit}: expected less than max_increase{unit} = 2.0, found 2.0" in result.err
 
 
-@pytest.mark.parametrize("key", LIMITS)
+@of_each("key", LIMITS)
 def test_each_limit_is_a_cap_that_a_rule_may_state_alone(file: Path, key: str) -> None:
     held = policy(file.parent, f'[[rule]]\nfiles = "*.toml"\n{key} = 0.0\n')
     verdict = "fail" if key.startswith("max") else "warn"
     assert named("increase", file, "--base-ref", "main", "--policy", held)["verdict"] == verdict
 
 
-@pytest.mark.parametrize("change", [math.nan, math.inf])
+@of_each("change", [math.nan, math.inf])
 def test_what_is_no_number_passes_no_limit(change: float) -> None:
     for limits in (RiseLimits("max_increase", 1.0, None), RiseLimits("max_increase", None, 1.0)):
         assert limits.passed_by(change, 1.0)

@@ -10,7 +10,7 @@ from dpcli.analysis import account as accounting
 from dpcli.gate import bases, judge
 from dpcli.git import work_tree
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE
 
 FILES = 4

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, waiver
 
 DAY = ("--as-of", "2030-06-01")

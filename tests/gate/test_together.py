@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import product
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -16,25 +17,31 @@ from dpcli.gate.bases import Base
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shown_at import at_the_change
 from tests.command import ROOT, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import copied, git, submodule
 from tests.gate.samples import GATE
-from tests.gate.test_names import submodule
+from tests.of_each import of_each
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
 VIEWS = CLICKS.replace('"clicks"', '"views"')
 CAP = 'format = 1\n[[together]]\ndatasets = ["clicks"]\nepsilon = {}\ndelta = 1e-8\n'
 
 
-@pytest.fixture
-def folder(repository: Path) -> Path:
+@pytest.fixture(scope="module")
+def datasets(first_commit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of three files about one dataset, in two folders, and one about another."""
+    root = copied(first_commit, tmp_path_factory.mktemp("datasets"))
     for name, text in {"ads/a": CLICKS, "ads/b": CLICKS, "misc/c": CLICKS, "misc/v": VIEWS}.items():
-        (repository / name).parent.mkdir(exist_ok=True)
-        (repository / f"{name}.toml").write_text(text)
-    (repository / "policy.toml").write_text(CAP.format(5.0))
-    git(repository, "add", ".")
-    git(repository, "commit", "-qm", "files")
-    return repository
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / f"{name}.toml").write_text(text)
+    (root / "policy.toml").write_text(CAP.format(5.0))
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "files")
+    return root
+
+
+@pytest.fixture
+def folder(datasets: Path, tmp_path: Path) -> Path:
+    return copied(datasets, tmp_path)
 
 
 def said(folder: Path, *arguments: str, code: int) -> dict[str, Any]:
@@ -55,7 +62,7 @@ def epsilon_of(folder: Path, *files: str) -> float:
     return float(json.loads(result.out)["result"]["epsilon_upper"])
 
 
-@pytest.mark.parametrize("given", [("ads/a.toml",), ("ads/a.toml", "ads/b.toml"), ("misc/c.toml", "misc/v.toml"), ("misc/v.toml",)])
+@of_each("given", [("ads/a.toml",), ("ads/a.toml", "ads/b.toml"), ("misc/c.toml", "misc/v.toml"), ("misc/v.toml",)])
 def test_the_files_of_a_dataset_are_added_up_whichever_are_given(folder: Path, given: tuple[str, ...]) -> None:
     found = said(folder, *given, code=0)
     assert sorted(found["files"]) == ["ads/a.toml", "ads/b.toml", "misc/c.toml"]
@@ -187,9 +194,7 @@ def test_rho_of_all_files_is_capped_too(folder: Path) -> None:
     assert [one["verdict"] for one in found["conditions"]] == ["pass", "fail"]
 
 
-@pytest.mark.parametrize(
-    "text", ["datasets = []", 'datasets = ["a", "a"]', 'datasets = [" a"]', 'datasets = ["a"]\nepsilon = -1.0']
-)
+@of_each("text", ["datasets = []", 'datasets = ["a", "a"]', 'datasets = [" a"]', 'datasets = ["a"]\nepsilon = -1.0'])
 def test_caps_that_mean_nothing_are_refused(folder: Path, text: str) -> None:
     cap = "" if "epsilon" in text else "\nepsilon = 1.0"
     (folder / "policy.toml").write_text(f"format = 1\n[[together]]\n{text}{cap}\n")
@@ -282,23 +287,40 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+GIVEN = [
+    *((name, "--policy", "policy.toml") for name in ("ads/a.toml", "misc/v.toml", "ads")),
+    *((name, "--max-together", "9") for name in ("ads/a.toml", "ads")),
+]
+
+
+@pytest.fixture(scope="module")
+def held(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same under a shared cap."""
+    root = copied(datasets, tmp_path_factory.mktemp("held"))
+    (root / "policy.toml").write_text(HELD)
+    git(root, "commit", "-qam", "policy")
+    return root
+
+
 @pytest.mark.parametrize(
-    "given",
+    "cases",
     [
-        *((name, "--policy", "policy.toml") for name in ("ads/a.toml", "misc/v.toml", "ads")),
-        *((name, "--max-together", "9") for name in ("ads/a.toml", "ads")),
+        [*zip(CHANGES, GIVEN, strict=False)],
+        pytest.param([*product(CHANGES, GIVEN)], marks=pytest.mark.long),
     ],
+    ids=["some", "all"],
 )
-def test_a_file_under_a_shared_cap_is_compared_whichever_are_given(folder: Path, change: str, given: tuple[str, ...]) -> None:
-    (folder / "policy.toml").write_text(HELD)
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "policy")
-    assert CHANGES[change] != CLICKS
-    (folder / "misc" / "c.toml").write_text(CHANGES[change])
-    result = dpcli("gate", *given, "--base-ref", "HEAD", "-f", "text", folder=folder)
-    assert result.code == (2 if change in ("it cannot be read", "it is long") else 1), result.out + result.err
-    assert "misc/c.toml" in result.out
+def test_a_file_under_a_shared_cap_is_compared_whichever_are_given(
+    held: Path, cases: list[tuple[str, tuple[str, ...]]], tmp_path: Path
+) -> None:
+    folder, wrong = copied(held, tmp_path), []
+    for change, given in cases:
+        assert CHANGES[change] != CLICKS
+        (folder / "misc" / "c.toml").write_text(CHANGES[change])
+        result = dpcli("gate", *given, "--base-ref", "HEAD", "-f", "text", folder=folder)
+        if result.code != (2 if change in ("it cannot be read", "it is long") else 1) or "misc/c.toml" not in result.out:
+            wrong.append((change, given, result))
+    assert wrong == []
 
 
 def test_a_sum_is_compared_with_what_it_was(folder: Path) -> None:
@@ -343,8 +365,9 @@ def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pyte
 
 @pytest.mark.parametrize("changed", ["ads/a", "ads/b", "misc/c", "misc/new"])
 @pytest.mark.parametrize("compared", ["--base-ref", "--baseline", ""])
-def test_a_sum_above_its_cap_is_shown_where_the_change_is(folder: Path, changed: str, compared: str) -> None:
+def test_a_sum_above_its_cap_is_shown_where_the_change_is(datasets: Path, tmp_path: Path, changed: str, compared: str) -> None:
     """An annotation at a file that nobody touched is not seen in review."""
+    folder = copied(datasets, tmp_path / "repository")
     (folder / "policy.toml").write_text(CAP.format(2.95))
     git(folder, "commit", "-qam", "lower")
     everything = ["ads/a.toml", "ads/b.toml", "misc/c.toml"]
@@ -353,12 +376,14 @@ def test_a_sum_above_its_cap_is_shown_where_the_change_is(folder: Path, changed:
     files = sorted({*everything, f"{changed}.toml"})
     words = {"--base-ref": ("--base-ref", "HEAD"), "--baseline": ("--baseline", "before.json"), "": ()}[compared]
     at = f"{changed}.toml" if compared else files[0]
-    for format_, shown in {"text": f"{at}:1:1: error gate/together", "github": f"file={at},", "sarif": f'"uri": "{at}"'}.items():
-        result = dpcli("gate", *files, *words, "--policy", "policy.toml", "-f", format_, folder=folder)
-        assert result.code == 1, result.out + result.err
-        assert shown in result.out, (format_, result.out)
-    told = dpcli("gate", *files, *words, "--policy", "policy.toml", "-f", "json", folder=folder)
-    assert [one["path"] for one in json.loads(told.out)["together"]] == [at]
+    formats = {"text": f"{at}:1:1: error gate/together", "github": f"file={at},", "sarif": f'"uri": "{at}"'}
+    outputs = [word for format_ in (*formats, "json") for word in ("-o", f"{format_}={folder.parent / format_}")]
+    result = dpcli("gate", *files, *words, "--policy", "policy.toml", *outputs, folder=folder)
+    assert result.code == 1, result.out + result.err
+    for format_, shown in formats.items():
+        assert shown in (folder.parent / format_).read_text(), format_
+    told = json.loads((folder.parent / "json").read_text())
+    assert [one["path"] for one in told["together"]] == [at]
 
 
 @pytest.mark.parametrize("joins", [True, False])

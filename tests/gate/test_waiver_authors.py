@@ -9,7 +9,9 @@ import pytest
 
 from dpcli.gate.waiver_authors import self_approved
 from dpcli.git.authors import Author, authors_of
+from tests.gate.repositories import copied
 from tests.gate.samples import OVER, judged, named, waiver
+from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 
@@ -20,14 +22,20 @@ def commit(folder: Path, name: str, mail: str = "x@y.invalid", message: str = "c
     subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", message], check=True)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository in which bob wrote a file that is over its budget, without a waiver; and a policy beside it."""
-    subprocess.run(["git", "-C", str(tmp_path), "init", "-q", "-b", "main"], check=True)
-    (tmp_path / "train.toml").write_text(OVER)
-    (tmp_path / "policy.toml").write_text('format = 1\nwaiver_author = "another"\n')
-    commit(tmp_path, "bob")
-    return tmp_path
+    folder = tmp_path_factory.mktemp("bob")
+    subprocess.run(["git", "-C", str(folder), "init", "-q", "--template=", "-b", "main"], check=True)
+    (folder / "train.toml").write_text(OVER)
+    (folder / "policy.toml").write_text('format = 1\nwaiver_author = "another"\n')
+    commit(folder, "bob")
+    return folder
+
+
+@pytest.fixture
+def place(first: Path, tmp_path: Path) -> Path:
+    return copied(first, tmp_path)
 
 
 def waive(place: Path, approver: str = "ada", **keys: str) -> Path:
@@ -41,8 +49,8 @@ def verdict(place: Path, *flags: str) -> tuple[str, str]:
     return found["verdict"], found["message"]
 
 
-@pytest.mark.parametrize(
-    ("approver", "name", "mail", "holds"),
+@of_each(
+    "approver, name, mail, holds",
     [
         ("ada", "bob", "bob@y.invalid", True),
         ("ada", "ada", "x@y.invalid", False),
@@ -62,7 +70,8 @@ def verdict(place: Path, *flags: str) -> tuple[str, str]:
         ("privacy board", "Ada Lovelace", "ada@y.invalid", True),
     ],
 )
-def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, holds: bool, place: Path) -> None:
+def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, holds: bool, first: Path, tmp_path: Path) -> None:
+    place = copied(first, tmp_path)
     waive(place, approver)
     commit(place, name, mail)
     found, message = verdict(place)
@@ -99,7 +108,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("mail", ["ada@y.invalid", "ada+git@y.invalid"])
+@of_each("mail", ["ada@y.invalid", "ada+git@y.invalid"])
 def test_a_text_that_names_the_writer_in_any_form_is_his_own(mail: str) -> None:
     writers = (Author("Ada Lovelace", mail),)
     assert [each for each in SELF if self_approved(each, writers) is None] == []
@@ -153,8 +162,8 @@ def test_a_mailmap_makes_nobody_another_person(committed: bool, place: Path) -> 
     assert verdict(place)[0] == "fail"
 
 
-@pytest.mark.parametrize(
-    ("message", "holds"),
+@of_each(
+    "message, holds",
     [
         ("one\n\nCo-authored-by: Ada Lovelace <ada@y.invalid>", False),
         ("one\n\nco-authored-by: A. L. <ada+work@y.invalid>\nCo-authored-by: Eve <eve@y.invalid>", False),
@@ -164,8 +173,9 @@ def test_a_mailmap_makes_nobody_another_person(committed: bool, place: Path) -> 
         ("one\n\nCo-authored-by:", True),
     ],
 )
-def test_who_wrote_it_with_another_does_not_approve_it(message: str, holds: bool, place: Path) -> None:
+def test_who_wrote_it_with_another_does_not_approve_it(message: str, holds: bool, first: Path, tmp_path: Path) -> None:
     """A forge makes one commit of several people's: its author is one of them."""
+    place = copied(first, tmp_path)
     waive(place)
     commit(place, "bob", "bob@y.invalid", message)
     assert verdict(place)[0] == ("waived" if holds else "fail")
@@ -192,7 +202,7 @@ FORMS = (
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
+@of_each("form", FORMS)
 def test_no_form_of_a_name_makes_another_person(form: str) -> None:
     def called(login: str, name: str) -> str:
         mails = {
@@ -211,8 +221,9 @@ def test_no_form_of_a_name_makes_another_person(form: str) -> None:
         assert self_approved(called("eve", "Eve Curie"), (writer,)) is None, (form, writer)
 
 
-@pytest.mark.parametrize("blank", ["\u3164", "\uffa0", "\u115f", "\u1160", "\u2800", "\U0001d159", "\u00a0"], ids=ascii)
-def test_nothing_to_be_seen_makes_no_other_person(blank: str, place: Path) -> None:
+@of_each("blank", ["\u3164", "\uffa0", "\u115f", "\u1160", "\u2800", "\U0001d159", "\u00a0"])
+def test_nothing_to_be_seen_makes_no_other_person(blank: str, first: Path, tmp_path: Path) -> None:
+    place = copied(first, tmp_path)
     writer = Author("ada", "x@y.invalid")
     for approver in (f"ada{blank}", f"{blank}ada", f"Boss {blank}<{blank}ada>"):
         assert self_approved(approver, (writer,)) == writer

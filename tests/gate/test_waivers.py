@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.command import dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import git
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, SAMPLED, conditions, judged, named, waiver
+from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 
@@ -29,8 +28,8 @@ def test_a_waiver_turns_a_fail_into_waived(tmp_path: Path) -> None:
     assert judged(path, *DAY)["exit_code"] == 0
 
 
-@pytest.mark.parametrize(
-    ("day", "code", "words"),
+@of_each(
+    "day, code, words",
     [
         ("2030-06-30", 0, "(0 days left)"),
         ("2030-07-01", 1, "the waiver approved by ada expired on 2030-06-30 (1 day ago)"),
@@ -50,7 +49,7 @@ def test_a_waiver_holds_only_up_to_its_epsilon(tmp_path: Path) -> None:
     assert "the waiver approved by ada holds up to epsilon 5.5, found 6.9211" in found["message"]
 
 
-@pytest.mark.parametrize(("days", "day"), [(14, "2030-06-16"), (0, "2030-06-30")])
+@of_each("days, day", [(14, "2030-06-16"), (0, "2030-06-30")])
 def test_a_waiver_in_its_last_fortnight_warns(tmp_path: Path, days: int, day: str) -> None:
     path = written(tmp_path, OVER + waiver("budget", epsilon="7.0"))
     found = named("waiver", path, "--as-of", day)
@@ -107,8 +106,8 @@ def test_a_waiver_makes_no_number_where_there_is_none(tmp_path: Path) -> None:
     assert [c["verdict"] for c in found["files"][0]["conditions"]] == ["fail"]
 
 
-@pytest.mark.parametrize(
-    ("extra", "words"),
+@of_each(
+    "extra, words",
     [
         (
             waiver("DP103"),
@@ -147,7 +146,7 @@ def test_a_waiver_that_is_an_error_of_the_file(tmp_path: Path, extra: str, words
     assert ":1:1: error gate/file" in shown
 
 
-@pytest.mark.parametrize("rule", ["budget", "increase", "horizon", "statement", "restatement", "DP105"])
+@of_each("rule", ["budget", "increase", "horizon", "statement", "restatement", "DP105"])
 def test_nothing_makes_up_for_an_unknown(tmp_path: Path, rule: str) -> None:
     keys = {"epsilon": "1e300"} if rule in ("budget", "increase", "horizon") else {}
     text = OVER.replace("noise_multiplier = 400.0", "noise_multiplier = 1e-300") + waiver(rule, **keys)
@@ -184,7 +183,7 @@ def test_a_new_waiver_is_a_warning_on_its_line(repository: Path) -> None:
     assert "::error" not in shown
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2030-02-30", "", "2030-06-30T00:00"])
+@of_each("text", ["yesterday", "2030-02-30", "", "2030-06-30T00:00"])
 def test_as_of_is_a_date(text: str) -> None:
     result = dpcli("gate", "examples/gate.toml", "--as-of", text)
     assert result.code == 2

@@ -8,12 +8,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dpcli.gate.windows import WIDEST, keeps_its_width
 from dpcli.ledger.blocks.family import MOST
 from dpcli.registry import BLOCKS, load
-from tests.gate.test_every_change import BASE, folder, judged, put  # noqa: F401
+from tests.gate.changes import BASE, judged, put
+from tests.of_each import of_each
 
 Case = tuple[list[str] | None, list[str] | None]
 MOVED: list[Case] = [
@@ -40,7 +39,7 @@ OTHERWISE: list[Case] = [
 ]
 
 
-def told(folder: Path, case: Case) -> tuple[int, dict[str, Any]]:  # noqa: F811
+def told(folder: Path, case: Case) -> tuple[int, dict[str, Any]]:
     """The exit code, and what of the conditions names the window."""
     before, after = (put(BASE, ("privacy", "window"), window) for window in case)
     for document in (before, after):
@@ -51,15 +50,15 @@ def told(folder: Path, case: Case) -> tuple[int, dict[str, Any]]:  # noqa: F811
     return code, {one["name"]: one for one in conditions if "privacy.window" in one["message"]}
 
 
-@pytest.mark.parametrize("case", MOVED, ids=str)
-def test_a_window_that_moves_is_told_and_passes(case: Case, folder: Path) -> None:  # noqa: F811
+@of_each("case", [*MOVED])
+def test_a_window_that_moves_is_told_and_passes(case: Case, folder: Path) -> None:
     code, found = told(folder, case)
     assert code == 0 and [*found] == ["terms"] and found["terms"]["verdict"] == "pass", found
     assert "weakens nothing" in found["terms"]["message"] and ", ".join(case[1] or ()) in found["terms"]["message"]
 
 
-@pytest.mark.parametrize("case", OTHERWISE, ids=str)
-def test_any_other_change_of_it_is_one_of_the_statement(case: Case, folder: Path) -> None:  # noqa: F811
+@of_each("case", [*OTHERWISE])
+def test_any_other_change_of_it_is_one_of_the_statement(case: Case, folder: Path) -> None:
     code, found = told(folder, case)
     assert code == 1 and [*found] == ["statement"] and found["statement"]["verdict"] == "fail", found
 

@@ -17,7 +17,7 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.budget import budget
 from dpcli.ledger.stores import postgres, postgres_patience, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
-from tests.cli.test_ledger_closed import ALL, called, marks
+from tests.cli.ledgers import ALL, called, marks
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.setting import DATASET, charge, run, terms
 from tests.ledger.test_postgres_waits import SOON, Freezes

@@ -27,7 +27,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import anchor_of, verify
-from tests.cli.test_ledger_closed import ALL, called
+from tests.cli.ledgers import ALL, called
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, File, Place, made

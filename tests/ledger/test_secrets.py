@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_ledger_closed import ALL, called, marks
+from tests.cli.ledgers import ALL, called, marks
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.setting import run_file

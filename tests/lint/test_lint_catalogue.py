@@ -8,6 +8,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.lint.catalogue import ELSEWHERE, FILE_RULES, LEDGER_RULES, READER_RULES, SECTION_RULES, checked, codes, rule, words
 from dpcli.lint.run import lint
+from tests.of_each import of_each
 
 REGISTRIES = (READER_RULES, FILE_RULES, SECTION_RULES, ELSEWHERE, LEDGER_RULES)
 # The second column of the failure catalogue: refused without a waiver (E*), refused (E), warned of (W).
@@ -23,13 +24,13 @@ def found(text: str, folder: Path) -> set[str]:
     return {diagnostic.rule for diagnostic in lint(str(file))}
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_the_bad_example_gives_its_rule_alone(code: str, tmp_path: Path) -> None:
     unread = {"DP002"} if code in SECTION_RULES else set()  # a key that no command reads
     assert found(rule(code).bad, tmp_path) == {code} | unread
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_the_good_example_gives_nothing(code: str, tmp_path: Path) -> None:
     assert found(rule(code).good, tmp_path) == set()
 
@@ -39,18 +40,18 @@ def test_codes_are_sorted_unique_and_well_formed() -> None:
     assert all(re.fullmatch(r"DP\d\d\d", code) for code in codes())
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_a_registry_line_leads_to_the_rule_of_its_code(code: str) -> None:
     assert rule(code).code == code
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_every_rule_says_all_that_explain_needs(code: str) -> None:
     info = rule(code)
     assert all((info.title, info.what, info.why, info.fix, info.source, info.bad, info.good))
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_only_the_reader_rules_have_no_check(code: str) -> None:
     assert (rule(code).check is None) == (code in READER_RULES)
 
@@ -59,8 +60,8 @@ def test_codes_may_be_written_in_lower_case() -> None:
     assert rule("dp101") is rule("DP101")
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
+@of_each(
+    "code, message",
     [
         ("D101", "expected the code of a rule, found 'D101'; did you mean DP101?"),
         ("DP999", f"expected the code of a rule, found 'DP999'; the manual page dpcli(1) lists them, from DP001 to {max(codes())}"),
@@ -77,7 +78,7 @@ def test_no_code_is_in_two_registries() -> None:
     assert len(everywhere) == len(set(everywhere))
 
 
-@pytest.mark.parametrize("code", [*ELSEWHERE, *LEDGER_RULES])
+@of_each("code", [*ELSEWHERE, *LEDGER_RULES])
 def test_what_no_file_can_show_says_what_catches_it(code: str) -> None:
     info = words(code)
     assert info.code == code
@@ -91,14 +92,14 @@ def test_the_catalogue_has_no_row_without_words() -> None:
     assert {f"DP{row:03d}" for row in rows} <= {code for registry in REGISTRIES for code in registry}
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_severity_and_waiver_are_the_catalogues(code: str) -> None:
     info = rule(code)
     assert info.waivable == (code not in NEVER_WAIVED)
     assert info.severity == ("error" if code in (NEVER_WAIVED | ERRORS) - SOFTENED else "warning")
 
 
-@pytest.mark.parametrize("code", sorted(SOFTENED))
+@of_each("code", sorted(SOFTENED))
 def test_a_softened_rule_says_why(code: str) -> None:
     assert "warning" in rule(code).what
 

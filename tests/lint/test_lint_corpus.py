@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from dpcli.lint.catalogue import READER_RULES, codes
 from dpcli.lint.run import lint
+from tests.of_each import of_each
 
 CORPUS = Path(__file__).parent / "corpus"
 LABELS: dict[str, list[str]] = tomllib.loads((CORPUS / "labels.toml").read_text())
 NAMES = sorted(LABELS)
 
 
+@functools.cache
 def found(name: str) -> set[str]:
     return {diagnostic.rule for diagnostic in lint(str(CORPUS / name))}
 
@@ -32,7 +33,7 @@ def test_a_good_part_of_the_files_is_in_order() -> None:
     assert 14 <= sum(not set(labels) - set(READER_RULES) for labels in LABELS.values()) <= 20
 
 
-@pytest.mark.parametrize("name", NAMES)
+@of_each("name", NAMES)
 def test_a_file_gives_what_is_wrong_with_it_and_no_more(name: str) -> None:
     assert found(name) == set(LABELS[name])
 

@@ -8,9 +8,10 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.lint.explain import explain
+from tests.of_each import of_each
 
 
-@pytest.mark.parametrize("code", [*codes(), *ELSEWHERE, *LEDGER_RULES])
+@of_each("code", [*codes(), *ELSEWHERE, *LEDGER_RULES])
 def test_every_rule_fits_100_columns_of_plain_text(code: str) -> None:
     lines = explain(code).splitlines()
     assert max(map(len, lines)) <= 100
@@ -24,7 +25,7 @@ def test_the_parts_come_in_order() -> None:
     assert parts == sorted(parts)
 
 
-@pytest.mark.parametrize("code", codes())
+@of_each("code", codes())
 def test_the_examples_are_shown_as_they_stand(code: str) -> None:
     shown = [line.removeprefix("    ") for line in explain(code).splitlines()]
     assert all(line in shown for line in (rule(code).bad + rule(code).good).splitlines())

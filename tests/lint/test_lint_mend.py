@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import random
-import re
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,16 @@ from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.read import parse
 from dpcli.toml.syntax import tables_of
 from tests.command import dpcli
+from tests.exam.subjects import SEED
+from tests.lint.slips import spoiled
+from tests.of_each import of_each
 
-SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 ROOT = Path(__file__).parents[2]
 GOOD = rule("DP101").good
 WRONG = GOOD.replace("noise_multiplier = 1.1", 'noise_multipler = "1.1" # measured').replace("steps = 1000", "epochs = 2.5")
-KEY = re.compile(r"(?<![\w.\"'-])([A-Za-z_]{5,})(?=[ \t]*=[ \t]*[^=])")
-WORD = re.compile(r'(?<== )"([a-z-]{5,})"')
-NUMBER = re.compile(r"(?<== )(\d+(?:\.\d+)?)(?=[ \n,])")
 
 
+@functools.cache
 def files() -> dict[str, str]:
     """Every file of the catalogue and of the examples that can be read, and whose epochs are whole numbers of steps."""
     texts = {code: rule(code).good for code in RULES}
@@ -38,34 +37,11 @@ def mendable(code: str) -> bool:
     return code < "DP006" or code == "DP117"
 
 
-def slipped(draw: random.Random, word: str) -> str:
-    """The word with one slip of the pen."""
-    at = draw.randrange(1, len(word))
-    ways = [
-        word[:at] + word[at + 1 :],
-        word[:at] + word[at] + word[at:],
-        word[: at - 1] + word[at] + word[at - 1] + word[at + 1 :],
-        word.upper(),
-        word.replace("_", "-"),
-        word[:at] + "x" + word[at + 1 :],
-    ]
-    return draw.choice(ways)
-
-
-def spoiled(draw: random.Random, text: str) -> str:
-    """The text with a slip in one key or word, or a number in quotes or with a point."""
-    spots = [(one.span(1), "word") for pattern in (KEY, WORD) for one in pattern.finditer(text)]
-    spots += [(one.span(1), "number") for one in NUMBER.finditer(text)]
-    (first, last), kind = draw.choice(spots)
-    was = text[first:last]
-    now = slipped(draw, was) if kind == "word" else f'"{was}"' if "." in was or draw.random() < 0.5 else f"{was}.0"
-    return text[:first] + now + text[last:]
-
-
-@pytest.mark.parametrize("name", files())
-def test_a_slip_anywhere_is_mended_or_left(name: str) -> None:
-    draw, text = random.Random(f"{SEED} {name}"), files()[name]
-    for _ in range(20):
+@pytest.mark.parametrize("slips", [2, pytest.param(20, marks=pytest.mark.long)])
+@of_each("name", files)
+def test_a_slip_anywhere_is_mended_or_left(name: str, slips: int) -> None:
+    draw, text = random.Random(f"{SEED} {name} {slips}"), files()[name]
+    for _ in range(slips):
         bad = spoiled(draw, text)
         after, done = mended(bad.encode(), name)
         if not any(one.rule in {mend.rule for mend in done} for one in lint_bytes(bad.encode(), name)):
@@ -83,7 +59,7 @@ def test_most_slips_in_files_of_the_catalogue_are_mended() -> None:
     assert len(wrong) > 100 and sum(back) > 0.8 * len(back)
 
 
-@pytest.mark.parametrize("name", files())
+@of_each("name", files)
 def test_a_file_without_slips_is_left_as_it_is(name: str) -> None:
     text = files()[name]
     assert mended(text.encode(), name) == (text.encode(), ())
@@ -106,8 +82,8 @@ def test_comments_order_and_line_ends_stay() -> None:
         assert [mend.rule for mend in done] == ["DP002", "DP003", "DP117"]
 
 
-@pytest.mark.parametrize(
-    ("word", "meant", "slip"),
+@of_each(
+    "word, meant, slip",
     [
         ("l1_sensitivity", "l2_sensitivity", False),
         ("l_sensitivity", "l1_sensitivity", False),

@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from dpcli.lint.rule import HEAD, TRAIN
 from dpcli.lint.run import lint_bytes
+from tests.of_each import of_each
 
 GOOD = 'format = 1\nepsilon = 3.0\n\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 1.0\n'
 
@@ -22,8 +21,8 @@ def test_a_good_policy_gives_nothing() -> None:
     assert said(GOOD) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
+@of_each(
+    "old, new, expected",
     [
         ("epsilon = 3.0", "epsiln = 3.0", ("DP002", "epsiln", 2)),
         ('files = "ads', 'fils = "ads', ("DP002", "rule[1].fils", 5)),

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
 from dpcli.lint.settings import section
 from dpcli.toml.diagnostics import Diagnostic
+from tests.of_each import of_each
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
 
@@ -23,13 +22,13 @@ def only(text: str, folder: Path) -> Diagnostic:
     return diagnostic
 
 
-@pytest.mark.parametrize("scheme", ["shuffle", "cyclic"])
+@of_each("scheme", ["shuffle", "cyclic"])
 def test_every_scheme_without_amplification_is_named(scheme: str, tmp_path: Path) -> None:
     assert only(HEAD + edited(TRAIN, "poisson", scheme), tmp_path).rule == "DP101"
 
 
-@pytest.mark.parametrize(
-    ("size", "delta", "severity"),
+@of_each(
+    "size, delta, severity",
     [(1000, "1e-3", "error"), (1000, "0.99e-3", "warning"), (1000, "1.01e-4", "warning"), (1000, "1e-4", None), (3, "0.0", None)],
 )
 def test_delta_is_compared_with_the_dataset_exactly(size: int, delta: str, severity: str | None, tmp_path: Path) -> None:
@@ -43,8 +42,8 @@ def test_the_delta_of_the_budget_is_checked_too(tmp_path: Path) -> None:
     assert diagnostic.message == "expected a delta below 1/dataset_size = 1.666667e-05, found 0.01"
 
 
-@pytest.mark.parametrize(
-    ("stated", "wanted", "severity"),
+@of_each(
+    "stated, wanted, severity",
     [
         ("replace-one", "add-remove", "error"),
         ("replace-one", "zero-out", "error"),
@@ -59,7 +58,7 @@ def test_adjacencies_are_converted_or_refused(stated: str, wanted: str, severity
     assert [(d.rule, d.severity) for d in linted(text, tmp_path)] == ([("DP103", severity)] if severity else [])
 
 
-@pytest.mark.parametrize(
+@of_each(
     "keys",
     [
         'type = "exponential"\nepsilon = 1.0',
@@ -79,8 +78,8 @@ def test_every_stated_guarantee_says_whom_it_covers(keys: str, tmp_path: Path) -
     assert linted(head + mechanism + 'stated_for = "unit"\n', tmp_path) == ()
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
+@of_each(
+    "keys, message",
     [
         (
             'epochs = 2.5\nsampling = { scheme = "poisson", batch_size = 256 }',

@@ -12,13 +12,14 @@ from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, rule
 from dpcli.lint.scope import scope_of
 from dpcli.registry import FORMATS
 from tests.command import Result, dpcli
-from tests.gate.conftest import git
+from tests.gate.repositories import committed, git
 from tests.gate.samples import GATE
+from tests.of_each import of_each
 
 ALL = (*RULES, *LEDGER_RULES)
 
 
-@pytest.mark.parametrize("code", ALL)
+@of_each("code", ALL)
 def test_every_rule_can_be_selected_and_ignored_but_the_readers(code: str) -> None:
     alone = scope_of([code.lower()], [])
     assert {other for other in ALL if alone.tells(other)} == {code, *READER_RULES}
@@ -40,7 +41,7 @@ def linted(text: str, *flags: str) -> Result:
     return dpcli("lint", "-", *flags, stdin=text.encode())
 
 
-@pytest.mark.parametrize("code", RULES)
+@of_each("code", RULES)
 def test_an_error_that_no_gate_may_waive_cannot_be_left_out(code: str) -> None:
     whole = linted(rule(code).bad)
     expected = always_told(code)
@@ -51,7 +52,7 @@ def test_an_error_that_no_gate_may_waive_cannot_be_left_out(code: str) -> None:
         assert found.code == whole.code or not expected
 
 
-@pytest.mark.parametrize("format_", sorted(FORMATS.keys() - {"total"}))
+@of_each("format_", sorted(FORMATS.keys() - {"total"}))
 def test_every_format_says_what_was_left_out(format_: str) -> None:
     text = GATE.replace("delta = 1e-8", "delta = 1e-5").replace("epsilon = 3.0", "epsilon = 50.0")
     for flags in (("--ignore", "DP1"), ("--select", "DP304")):
@@ -62,7 +63,7 @@ def test_every_format_says_what_was_left_out(format_: str) -> None:
     assert "left out" not in linted(text.replace("1e-5", "1e-8"), "--ignore", "DP1", "-f", format_).out.replace("left_out", "")
 
 
-@pytest.mark.parametrize("code", [code for code in RULES if code not in READER_RULES and not always_told(code)])
+@of_each("code", lambda: [code for code in RULES if code not in READER_RULES and not always_told(code)])
 def test_a_file_that_breaks_a_rule_is_in_order_without_it_and_says_so(code: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text(rule(code).bad)
     whole, without = (dpcli("lint", "bad.toml", *more, "-f", "json", folder=tmp_path) for more in ((), ("--ignore", code)))
@@ -73,9 +74,7 @@ def test_a_file_that_breaks_a_rule_is_in_order_without_it_and_says_so(code: str,
     assert f"; {count} left out by --select or --ignore" in dpcli("lint", "bad.toml", "--ignore", code, folder=tmp_path).out
 
 
-@pytest.mark.parametrize(
-    ("flag", "code"), [("--select", "DP39"), ("--ignore", "X"), ("--ignore", "DP202"), ("--select", ""), ("--ignore", "DP3,")]
-)
+@of_each("flag, code", [("--select", "DP39"), ("--ignore", "X"), ("--ignore", "DP202"), ("--select", ""), ("--ignore", "DP3,")])
 def test_what_names_no_rule_is_refused(flag: str, code: str) -> None:
     result = dpcli("lint", "examples/dp-sgd.toml", flag, code)
     assert result.code == 2 and result.err.startswith(f"dpcli: {flag}: expected")
@@ -83,11 +82,8 @@ def test_what_names_no_rule_is_refused(flag: str, code: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "README").write_text("")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "first")
-    return tmp_path
+    return committed(tmp_path)
 
 
 @pytest.fixture

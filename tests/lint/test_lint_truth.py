@@ -6,7 +6,6 @@ import math
 import re
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
+from tests.of_each import of_each
 from tests.strategies import entry, pipeline
 
 TYPES = {
@@ -47,13 +47,13 @@ def codes_of(entries: tuple[Entry, ...], delta: float) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@of_each("kind", TYPES)
 def test_dp109_knows_which_types_need_a_delta(kind: str) -> None:
     one = (entry(kind, **TYPES[kind]),)
     assert ("DP109" in codes_of(one, 0.0)) == math.isinf(epsilon_at(one, 0.0)) == one[0].spec.needs_delta
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@of_each("kind", TYPES)
 def test_dp103_knows_which_types_show_who_takes_part(kind: str) -> None:
     one = pipeline(entry(kind, **TYPES[kind]), adjacency=Adjacency.ADD_REMOVE.value, delta=1e-6)
     try:
@@ -64,7 +64,7 @@ def test_dp103_knows_which_types_show_who_takes_part(kind: str) -> None:
     assert ("DP103" in {info.code for info, _ in findings(one)}) == refused == one.mechanisms[0].spec.shows_presence
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@of_each("kind", TYPES)
 def test_a_delta_spent_is_what_accountants_take_for_one(kind: str) -> None:
     one = entry(kind, **TYPES[kind])
     mechanism = resolve(pipeline(one, adjacency=ZERO_OUT, delta=1e-6))[0].mechanism
@@ -73,8 +73,8 @@ def test_a_delta_spent_is_what_accountants_take_for_one(kind: str) -> None:
     assert stated is None or mechanism.approx_dp(stated[1]) <= stated[0] * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MECHANISMS if "dimension" in members_of(load(MECHANISMS[kind]))])
-@pytest.mark.parametrize("sensitivity", [1, 2, 5])
+@of_each("kind", [kind for kind in MECHANISMS if "dimension" in members_of(load(MECHANISMS[kind]))])
+@of_each("sensitivity", [1, 2, 5])
 def test_dp121_speaks_where_saying_one_number_lowers_the_price(kind: str, sensitivity: int) -> None:
     silent = entry(kind, **{**TYPES[kind], "sensitivity": sensitivity})
     said = entry(kind, **{**TYPES[kind], "sensitivity": sensitivity, "dimension": 1})
@@ -103,8 +103,8 @@ def test_a_large_stated_budget_is_dp304() -> None:
     assert [info.code for info, _ in found] == ["DP304"]
 
 
-@pytest.mark.parametrize("contributions", [1, 2, 10])
-@pytest.mark.parametrize("kind", [name for name, keys in TYPES.items() if name not in ("post-processing", "randomized-response")])
+@of_each("contributions", [1, 2, 10])
+@of_each("kind", [name for name, keys in TYPES.items() if name not in ("post-processing", "randomized-response")])
 def test_what_a_partition_is_said_to_cost_is_what_is_charged(kind: str, contributions: int) -> None:
     """The count in DP119's words against the count on the bill, for every type."""
     single = entry(kind, **TYPES[kind])

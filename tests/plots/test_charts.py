@@ -17,6 +17,7 @@ from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
 from dpcli.registry import PLOTS
 from tests.command import ROOT
+from tests.of_each import of_each
 from tests.plots.samples import GAUSSIAN, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
 
 MU = math.sqrt(10.0) / 2.0  # of GAUSSIAN: ten steps with noise multiplier 2
@@ -26,7 +27,7 @@ def chart(kind: str, data: bytes = GAUSSIAN, **options: object) -> Chart:
     return draw(kind, Question(pipeline(data), **options))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", PLOTS)
+@of_each("kind", PLOTS)
 def test_every_kind_says_what_its_epsilon_depends_on(kind: str) -> None:
     found = chart(kind)
     assert found.kind == kind
@@ -37,7 +38,7 @@ def test_every_kind_says_what_its_epsilon_depends_on(kind: str) -> None:
     assert len(list(found.places())) >= 2
 
 
-@pytest.mark.parametrize("kind", PLOTS)
+@of_each("kind", PLOTS)
 def test_every_point_is_within_the_axes(kind: str) -> None:
     found = chart(kind)
     for x, y in found.places():
@@ -140,7 +141,7 @@ def test_pure_guarantees_can_be_drawn() -> None:
         chart("epsilon-sigma", PURE)
 
 
-@pytest.mark.parametrize("kind", PLOTS)
+@of_each("kind", PLOTS)
 def test_no_finite_epsilon_is_no_picture(kind: str) -> None:
     with pytest.raises(CannotCertify, match="nothing to draw"):
         chart(kind, NO_NOISE)

@@ -21,16 +21,16 @@ from dpcli.charts import vega as chart_vega
 from dpcli.charts.colours import DARK, LIGHT, TERMINAL
 from dpcli.charts.labels import Box, inside, spread, text_width, wrap
 from dpcli.charts.scene import scene
-from dpcli.charts.shapes import Words
 from dpcli.charts.ticks import ticks
 from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
 from dpcli.errors import InputError
 from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
 from dpcli.registry import CHART_FORMATS, PLOTS, load
+from tests.of_each import of_each
 from tests.plots.samples import GAUSSIAN, pipeline
+from tests.report.drawn import SVG, boxes, luminance
 
-SVG = "{http://www.w3.org/2000/svg}"
 CURVES = tuple(
     Line(f"line {i}", tuple((x / 10.0, (x / 10.0) ** (i + 1)) for x in range(11)), tone) for i, tone in enumerate(SERIES[:3])
 )
@@ -52,16 +52,6 @@ def chart(request: pytest.FixtureRequest) -> Chart:
     return draw(request.param, Question(pipeline(GAUSSIAN)))
 
 
-def boxes(found: list[Words]) -> list[Box]:
-    """What the words cover, a little inside their estimated size."""
-    covered = []
-    for words in found:
-        width = 0.8 * text_width(words.text, words.size)
-        left = words.at[0] - {"start": 0.0, "middle": 0.5, "end": 1.0}[words.anchor] * width
-        covered.append(Box(left, words.at[1] - 0.7 * words.size, left + width, words.at[1]))
-    return covered
-
-
 def test_every_format_is_a_file_with_a_line_about_itself() -> None:
     for name, target in CHART_FORMATS.items():
         assert callable(load(target))
@@ -76,12 +66,6 @@ def test_every_tone_has_a_colour_that_can_be_read() -> None:
             light, dark = sorted((luminance(palette[tone]), paper), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5, tone  # WCAG 2.1, level AA
     assert set(TERMINAL) == {*Tone}
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255.0 for i in (1, 3, 5)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @pytest.mark.sampled(2)
@@ -178,8 +162,8 @@ def test_png_is_one(chart: Chart) -> None:
     assert chart_png.render(chart).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("axis", "expected"),
+@of_each(
+    "axis, expected",
     [
         (Axis("a", 0.0, 1.0), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
         (Axis("a", 0.0, 23.0), ["0", "5", "10", "15", "20"]),

@@ -1,0 +1,56 @@
+"""Every command that has formats, with its words and formats, and what a report of an error looks like in each format."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+import click
+
+from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.main import cli
+
+
+def commands(group: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that has formats, by its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, LazyGroup):
+            yield from commands(command, (*path, name))
+        elif any(parameter.name == "format_" for parameter in command.params):
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands(cli))  # type: ignore[arg-type]
+
+
+def own_formats(words: tuple[str, ...]) -> tuple[str, ...]:
+    (option,) = [parameter for parameter in COMMANDS[words].params if parameter.name == "format_"]
+    assert isinstance(option.type, click.Choice)
+    return tuple(option.type.choices)
+
+
+def words_of(line: str) -> tuple[str, ...]:
+    return next(tuple(line.split()[:n]) for n in (2, 1) if tuple(line.split()[:n]) in COMMANDS)
+
+
+def assert_says_error(name: str, text: str) -> None:
+    if name == "junit":
+        root = ET.fromstring(text.encode())
+        assert int(root.get("failures", "0")) + int(root.get("errors", "0")) > 0
+        assert len(root.findall("*/*/failure")) == int(root.get("failures", "-1"))
+        assert len(root.findall("*/*/error")) == int(root.get("errors", "-1"))
+    elif name == "sarif":
+        (run,) = json.loads(text)["runs"]
+        assert any(result["level"] == "error" and "suppressions" not in result for result in run["results"])
+    elif name == "gitlab":
+        assert any(issue["severity"] == "critical" for issue in json.loads(text))
+    elif name == "github":
+        assert text.splitlines()[-1].startswith("::error ")
+    else:
+        assert name == "summary"
+        assert text.startswith("## ")
+        assert any(word in text for word in ("FAIL", "UNKNOWN", "INVALID", "ERROR"))

@@ -1,0 +1,100 @@
+"""Every command that takes a ledger, and how each is called about one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from dpcli.cli.main import cli
+from tests.command import ROOT, Result, dpcli, needed
+from tests.predict.samples import saved, written
+
+TERMS = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "1e-6", "--filter", "approx-dp")
+FILE = """
+format = 1
+[privacy]
+unit = "user"
+adjacency = "add-remove"
+max_contributions = 1
+delta = 1e-6
+[budget]
+epsilon = 1.0
+[[mechanism]]
+name = "count"
+type = "pure-dp"
+epsilon = 0.1
+"""
+# What the parameters that a command requires are given, by name.
+VALUES = {
+    **dict(zip((flag.strip("-") for flag in TERMS[::2]), TERMS[1::2], strict=True)),
+    "name": "approx-dp",
+    "dataset": "visits",
+    "key": "waiting",
+    "why": "it was asked for",
+    "blocks": "2026-01-01",
+    "entry": "2",
+    "share": "0.5",
+}
+
+
+def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that takes a ledger, with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from walked(command, *before, name)
+        elif any(parameter.name in ("ledger", "ledgers") for parameter in command.params):
+            yield (*before, name), command
+
+
+def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) -> list[str]:
+    """The arguments, the ledger, and what is required besides."""
+    beside = {"target": "new.db", "history": "history.csv"}
+    values = VALUES | {"ledger": ledger, "ledgers": ledger, "file": str(file), "files": str(file)}
+    values |= {name: str(folder / place) for name, place in beside.items()}
+    named = {one.name or "": one for one in command.params if needed(one) or isinstance(one, click.Argument)}
+    named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
+    return [
+        word
+        for name, one in named.items()
+        for word in ([values[name]] if isinstance(one, click.Argument) else [one.opts[0], values[name]])
+    ]
+
+
+ALL = dict(walked(cli))
+
+
+def marks(words: tuple[str, ...]) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.needs("torch")] if words[0] in ("train", "sweep") else []
+
+
+def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> Result:
+    """A command about a ledger; about the one in the folder where None."""
+    (folder / "run.toml").write_text(FILE)
+    (folder / "history.csv").write_text("date,key,file\n2024-01-01,past,run.toml\n")
+    file = {
+        "train": "digits.toml",
+        "sweep": "digits-sweep.toml",
+        "prompt": "prompt-pate.toml",
+        "generate": "private-text.toml",
+        "fit": "pmixed.toml",
+        "release": "release.toml",
+    }.get(words[-1])
+    if words[0] == "pate":
+        saved(folder)
+        written(folder).rename(folder / "run.toml")
+    if words[-1] == "plan":
+        (folder / "plan.toml").write_text('format = 1\n[[run]]\nfile = "run.toml"\nfrom = 2026-01-01\n')
+        file = str(folder / "plan.toml")
+    own = ROOT / "examples" / file if file else folder / "run.toml"
+    given = arguments_of(ALL[words], ledger or str(folder / "ledger.db"), own, folder)
+    if words[0] == "comment":
+        dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)
+        given += ["--baseline", "before.json", "--dry-run"]
+    given += {"amend": ["--approver", "ben"], "quota": ["--person", "ben"]}.get(words[-1], [])
+    return dpcli(*words, *given, folder=folder)

@@ -1,0 +1,63 @@
+"""A pipeline that states every term, a change of it, and what the gate says of the change."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+from dpcli.pipeline.families import MECHANISMS
+from dpcli.registry import load
+from tests.command import dpcli
+from tests.gate.repositories import git
+from tests.inline import text_of as written
+
+Document = dict[str, Any]
+BASE: Document = {
+    "format": 1,
+    "privacy": {
+        "unit": "user",
+        "dataset": "clicks",
+        "window": ["eu"],
+        "adjacency": "add-remove",
+        "max_contributions": 1,
+        "dataset_size": 10**6,
+        "delta": 1e-8,
+        "releases": "final-model",
+        "adaptive": False,
+    },
+    "budget": {"epsilon": 30.0, "delta": 1e-8, "warn_at": 0.8, "rho": 1.0},
+    "gate": {
+        "max_increase": 0.5,
+        "horizon": {"epsilon": 900.0, "runs": 3},
+        "waiver": [{"rule": "DP105", "reason": "r", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
+    },
+    "mechanism": [{"name": "train", "type": "gaussian", "noise_multiplier": 40.0, "steps": 9}],
+}
+TYPES: dict[str, dict[str, Any]] = {kind: dict(load(target).example) for kind, target in MECHANISMS.registry.items()}
+
+
+def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
+    head, *rest = path
+    inner = document.get(head, {})
+    return {**document, head: put(inner, tuple(rest), value) if rest else value}
+
+
+def text_of(document: Document) -> str:
+    return written(document).decode()
+
+
+_held: dict[Path, str] = {}  # what a repository's main holds, which need not be committed again
+
+
+def judged(folder: Path, before: Document, after: Document | str, format_: str = "jsonl") -> tuple[int, str]:
+    """What the gate says of a change in a repository that has no other file."""
+    file, text = folder / "train.toml", text_of(before)
+    if _held.get(folder) != text:
+        file.write_text(text)
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "base")
+        _held[folder] = text
+    file.write_text(after if isinstance(after, str) else text_of(after))
+    result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", format_, "--as-of", "2030-01-01", folder=folder)
+    return result.code, result.out + result.err
