@@ -19,8 +19,7 @@ from dpcli.keys.annotations import members_of
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.toml.write import value_text
-from tests.audit.sums import People
-from tests.audit.test_replay import FILE
+from tests.audit.sums import FILE, People
 
 KINDS: tuple[str, ...] = get_args(get_args(get_type_hints(AuditSettings)["kind"])[0])
 KEYS = [key for key in members_of(AuditSettings) if key != "kind"]

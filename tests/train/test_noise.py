@@ -17,7 +17,7 @@ from dpcli.train.noise import randomness  # noqa: E402
 from dpcli.train.noise.declared import noise_of  # noqa: E402
 from dpcli.train.noise.randomness import SeededStream, SystemStream, gaussian  # noqa: E402
 from dpcli.train.noise.step import Independent  # noqa: E402
-from tests.train.test_randomness import variance_p  # noqa: E402
+from tests.train.draws import flat, variance_p  # noqa: E402
 
 SHAPES = {
     "bias": torch.Size([7]),
@@ -27,10 +27,6 @@ SHAPES = {
     "weight": torch.Size([30, 20]),
 }
 P = 1e-6  # the streams are seeded, so a test either always passes or never
-
-
-def flat(drawn: dict[str, torch.Tensor]) -> np.ndarray:
-    return np.concatenate([values.numpy().reshape(-1) for values in drawn.values()])
 
 
 @pytest.mark.parametrize("limit", [10**7, 100])

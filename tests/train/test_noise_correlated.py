@@ -27,7 +27,7 @@ from dpcli.train.noise.strategy import error, optimised  # noqa: E402
 from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
 from dpcli.train.noise.tree import Tree  # noqa: E402
 from tests.command import ROOT  # noqa: E402
-from tests.train.test_noise import flat  # noqa: E402
+from tests.train.draws import flat  # noqa: E402
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, kstest, norm
+from scipy.stats import kstest, norm
 
 from dpcli.errors import InternalError
 from dpcli.train.noise import randomness
@@ -28,6 +28,7 @@ from dpcli.train.noise.randomness import (
     system_entropy,
 )
 from tests.command import ROOT
+from tests.train.draws import variance_p
 
 P = 1e-6  # of seeded streams, where a test either always passes or never
 RARE = 1e-12  # of the system's, where it may fail once in 10^12 runs
@@ -48,12 +49,6 @@ class Constant:
 
     def bulk(self) -> np.random.Generator:
         raise AssertionError
-
-
-def variance_p(drawn: np.ndarray, variance: float = 1.0) -> float:
-    """p-value of the hypothesis that the numbers are normal with this variance, by their chi-square, two-sided."""
-    statistic = float(np.square(drawn.astype(float)).sum() / variance)
-    return 2.0 * min(chi2.cdf(statistic, drawn.size), chi2.sf(statistic, drawn.size))
 
 
 @pytest.mark.parametrize("path", PATHS)

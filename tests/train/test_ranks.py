@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -16,45 +15,14 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from tests.train.test_run import FILE  # noqa: E402
+from tests.train.processes import together  # noqa: E402
+from tests.train.samples import FILE  # noqa: E402
 
 RARE = (
     FILE.replace("steps = 30", "steps = 400")
     .replace("batch_size = 64", "rate = 0.0001")
     .replace("checkpoint_every = 10", "checkpoint_every = 200")
 )
-
-
-def together(folder: Path, *arguments: str, world: int = 2) -> list[subprocess.CompletedProcess[str]]:
-    """What torchrun starts: the same command once for each rank."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = []
-    for rank in range(world):
-        own = {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(world),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-        }
-        command = [sys.executable, "-m", "dpcli", "train", *arguments, "-f", "json"]
-        processes.append(
-            subprocess.Popen(
-                command,
-                cwd=folder,
-                env=os.environ | own | {"OMP_NUM_THREADS": "1"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    found = []
-    for process in processes:
-        out, err = process.communicate(timeout=120)
-        found.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return found
 
 
 @pytest.mark.long

@@ -7,11 +7,10 @@ from math import comb
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chisquare
 
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling.binomial import PRECISION, Binomial, table
-from tests.train.test_sampling_draws import Scripted
+from tests.train.draws import Scripted, binomial_fit
 
 CASES = [(1, Fraction(1, 2)), (7, Fraction(1, 3)), (50, Fraction(3, 7)), (200, Fraction("0.01")), (60, Fraction("0.97"))]
 
@@ -63,16 +62,6 @@ def test_draws_are_binomial(trials: int, rate: str) -> None:
     size, stream = Binomial(trials, Fraction(rate)), SeededStream(5)
     draws = np.array([size.draw(stream) for _ in range(10_000)])
     assert binomial_fit(draws, trials, float(rate)) > 1e-6
-
-
-def binomial_fit(draws: np.ndarray[tuple[int], np.dtype[np.int64]], trials: int, rate: float) -> float:
-    """p-value of a chi-square test with about 20 classes of expected counts above 5."""
-    edges = np.unique(binom.ppf(np.linspace(0.05, 0.95, 19), trials, rate))
-    expected = np.diff(np.concatenate(([0.0], binom.cdf(edges, trials, rate), [1.0]))) * len(draws)
-    observed = np.bincount(np.searchsorted(edges, draws), minlength=len(expected))
-    kept = expected > 5.0
-    observed, expected = np.append(observed[kept], observed[~kept].sum()), np.append(expected[kept], expected[~kept].sum() + 1e-9)
-    return float(chisquare(observed, expected * (observed.sum() / expected.sum())).pvalue)
 
 
 @pytest.mark.parametrize(("trials", "rate", "expected"), [(9, 0, 0), (9, 1, 9), (0, Fraction(1, 2), 0)])

@@ -15,25 +15,9 @@ from scipy.stats import chisquare
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling import draws as sampling_draws
 from dpcli.train.sampling.draws import below, different, order, subset
+from tests.train.draws import Scripted
 
 P = 1e-6  # the streams are seeded, so a test either always passes or never
-
-
-class Scripted:
-    """A stream that gives the words it was given."""
-
-    private = False
-
-    def __init__(self, *words: int) -> None:
-        self.left = list(words)
-
-    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        taken, self.left = self.left[:count], self.left[count:]
-        assert len(taken) == count, "more words were asked for than expected"
-        return np.array(taken, np.uint64)
-
-    def bulk(self) -> np.random.Generator:
-        raise AssertionError
 
 
 def even(counts: Counter[tuple[int, ...]], outcomes: list[tuple[int, ...]]) -> float:

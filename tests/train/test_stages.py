@@ -15,17 +15,8 @@ from dpcli.registry import MECHANISMS
 from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
 from dpcli.train.plan.settings import read_train
 from tests.exam.subjects import SEED, drawn
+from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, WARM
 
-HEAD = """
-format = 1
-name = "staged"
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 1_000
-delta = 1e-5
-releases = "final-model"
-"""
 TRAIN = """
 [train]
 task = "classification"
@@ -33,38 +24,6 @@ data = "digits"
 learning_rate = 1.0
 clipping = { norm = 1.0 }
 checkpoint_every = 10
-"""
-WARM = """
-[[mechanism]]
-name = "warm"
-type = "gaussian"
-noise_multiplier = 3.0
-steps = 15
-sampling = { scheme = "poisson", rate = 0.1 }
-"""
-MAIN = """
-[[mechanism]]
-name = "main"
-type = "gaussian"
-noise_multiplier = 2.0
-steps = 20
-sampling = { scheme = "poisson", batch_size = 50 }
-"""
-HISTOGRAM = """
-[[mechanism]]
-name = "histogram"
-type = "laplace"
-scale = 10.0
-sensitivity = 1.0
-"""
-TREE = """
-[[mechanism]]
-name = "tree"
-type = "tree-aggregation"
-noise_multiplier = 5.0
-iterations = 16
-max_participations = 2
-steps = 3
 """
 
 

@@ -16,24 +16,12 @@ from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from tests.train.engine.models import LARGE, SMALL, Configuration, classification, language, mlp, texts, vectors  # noqa: E402
-from tests.train.engine.oracle import distance, length  # noqa: E402
+from tests.train.engine.oracle import distance, influence, length, without  # noqa: E402
 
 SLACK = 1.0 + 1e-6
 CLIPS = [Flat(1e-3), Automatic(1e-3, 1e-3), PerLayer(1e-3), Adaptive(1e-3)]
 EVERY = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
 DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "recurrent")]
-
-
-def without(batch: Any, row: int, size: int) -> Any:
-    rows = [other for other in range(size) if other != row]
-    return tree_map(lambda leaf: leaf[rows], batch)
-
-
-def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
-    """max over examples of |sum(B) - sum(B without x)| / C, after the probe has chosen a method."""
-    whole = engine(batch)
-    assert all(bool(value.isfinite().all()) for value in whole.gradients.values())
-    return max(distance(whole.gradients, engine(without(batch, row, size)).gradients) / engine.clip.bound for row in range(size))
 
 
 @pytest.mark.usefixtures("followed_once")

@@ -21,8 +21,7 @@ from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
 from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
 from dpcli.train.tasks.loop import records_of  # noqa: E402
-from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records  # noqa: E402
-from tests.train.loop.test_private import stepped, weights  # noqa: E402
+from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
 
 
 @dataclass

@@ -26,7 +26,7 @@ from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views  
 from dpcli.train.tasks.classification import cross_entropy  # noqa: E402
 from tests.exam.subjects import SEED  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
-from tests.train.test_run import FILE, Stopped, stop_at  # noqa: E402
+from tests.train.samples import FILE, Stopped, stop_at  # noqa: E402
 
 CLIPS: list[Clip] = [Flat(1e-2), Automatic(1e-2, 1e-3), PerLayer(1e-2), Adaptive(1e-2)]
 VIEW = View(flip=True, crop=2)

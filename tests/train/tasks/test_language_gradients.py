@@ -12,8 +12,13 @@ from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.tasks.causal_lm import build  # noqa: E402
 from dpcli.train.tasks.learning import Learning  # noqa: E402
 from dpcli.train.tasks.soft_prompt import build as build_classifier  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
-from tests.train.engine.test_influence import influence  # noqa: E402
+from tests.train.engine.oracle import (  # noqa: E402
+    clipped_sum,
+    distance,
+    gradients,
+    influence,
+    length,
+)
 from tests.train.tasks.language import WAYS, awake, table  # noqa: E402
 
 SLACK = 1.0 + 1e-6

@@ -22,7 +22,7 @@ from dpcli.train.run.description import LEFT
 from dpcli.train.trained.attestation import attestation
 from dpcli.train.trained.verification import verify
 from tests.command import Result, dpcli
-from tests.train.test_run import FILE, ledger
+from tests.train.samples import FILE, ledger
 
 
 def verified(run: Path, file: Path | None = None) -> Result:
