@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
@@ -203,7 +203,6 @@ NUMBER = st.one_of(
 STATE = st.one_of(st.text(max_size=3), st.sampled_from(["CA", " NY", "?", None, 3.0]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(NUMBER, NUMBER, STATE), min_size=1, max_size=5))
 def test_a_record_is_encoded_by_itself_and_within_bounds(rows: list[tuple[Any, Any, Any]]) -> None:
     """Whatever the others are: else one record would move the inputs of all."""
