@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,15 @@ from typing import Any
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from tests.train.samples import FILE
+from tests.waiting import until
 
 STEPS, EVERY = 400, 50
-# dpcli train, with a diary of every noise that was drawn: written before it is used, so that no kill can hide one.
+# dpcli train, with a diary of every noise that was drawn: written before it is used, so that no kill can hide one. Each line that is read
+# is a process that parts from here, after what all of them import.
 DIARY = """
 import hashlib, os, sys
+import dpcli.train.run.run
+from dpcli.cli.main import run
 from dpcli.train.noise.step import Independent
 real = Independent.next
 def next(self, shapes):
@@ -30,8 +33,20 @@ def next(self, shapes):
         file.write(digest + "\\n")
     return noise
 Independent.next = next
-from dpcli.cli.main import run
-sys.exit(run())
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        sys.argv = ["dpcli", *line.split()]
+        try:
+            run()
+        except SystemExit as left:
+            sys.stdout.flush()
+            os._exit(left.code or 0)
+        sys.stdout.flush()
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -50,21 +65,25 @@ def lived(folder: Path, kills: int, seed: int) -> Life:
     (folder / "tiny.toml").write_text(text)
     terms = LedgerTerms("example", "add-remove", 500.0, 1e-5, filter="rdp", parameters={"order": 4.0})
     init(str(folder / "l.db"), "digits", terms).store.close()
-    command = [sys.executable, "-c", DIARY, "train", "tiny.toml", "--ledger", "l.db", "-f", "json"]
+    command = "train tiny.toml --ledger l.db -f json"
     chance, resumes, state, diary = random.Random(seed), 0, folder / "runs" / "tiny" / "state.pt", folder / "diary"
-    for _ in range(kills):
-        before, resume = _length(diary), state.exists()
-        process = subprocess.Popen([*command, *(["--resume"] if resume else [])], cwd=folder, stdout=subprocess.DEVNULL)
-        # Some before the first noise, most in the middle of the steps; never so late that the run would end.
-        wanted, deadline = before + chance.randint(0, 40), time.monotonic() + 60.0
-        while _length(diary) < wanted and time.monotonic() < deadline:
-            time.sleep(0.001)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        resumes += resume
-    resume = ["--resume"] if state.exists() else []
-    last = subprocess.run([*command, *resume], cwd=folder, capture_output=True, text=True, check=True)
-    return Life(resumes, diary.read_text().split(), json.loads(last.stdout))
+    with subprocess.Popen(
+        [sys.executable, "-c", DIARY], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for kill in range(kills + 1):
+            before, resume = _length(diary), state.exists()
+            process.stdin.write(command + " --resume" * resume + "\n")
+            child = int(process.stdout.readline())
+            if kill < kills:
+                # Some before the first noise, most in the middle of the steps; never so late that the run would end.
+                wanted = before + chance.randint(0, 40)
+                assert until(lambda: _length(diary) >= wanted, every=0.02)  # noqa: B023
+                os.kill(child, signal.SIGKILL)
+                resumes += resume
+            assert int(process.stdout.readline()) == (-signal.SIGKILL if kill < kills else 0)
+        process.stdin.close()
+    return Life(resumes, diary.read_text().split(), json.loads((folder / "printed").read_text()))
 
 
 def _length(diary: Path) -> int:

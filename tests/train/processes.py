@@ -36,6 +36,6 @@ def together(folder: Path, *arguments: str, world: int = 2) -> list[subprocess.C
         )
     found = []
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         found.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
     return found

@@ -19,15 +19,15 @@ from tests.train.processes import together  # noqa: E402
 from tests.train.samples import FILE  # noqa: E402
 
 RARE = (
-    FILE.replace("steps = 30", "steps = 400")
+    FILE.replace("steps = 30", "steps = 100")
     .replace("batch_size = 64", "rate = 0.0001")
-    .replace("checkpoint_every = 10", "checkpoint_every = 200")
+    .replace("checkpoint_every = 10", "checkpoint_every = 50")
 )
 
 
 @pytest.mark.long
 def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None:
-    """Rank-local empty batches hang elsewhere: of 400 steps at rate 1e-4 all but a few have at least one."""
+    """Rank-local empty batches hang elsewhere: of 100 steps at rate 1e-4 all but a few have at least one."""
     (tmp_path / "tiny.toml").write_text(RARE)
     books = init(
         str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 5.0, 1e-5, filter="rdp", parameters={"order": 4.0})
@@ -37,7 +37,7 @@ def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert second.stdout == ""  # one speaks for both
     found = json.loads(first.stdout)
-    assert (found["steps"], found["private"], found["repeated"]) == (400, True, 0)
+    assert (found["steps"], found["private"], found["repeated"]) == (100, True, 0)
     assert found["result"]["epsilon_upper"] == pytest.approx(plan_of(str(tmp_path / "tiny.toml")).account.upper, rel=1e-12)
     (run,) = open_ledger(str(tmp_path / "l.db")).state().runs.values()
     assert run.status == "committed"
@@ -104,7 +104,7 @@ def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    subprocess.run([sys.executable, "step.py", port], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([sys.executable, "step.py", port], cwd=tmp_path, check=True, timeout=600)
     alone, zero, one = (torch.load(tmp_path / f"model-{name}", weights_only=True) for name in ("alone", "0", "1"))
     for name, value in alone.items():
         assert torch.equal(zero[name], one[name])
