@@ -54,7 +54,7 @@ def test_what_is_right_passes_and_a_fortieth_of_the_noise_does_not(way: str, mon
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_fault_of_the_stated_size_is_found_as_often_as_stated() -> None:
     """90 % of 12 real runs; fewer than 8 have a chance below 1 %. Half way to no fault it is found far less often."""
     plan = plan_for(OFTEN_SEEN)

@@ -21,7 +21,9 @@ from tests.train.engine.oracle import distance, influence, length, without  # no
 
 SLACK = 1.0 + 1e-6
 CLIPS = [Flat(1e-3), Automatic(1e-3, 1e-3), PerLayer(1e-3), Adaptive(1e-3)]
-EVERY = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
+EVERY = [pytest.param(configuration, id=configuration.name) for configuration in SMALL]
+# dpcli's own tasks on such models: tasks/test_language_gradients.py
+EVERY += [pytest.param(configuration, id=configuration.name, marks=pytest.mark.nightly) for configuration in LARGE]
 DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "recurrent")]
 
 

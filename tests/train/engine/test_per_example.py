@@ -30,7 +30,8 @@ from tests.train.engine.models import (  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
 
 CLIPS = [Flat(0.5), Automatic(0.5), PerLayer(0.5), Adaptive(0.5)]
-BY_NAME = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
+BY_NAME = [pytest.param(configuration, id=configuration.name) for configuration in SMALL]
+BY_NAME += [pytest.param(configuration, id=configuration.name, marks=pytest.mark.nightly) for configuration in LARGE]
 
 
 @pytest.mark.usefixtures("followed_once")
