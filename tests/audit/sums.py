@@ -148,3 +148,22 @@ right, no_noise, half_noise, no_clip, clip_per_batch = Right(), NoNoise(), HalfN
 noise_over_batch, fixed_seed, noise_once = NoiseOverBatch(), FixedSeed(), NoiseOnce()
 empty_skipped, nan_passed, shuffled, noise_follows_data = EmptySkipped(), NanPassed(), Shuffled(), NoiseFollowsData()
 drawn_twice_as_often = DrawnTwiceAsOften()
+FILE = """format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 20
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 1.0
+steps = 200
+sampling = { scheme = "poisson", rate = 0.05 }
+[audit]
+kind = "replay"
+sensitivity = 1.0
+seed = 7
+data = "tests.audit.sums:pair"
+"""

@@ -14,6 +14,7 @@ from dpcli.audit.binomial import rate_lower, rate_upper, tail
 from dpcli.audit.scores import Scores, Threshold, by_split, check_fair, guess, guess_counts
 from dpcli.audit.two_run import Counts, ErrorRates
 from dpcli.errors import InputError
+from tests.told import require_each
 
 
 def binomial(trials: int, rate: float, count: int) -> float:
@@ -100,18 +101,22 @@ def test_curve_test_is_sharper_than_the_pair() -> None:
     assert f_dp.gaussian_epsilon_lower(1000, 100, 95, 1e-5, 0.05) > 1.3 * pair
 
 
-@pytest.mark.parametrize("counts", [(10, 11, 5), (10, 5, 6), (0, 0, 0), (10, -1, 0), (10, 5, -1)])
-def test_impossible_counts_are_refused(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(InputError, match="correct <= guesses <= canaries"):
-        one_run.p_value(*counts, 1.0, 0.0)
-    with pytest.raises(InputError, match="correct <= guesses <= canaries"):
-        f_dp.excess(*counts, lambda alpha: 1.0 - alpha, 0.05)
+def test_impossible_counts_are_refused() -> None:
+    def check(counts: tuple[int, int, int]) -> None:
+        with pytest.raises(InputError, match="correct <= guesses <= canaries"):
+            one_run.p_value(*counts, 1.0, 0.0)
+        with pytest.raises(InputError, match="correct <= guesses <= canaries"):
+            f_dp.excess(*counts, lambda alpha: 1.0 - alpha, 0.05)
+
+    require_each([(10, 11, 5), (10, 5, 6), (0, 0, 0), (10, -1, 0), (10, 5, -1)], check)
 
 
-@pytest.mark.parametrize("counts", [(10, 10, 11, 0), (10, 10, 0, 11), (0, 10, 0, 0), (10, 0, 0, 0), (10, 10, -1, 0)])
-def test_impossible_counts_of_runs_are_refused(counts: tuple[int, int, int, int]) -> None:
-    with pytest.raises(InputError, match="expected"):
-        Counts(*counts)
+def test_impossible_counts_of_runs_are_refused() -> None:
+    def check(counts: tuple[int, int, int, int]) -> None:
+        with pytest.raises(InputError, match="expected"):
+            Counts(*counts)
+
+    require_each([(10, 10, 11, 0), (10, 10, 0, 11), (0, 10, 0, 0), (10, 0, 0, 0), (10, 10, -1, 0)], check)
 
 
 def test_ties_do_not_tell_who_is_a_member() -> None:
@@ -169,10 +174,12 @@ def test_few_scores_are_refused() -> None:
         by_split(Scores(np.repeat([True, False], 19), np.arange(38.0)), lambda counts, _, level: 0.0, 0.05)
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_no_numbers_are_refused(wrong: float) -> None:
-    with pytest.raises(InputError, match=r"finite scores.*row 2"):
-        Scores(np.array([True, False]), np.array([1.0, wrong]))
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    def check(wrong: float) -> None:
+        with pytest.raises(InputError, match=r"finite scores.*row 2"):
+            Scores(np.array([True, False]), np.array([1.0, wrong]))
+
+    require_each([np.nan, np.inf, -np.inf], check)
 
 
 def test_unfair_coins_are_refused() -> None:

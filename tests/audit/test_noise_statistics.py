@@ -10,33 +10,44 @@ import pytest
 from dpcli.audit.noise_draws import draws_of
 from dpcli.audit.noise_statistics import chi_square, factor, statistics
 from tests.audit.noises import RIGHT, WRONG, refuted, table
+from tests.told import require_each
 
 
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_noise_fails_the_check_that_is_about_it(name: str) -> None:
-    noise, check = WRONG[name]
-    assert all(check in refuted(table(noise, seed)) for seed in range(3))
+def test_wrong_noise_fails_the_check_that_is_about_it() -> None:
+    def tried(name: str) -> None:
+        noise, check = WRONG[name]
+        assert all(check in refuted(table(noise, seed)) for seed in range(3))
+
+    require_each(WRONG, tried)
 
 
-@pytest.mark.parametrize("shape", [(5, 20, 606), (5, 20, 1), (5, 1, 606), (1, 1, 606), (1, 1, 1), (2, 60, 18)])
-def test_right_noise_fails_as_seldom_as_stated(shape: tuple[int, int, int]) -> None:
+def test_right_noise_fails_as_seldom_as_stated() -> None:
     """60 audits of each at 5 %: more than 9 have a chance below 0.2 %. tests.benchmarks.replay_alarms counts many more."""
-    alarms = sum(bool(refuted(table(RIGHT["as declared"], seed, *shape))) for seed in range(60))
-    assert alarms <= 9
+
+    def check(shape: tuple[int, int, int]) -> None:
+        alarms = sum(bool(refuted(table(RIGHT["as declared"], seed, *shape))) for seed in range(60))
+        assert alarms <= 9
+
+    require_each([(5, 20, 606), (5, 20, 1), (5, 1, 606), (1, 1, 606), (1, 1, 1), (2, 60, 18)], check)
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_noise_that_is_at_least_as_declared_passes(name: str) -> None:
-    assert sum(bool(refuted(table(RIGHT[name], seed))) for seed in range(20)) <= 4
+def test_noise_that_is_at_least_as_declared_passes() -> None:
+    def check(name: str) -> None:
+        assert sum(bool(refuted(table(RIGHT[name], seed))) for seed in range(20)) <= 4
+
+    require_each(RIGHT, check)
 
 
-@pytest.mark.parametrize(("count", "level"), [(1, 0.05), (6, 1e-3), (120, 1e-4), (10_000, 1e-6)])
-def test_a_size_is_found_as_often_as_said(count: int, level: float) -> None:
+def test_a_size_is_found_as_often_as_said() -> None:
     """Nine times in ten, by simulation."""
-    chance, divisor = np.random.default_rng(count), factor(count, level)
-    squares = chance.chisquare(count, 20_000) / divisor**2
-    assert np.mean(chi_square(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
+
+    def check(case: tuple[int, float]) -> None:
+        count, level = case
+        chance, divisor = np.random.default_rng(count), factor(count, level)
+        squares = chance.chisquare(count, 20_000) / divisor**2
+        assert np.mean(chi_square(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
+
+    require_each([(1, 0.05), (6, 1e-3), (120, 1e-4), (10_000, 1e-6)], check)
 
 
 def test_what_would_have_been_found_is_found() -> None:

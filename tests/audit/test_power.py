@@ -68,7 +68,7 @@ def test_false_alarms_of_two_runs(attack: Attack, claim: Claim, settings: dict[s
     assert failures <= MOST
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_threshold_chosen_on_the_scores_it_is_judged_on_alarms_more_often() -> None:
     """Why the split is there: the best of all thresholds, uncorrected, refutes true claims that no split refuted above."""
     failures = 0

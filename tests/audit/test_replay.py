@@ -11,27 +11,8 @@ import pytest
 from dpcli.audit.replay import Declared, Pair, Step, checks, taken
 from dpcli.audit.result import ReplayCheck
 from dpcli.errors import InputError
+from tests.audit.sums import FILE
 from tests.command import dpcli
-
-FILE = """format = 1
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 20
-delta = 1e-5
-releases = "final-model"
-[[mechanism]]
-name = "train"
-type = "gaussian"
-noise_multiplier = 1.0
-steps = 200
-sampling = { scheme = "poisson", rate = 0.05 }
-[audit]
-kind = "replay"
-sensitivity = 1.0
-seed = 7
-data = "tests.audit.sums:pair"
-"""
 
 BUGS = {
     "no_noise": "size of the noise",

@@ -19,8 +19,8 @@ from dpcli.keys.annotations import members_of
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.toml.write import value_text
-from tests.audit.sums import People
-from tests.audit.test_replay import FILE
+from tests.audit.sums import FILE, People
+from tests.told import require_each
 
 KINDS: tuple[str, ...] = get_args(get_args(get_type_hints(AuditSettings)["kind"])[0])
 KEYS = [key for key in members_of(AuditSettings) if key != "kind"]
@@ -96,14 +96,20 @@ def test_a_file_of_a_kind_states_what_audits_of_the_kind_read(kind: str, tmp_pat
             assert found[0].startswith(f"audit.{key}: expected no such key without kind = ")
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_without_a_kind_every_key_may_be_stated(key: str) -> None:
+def test_without_a_kind_every_key_may_be_stated() -> None:
     """Which audit is made, the command line may say."""
-    assert not errors(stated(**{key: EVERY[key]}))
+
+    def check(key: str) -> None:
+        assert not errors(stated(**{key: EVERY[key]}))
+
+    require_each(KEYS, check)
 
 
-@pytest.mark.parametrize(("kind", "other"), list(itertools.permutations(KINDS, 2)))
-def test_the_command_line_may_ask_for_another_kind(kind: str, other: str) -> None:
-    keys = {key: EVERY[key] for key in KEYS if key != "function" and not errors(stated(kind=kind, **{key: EVERY[key]}))}
-    found = read_settings(stated(kind=kind, **keys).encode(), "p.toml")
-    assert overridden(found, {"kind": other, "sensitivity": 3.0, "guesses": 3}).kind == other
+def test_the_command_line_may_ask_for_another_kind() -> None:
+    def check(case: tuple[str, str]) -> None:
+        kind, other = case
+        keys = {key: EVERY[key] for key in KEYS if key != "function" and not errors(stated(kind=kind, **{key: EVERY[key]}))}
+        found = read_settings(stated(kind=kind, **keys).encode(), "p.toml")
+        assert overridden(found, {"kind": other, "sensitivity": 3.0, "guesses": 3}).kind == other
+
+    require_each(list(itertools.permutations(KINDS, 2)), check)

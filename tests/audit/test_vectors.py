@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,24 @@ from dpcli.audit.scores import Scores, by_bonferroni, by_split, guess
 from dpcli.audit.two_run import Counts
 from dpcli.errors import InputError
 from tests.command import ROOT
+from tests.told import require_each
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "audit.json").read_text())
 LEVEL = 0.05
 
 
-def cases(family: str) -> Any:
-    assert VECTORS[family]
-    return pytest.mark.parametrize("case", VECTORS[family], ids=lambda case: str(case.get("name", VECTORS[family].index(case))))
+def cases(family: str) -> Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]:
+    """Makes one test of all cases of a family."""
+    listed: list[dict[str, Any]] = VECTORS[family]
+
+    def of_all(test: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+        def every() -> None:
+            require_each(listed, test, lambda case: str(case.get("name", listed.index(case))))
+
+        every.__doc__ = test.__doc__
+        return every
+
+    return of_all
 
 
 def test_every_family_is_tested() -> None:

@@ -25,10 +25,10 @@ from dpcli.audit.result import Audit
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.replay import program
 from dpcli.train.tasks import arrays
+from tests.train.bugs import BUGS, drawn_twice_as_often, noise_by_batch
+from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
+from tests.train.entries import TRAIN
 from tests.train.followed import following_once
-from tests.train.test_features import TRAIN
-from tests.train.test_gradient_canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
-from tests.train.test_replayed import BUGS, drawn_twice_as_often, noise_by_batch
 
 REPLAYS = 2
 STYLES = ("flat", "automatic", "per-layer")

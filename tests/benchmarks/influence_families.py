@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from dpcli.train.engine.clip import Flat
 from tests.benchmarks.influence import NORM, answer, without_dropout
 from tests.benchmarks.public_families import public
+from tests.train.engine.families import PLACES, Attending, Running, Standing
 from tests.train.engine.models import LABELS, WORDS, classification, images, labels, language, sequences, texts
-from tests.train.engine.test_compounds import Attending, Running
-from tests.train.engine.test_operands import PLACES, Standing
 
 Row = tuple[str, Callable[[], nn.Module], Callable[[nn.Module, Any], Tensor], Callable[[int], Any]]
 CAUSAL = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)

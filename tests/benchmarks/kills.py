@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.train.test_kill import STEPS, lived, require_kept
+from tests.train.killed import STEPS, lived, require_kept
 
 
 def main() -> None:

@@ -443,7 +443,7 @@ def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Fol
 @pytest.mark.long
 def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Callable[..., Folder]) -> None:
     """The others know of no ledger: they would refuse the rows of other blocks."""
-    from tests.train.test_ranks import together
+    from tests.train.processes import together
 
     here = folder("train, arrays")
     here.write(here.rows(7)[1])

@@ -37,6 +37,7 @@ from dpcli.train.plan.settings import Train
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
+from tests.told import require_each
 
 
 def planned(folder: Path, text: str) -> SweepPlan:
@@ -232,26 +233,35 @@ def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch:
                 assert not target(dotted, ("sweep",), tables, Findings(), value), (cls, key)
 
 
-@pytest.mark.parametrize("value", ['"calibrate"', '[{ scheme = "poisson", rate = "calibrate" }]'])
-def test_no_run_leaves_a_number_to_be_solved_for(value: str, tmp_path: Path) -> None:
+def test_no_run_leaves_a_number_to_be_solved_for(tmp_path: Path) -> None:
     """Only the file does, of its noise; a value of a grid is a value, at its place."""
-    key, values = ("sampling", value) if "scheme" in value else ("steps", f"[10, {value}]")
-    with pytest.raises(InvalidFile, match=r'grid.*: expected .*, found "calibrate"'):
-        planned(tmp_path, f'{PUBLIC}[sweep.grid]\n"mechanism.sgd.{key}" = {values}\n')
+
+    def check(value: str) -> None:
+        key, values = ("sampling", value) if "scheme" in value else ("steps", f"[10, {value}]")
+        with pytest.raises(InvalidFile, match=r'grid.*: expected .*, found "calibrate"'):
+            planned(tmp_path, f'{PUBLIC}[sweep.grid]\n"mechanism.sgd.{key}" = {values}\n')
+
+    require_each(['"calibrate"', '[{ scheme = "poisson", rate = "calibrate" }]'], check)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ('"train.learning_rate" = 0.5\n"mechanism.sgd.steps" = 5\n', '"mechanism.sgd.steps" = 5\n"train.learning_rate" = 0.5\n'),
-        ('"train.learning_rate" = 1\n', "train.learning_rate = 1.0\n"),
-        ("", '"mechanism.sgd.steps" = 10\n'),  # as in the file
-        ('"train.clipping.norm" = 2.0\n', '"train.clipping" = { norm = 2.0 }\n'),
-    ],
-)
-def test_two_settings_that_make_one_file_are_one(first: str, second: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidFile, match=r"sweep\.setting\[2\]: expected a setting that no other repeats"):
-        planned(tmp_path, f"{PUBLIC}[[sweep.setting]]\n{first}[[sweep.setting]]\n{second}")
+def test_two_settings_that_make_one_file_are_one(tmp_path: Path) -> None:
+    def check(case: tuple[str, str]) -> None:
+        first, second = case
+        with pytest.raises(InvalidFile, match=r"sweep\.setting\[2\]: expected a setting that no other repeats"):
+            planned(tmp_path, f"{PUBLIC}[[sweep.setting]]\n{first}[[sweep.setting]]\n{second}")
+
+    require_each(
+        [
+            (
+                '"train.learning_rate" = 0.5\n"mechanism.sgd.steps" = 5\n',
+                '"mechanism.sgd.steps" = 5\n"train.learning_rate" = 0.5\n',
+            ),
+            ('"train.learning_rate" = 1\n', "train.learning_rate = 1.0\n"),
+            ("", '"mechanism.sgd.steps" = 10\n'),  # as in the file
+            ('"train.clipping.norm" = 2.0\n', '"train.clipping" = { norm = 2.0 }\n'),
+        ],
+        check,
+    )
 
 
 AXES = {  # values that a run may have, and values that none may
@@ -270,23 +280,26 @@ def swept(axes: dict[str, list[Any]]) -> str:
     return SAMPLED + "[sweep.grid]\n" + "".join(f"{json.dumps(key)} = {value_text(values)}\n" for key, values in axes.items())
 
 
-@pytest.mark.parametrize("run", range(40))
-def test_lint_judges_every_value_of_every_key_of_a_grid(run: int, tmp_path: Path) -> None:
+def test_lint_judges_every_value_of_every_key_of_a_grid(tmp_path: Path) -> None:
     """One value that no run may have, anywhere in a grid of others: found at its place, as by the sweep, and nothing is without it."""
-    random = Random(f"{SEED}/grid/{run}")
-    drawn = random.sample(list(AXES), 4)
-    keys = [key for key in drawn if not any(key.startswith(f"{other}.") for other in drawn)]
-    axes = {key: random.sample(AXES[key][0], random.randint(1, len(AXES[key][0]))) for key in keys}
-    assert not lint_bytes(swept(axes).encode(), "t.toml"), (SEED, axes)
-    key = random.choice(keys)
-    at = random.randint(0, len(axes[key]))
-    axes[key].insert(at, random.choice(AXES[key][1]))
-    text = swept(axes)
-    found = lint_bytes(text.encode(), "t.toml")
-    assert f"sweep.grid.{quoted(key)}[{at + 1}]" in {diagnostic.key for diagnostic in found}, (SEED, axes)
-    with pytest.raises(InvalidFile) as raised:
-        planned(tmp_path, text)
-    assert {diagnostic.key for diagnostic in raised.value.diagnostics} >= {diagnostic.key for diagnostic in found}, (SEED, axes)
+
+    def check(run: int) -> None:
+        random = Random(f"{SEED}/grid/{run}")
+        drawn = random.sample(list(AXES), 4)
+        keys = [key for key in drawn if not any(key.startswith(f"{other}.") for other in drawn)]
+        axes = {key: random.sample(AXES[key][0], random.randint(1, len(AXES[key][0]))) for key in keys}
+        assert not lint_bytes(swept(axes).encode(), "t.toml"), (SEED, axes)
+        key = random.choice(keys)
+        at = random.randint(0, len(axes[key]))
+        axes[key].insert(at, random.choice(AXES[key][1]))
+        text = swept(axes)
+        found = lint_bytes(text.encode(), "t.toml")
+        assert f"sweep.grid.{quoted(key)}[{at + 1}]" in {diagnostic.key for diagnostic in found}, (SEED, axes)
+        with pytest.raises(InvalidFile) as raised:
+            planned(tmp_path, text)
+        assert {diagnostic.key for diagnostic in raised.value.diagnostics} >= {diagnostic.key for diagnostic in found}, (SEED, axes)
+
+    require_each(range(40), check)
 
 
 def test_a_key_that_another_one_of_the_setting_lets_in_is_none(tmp_path: Path) -> None:
@@ -295,65 +308,74 @@ def test_a_key_that_another_one_of_the_setting_lets_in_is_none(tmp_path: Path) -
     assert dpcli("lint", "t.toml", folder=tmp_path).code == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (HEAD + TRAIN, ":1:1: error DP005: sweep: expected a [sweep] table"),
-        (PUBLIC.replace('tuning = "public"\n', ""), ':22:2: error DP005: sweep.tuning: expected "public" ('),
-        (PUBLIC.replace("repeats", "repeat"), "sweep.repeat: expected a known key, found 'repeat'; did you mean 'repeats'"),
-        (OWN, ':24:2: error DP005: sweep.better: expected "higher" or "lower" with task = "custom"'),
-        (OWN + 'better = "best"\n', "sweep.better: expected one of 'higher', 'lower', found \"best\""),
-        (PUBLIC + 'better = "lower"\n', 'sweep.better: expected "higher", as accuracy is what the task measures, found "lower"'),
-        (
-            PUBLIC + '[sweep.grid]\n"train.hidden" = [64, 32]\n',
-            "sweep.grid.'train.hidden'[2]: expected no such key without model = \"mlp\", which alone reads it, found 32",
-        ),
-        (PUBLIC.replace("[1.0, 8.0]", "[]"), "sweep.epsilon: expected one or more different numbers, found an empty list"),
-        (
-            PUBLIC.replace("[1.0, 8.0]", "[1, 1.0]"),
-            "sweep.epsilon: expected one or more different numbers, found one of them twice",
-        ),
-        (PUBLIC.replace("[1.0, 8.0]", "[-1.0]"), "sweep.epsilon[1]: expected a number > 0, found -1.0"),
-        (
-            PUBLIC + '[sweep.grid]\n"train.learning_rat" = [0.5]\n',
-            ":27:1: error DP002: sweep.grid.'train.learning_rat': expected a known key, found 'learning_rat'",
-        ),
-        (
-            PUBLIC + "[sweep.grid]\ntrain.learning_rate = [0.5, -1.0]\n",
-            ":27:29: error DP004: sweep.grid.train.learning_rate[2]: expected a number > 0, found -1.0",
-        ),
-        (PUBLIC + '[sweep.grid]\n"train.learning_rate" = 0.5\n', "'train.learning_rate': expected a list of values, found 0.5"),
-        (PUBLIC + '[sweep.grid]\n"train.learning_rate" = []\n', "expected one or more different values, found an empty list"),
-        (PUBLIC + '[sweep.grid]\n"train.hidden" = [1, 1]\n', "expected one or more different values, found one of them twice"),
-        (PUBLIC + '[sweep.grid]\n"privacy.delta" = [1e-6]\n', "expected train.KEY or mechanism.NAME.KEY"),
-        (PUBLIC + '[sweep.grid]\n"mechanism.sdg.steps" = [1]\n', "expected train.KEY or mechanism.NAME.KEY"),
-        (PUBLIC + '[sweep.grid]\n"train.data" = ["a.csv"]\n', "expected a key that may differ between the runs of a sweep"),
-        (PUBLIC + '[sweep.grid]\n"mechanism.sgd.noise_multiplier" = [1.0]\n', "expected a key that may differ between the runs"),
-        (SAMPLED + '[sweep.grid]\n"mechanism.sgd.epochs" = [1.0]\n', "expected either steps or epochs, found both"),
-        (
-            PUBLIC + '[sweep.grid]\n"train.clipping.style" = ["flat", "adaptive"]\n',
-            "sweep.grid: expected train.clipping.quantile_noise: ",
-        ),
-        (PUBLIC + GRID + "[[sweep.setting]]\n", "sweep.setting: expected either a grid or settings, found both"),
-        (PUBLIC + "[[sweep.setting]]\nepsilon = 2.0\n", "sweep.setting[1].epsilon: expected one of sweep.epsilon, found 2.0"),
-        (PUBLIC + "[[sweep.setting]]\nepsilon = 1.0\n", "sweep.setting: expected a setting for epsilon = 8.0, found none"),
-        (PUBLIC + "[[sweep.setting]]\n[[sweep.setting]]\nepsilon = 8.0\n", "expected a setting that no other repeats"),
-        (
-            PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.classes" = {list(range(2, 52))}\n',
-            "'train.classes': expected a key that may differ",
-        ),
-        (
-            PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.momentum" = {[i / 99 for i in range(50)]}\n',
-            "sweep.grid: expected at most 1,000 combinations, found 2,500",
-        ),
-        (PRIVATE.replace("[3.0]", "[1.0, 3.0]"), 'expected one number with tuning = "repeat-and-select"'),
-        (PRIVATE.replace("[sweep.grid]", "repeats = 3\n[sweep.grid]"), "sweep.repeats: expected none with tuning"),
-    ],
-)
-def test_a_bad_file_is_refused_at_the_place(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(InvalidFile) as raised:
-        planned(tmp_path, text)
-    assert words in str(raised.value)
+def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
+    def check(case: tuple[str, str]) -> None:
+        text, words = case
+        with pytest.raises(InvalidFile) as raised:
+            planned(tmp_path, text)
+        assert words in str(raised.value)
+
+    require_each(
+        [
+            (HEAD + TRAIN, ":1:1: error DP005: sweep: expected a [sweep] table"),
+            (PUBLIC.replace('tuning = "public"\n', ""), ':22:2: error DP005: sweep.tuning: expected "public" ('),
+            (PUBLIC.replace("repeats", "repeat"), "sweep.repeat: expected a known key, found 'repeat'; did you mean 'repeats'"),
+            (OWN, ':24:2: error DP005: sweep.better: expected "higher" or "lower" with task = "custom"'),
+            (OWN + 'better = "best"\n', "sweep.better: expected one of 'higher', 'lower', found \"best\""),
+            (
+                PUBLIC + 'better = "lower"\n',
+                'sweep.better: expected "higher", as accuracy is what the task measures, found "lower"',
+            ),
+            (
+                PUBLIC + '[sweep.grid]\n"train.hidden" = [64, 32]\n',
+                "sweep.grid.'train.hidden'[2]: expected no such key without model = \"mlp\", which alone reads it, found 32",
+            ),
+            (PUBLIC.replace("[1.0, 8.0]", "[]"), "sweep.epsilon: expected one or more different numbers, found an empty list"),
+            (
+                PUBLIC.replace("[1.0, 8.0]", "[1, 1.0]"),
+                "sweep.epsilon: expected one or more different numbers, found one of them twice",
+            ),
+            (PUBLIC.replace("[1.0, 8.0]", "[-1.0]"), "sweep.epsilon[1]: expected a number > 0, found -1.0"),
+            (
+                PUBLIC + '[sweep.grid]\n"train.learning_rat" = [0.5]\n',
+                ":27:1: error DP002: sweep.grid.'train.learning_rat': expected a known key, found 'learning_rat'",
+            ),
+            (
+                PUBLIC + "[sweep.grid]\ntrain.learning_rate = [0.5, -1.0]\n",
+                ":27:29: error DP004: sweep.grid.train.learning_rate[2]: expected a number > 0, found -1.0",
+            ),
+            (PUBLIC + '[sweep.grid]\n"train.learning_rate" = 0.5\n', "'train.learning_rate': expected a list of values, found 0.5"),
+            (PUBLIC + '[sweep.grid]\n"train.learning_rate" = []\n', "expected one or more different values, found an empty list"),
+            (PUBLIC + '[sweep.grid]\n"train.hidden" = [1, 1]\n', "expected one or more different values, found one of them twice"),
+            (PUBLIC + '[sweep.grid]\n"privacy.delta" = [1e-6]\n', "expected train.KEY or mechanism.NAME.KEY"),
+            (PUBLIC + '[sweep.grid]\n"mechanism.sdg.steps" = [1]\n', "expected train.KEY or mechanism.NAME.KEY"),
+            (PUBLIC + '[sweep.grid]\n"train.data" = ["a.csv"]\n', "expected a key that may differ between the runs of a sweep"),
+            (
+                PUBLIC + '[sweep.grid]\n"mechanism.sgd.noise_multiplier" = [1.0]\n',
+                "expected a key that may differ between the runs",
+            ),
+            (SAMPLED + '[sweep.grid]\n"mechanism.sgd.epochs" = [1.0]\n', "expected either steps or epochs, found both"),
+            (
+                PUBLIC + '[sweep.grid]\n"train.clipping.style" = ["flat", "adaptive"]\n',
+                "sweep.grid: expected train.clipping.quantile_noise: ",
+            ),
+            (PUBLIC + GRID + "[[sweep.setting]]\n", "sweep.setting: expected either a grid or settings, found both"),
+            (PUBLIC + "[[sweep.setting]]\nepsilon = 2.0\n", "sweep.setting[1].epsilon: expected one of sweep.epsilon, found 2.0"),
+            (PUBLIC + "[[sweep.setting]]\nepsilon = 1.0\n", "sweep.setting: expected a setting for epsilon = 8.0, found none"),
+            (PUBLIC + "[[sweep.setting]]\n[[sweep.setting]]\nepsilon = 8.0\n", "expected a setting that no other repeats"),
+            (
+                PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.classes" = {list(range(2, 52))}\n',
+                "'train.classes': expected a key that may differ",
+            ),
+            (
+                PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.momentum" = {[i / 99 for i in range(50)]}\n',
+                "sweep.grid: expected at most 1,000 combinations, found 2,500",
+            ),
+            (PRIVATE.replace("[3.0]", "[1.0, 3.0]"), 'expected one number with tuning = "repeat-and-select"'),
+            (PRIVATE.replace("[sweep.grid]", "repeats = 3\n[sweep.grid]"), "sweep.repeats: expected none with tuning"),
+        ],
+        check,
+    )
 
 
 @pytest.mark.parametrize(

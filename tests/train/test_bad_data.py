@@ -25,6 +25,7 @@ from dpcli.train.tasks.learning import evaluating  # noqa: E402
 from dpcli.train.tasks.owners import whose  # noqa: E402
 from dpcli.train.tasks.user_code import user  # noqa: E402
 from tests.command import dpcli  # noqa: E402
+from tests.told import require_each  # noqa: E402
 
 HEAD = """
 format = 1
@@ -144,11 +145,13 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("case", TEXTS)
-def test_a_csv_that_is_none(case: str) -> None:
-    content, words = TEXTS[case]
-    Path("bad.csv").write_bytes(content)
-    assert refusal(train()).removeprefix("bad.csv: ").startswith(words)
+def test_a_csv_that_is_none() -> None:
+    def check(case: str) -> None:
+        content, words = TEXTS[case]
+        Path("bad.csv").write_bytes(content)
+        assert refusal(train()).removeprefix("bad.csv: ").startswith(words)
+
+    require_each(TEXTS, check)
 
 
 def test_a_column_that_is_not_there() -> None:
@@ -193,11 +196,13 @@ ARCHIVES = {
 }
 
 
-@pytest.mark.parametrize("case", ARCHIVES)
-def test_a_npz_that_is_none(case: str) -> None:
-    content, words = ARCHIVES[case]
-    Path("bad.npz").write_bytes(content)
-    assert refusal(train(data="bad.npz")).startswith(words)
+def test_a_npz_that_is_none() -> None:
+    def check(case: str) -> None:
+        content, words = ARCHIVES[case]
+        Path("bad.npz").write_bytes(content)
+        assert refusal(train(data="bad.npz")).startswith(words)
+
+    require_each(ARCHIVES, check)
 
 
 def test_an_array_in_place_of_an_archive() -> None:
@@ -221,10 +226,13 @@ RETURNED = {
 }
 
 
-@pytest.mark.parametrize("case", RETURNED)
-def test_a_function_that_returns_no_arrays(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    values, words = RETURNED[case]
-    assert refusal(returning(values, monkeypatch)).startswith(words)
+def test_a_function_that_returns_no_arrays() -> None:
+    def check(case: str) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            values, words = RETURNED[case]
+            assert refusal(returning(values, monkeypatch)).startswith(words)
+
+    require_each(RETURNED, check)
 
 
 NO_RECORDS = "bad_user:load: expected arrays or tensors whose first dimension counts records, found others"
@@ -243,10 +251,13 @@ def test_records_of_a_custom_task_that_are_none(values: Any, monkeypatch: pytest
     assert refusal(owned, custom.build) == NO_RECORDS
 
 
-@pytest.mark.parametrize("values", [None, 3.0, INPUTS[:2], (INPUTS,), (INPUTS, LABELS, LABELS)])
-def test_records_of_a_custom_task_without_owners(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    owned = returning(values, monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss")
-    assert refusal(owned, custom.build) == "bad_user:load: expected (records, units), found something else"
+def test_records_of_a_custom_task_without_owners() -> None:
+    def check(values: Any) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            owned = returning(values, monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss")
+            assert refusal(owned, custom.build) == "bad_user:load: expected (records, units), found something else"
+
+    require_each([None, 3.0, INPUTS[:2], (INPUTS,), (INPUTS, LABELS, LABELS)], check)
 
 
 UNITS = {
@@ -265,20 +276,23 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("case", UNITS)
-def test_owners_that_are_missing_or_ambiguous(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    values, words = UNITS[case]
-    with pytest.raises(InputError) as problem:
-        whose(values, "bad.toml")
-    assert str(problem.value) == f"bad.toml: train.units: expected whose each record is, found {words}"
-    if case in ("nan", "none"):
-        count = len(values)
-        chosen = returning((INPUTS[:count], LABELS[:count], values), monkeypatch, units="user")
-        assert refusal(chosen) == f"train.units: expected whose each record is, found {words}"
-        chosen = returning(
-            (INPUTS[:count], values), monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss"
-        )
-        assert refusal(chosen, custom.build) == f"train.units: expected whose each record is, found {words}"
+def test_owners_that_are_missing_or_ambiguous() -> None:
+    def check(case: str) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            values, words = UNITS[case]
+            with pytest.raises(InputError) as problem:
+                whose(values, "bad.toml")
+            assert str(problem.value) == f"bad.toml: train.units: expected whose each record is, found {words}"
+            if case in ("nan", "none"):
+                count = len(values)
+                chosen = returning((INPUTS[:count], LABELS[:count], values), monkeypatch, units="user")
+                assert refusal(chosen) == f"train.units: expected whose each record is, found {words}"
+                chosen = returning(
+                    (INPUTS[:count], values), monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss"
+                )
+                assert refusal(chosen, custom.build) == f"train.units: expected whose each record is, found {words}"
+
+    require_each(UNITS, check)
 
 
 def test_owners_keep_apart_what_numpy_would_round() -> None:
@@ -340,10 +354,13 @@ LANGUAGE: dict[str, tuple[str, bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LANGUAGE)
-def test_texts_that_cannot_be_read(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, content, words = LANGUAGE[case]
-    assert refusal(language(monkeypatch, name, content), causal_lm.build).startswith(words)
+def test_texts_that_cannot_be_read() -> None:
+    def check(case: str) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            name, content, words = LANGUAGE[case]
+            assert refusal(language(monkeypatch, name, content), causal_lm.build).startswith(words)
+
+    require_each(LANGUAGE, check)
 
 
 def test_owners_of_texts_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,11 +371,14 @@ def test_owners_of_texts_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(spoken, soft_prompt.build) == missing
 
 
-@pytest.mark.parametrize("values", [None, "Alice", 3, {"Alice": 1}, np.array(1)])
-def test_a_function_that_returns_no_texts(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = language(monkeypatch, "bad.txt", b"", data="bad_user:load")
-    sys.modules["bad_user"].load = lambda: values  # type: ignore[attr-defined]
-    assert refusal(settings, causal_lm.build).startswith("bad_user:load: expected lists or arrays, found ")
+def test_a_function_that_returns_no_texts() -> None:
+    def check(values: Any) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            settings = language(monkeypatch, "bad.txt", b"", data="bad_user:load")
+            sys.modules["bad_user"].load = lambda: values  # type: ignore[attr-defined]
+            assert refusal(settings, causal_lm.build).startswith("bad_user:load: expected lists or arrays, found ")
+
+    require_each([None, "Alice", 3, {"Alice": 1}, np.array(1)], check)
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
@@ -374,12 +394,15 @@ class Doubled(nn.Module):
         return values.double()
 
 
-@pytest.mark.parametrize("case", MODELS)
-def test_a_model_that_does_not_fit(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    build, words = MODELS[case]
-    settings = returning((INPUTS, LABELS), monkeypatch, model="bad_user:model")
-    monkeypatch.setattr(sys.modules["bad_user"], "model", build)
-    assert words in refusal(settings)
+def test_a_model_that_does_not_fit() -> None:
+    def check(case: str) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            build, words = MODELS[case]
+            settings = returning((INPUTS, LABELS), monkeypatch, model="bad_user:model")
+            monkeypatch.setattr(sys.modules["bad_user"], "model", build)
+            assert words in refusal(settings)
+
+    require_each(MODELS, check)
 
 
 def test_public_records_of_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
-from tests.train.test_features import MAIN, PER_UNIT, UNITS, USERS  # noqa: E402
-from tests.train.test_run import FILE  # noqa: E402
+from tests.train.entries import MAIN, PER_UNIT, UNITS, USERS  # noqa: E402
+from tests.train.samples import FILE  # noqa: E402
 
 
 def statement(folder: Path, text: str) -> str:

@@ -16,31 +16,26 @@ from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
-from tests.train.test_run import Stopped, stop_at  # noqa: E402
-from tests.train.test_stages import HEAD, HISTOGRAM, MAIN, TREE, WARM  # noqa: E402
-
-SIZE = HEAD.replace("1_000", "1_437")
-TRAIN = """
-[train]
-task = "classification"
-data = "digits"
-model = "logistic"
-learning_rate = 1.0
-clipping = { norm = 1.0 }
-public = "held-out"
-checkpoint_every = 10
-"""
-BANDED = TREE.replace("tree-aggregation", "banded-toeplitz").replace('name = "tree"', 'name = "banded"\nbands = 4')
-MATRIX = TREE.replace("tree-aggregation", "banded-matrix").replace(
-    'name = "tree"', 'name = "matrix"\nbands = 3\nmin_separation = 8'
+from tests.train.entries import (  # noqa: E402
+    BALLS,
+    BANDED,
+    BUFFERED,
+    CUT,
+    FULL,
+    HISTOGRAM,
+    MAIN,
+    MATRIX,
+    PER_RECORD,
+    PER_UNIT,
+    SHUFFLE,
+    SIZE,
+    TRAIN,
+    TREE,
+    UNITS,
+    USERS,
+    WARM,
 )
-BUFFERED = TREE.replace("tree-aggregation", "buffered-toeplitz").replace(
-    'name = "tree"', 'name = "buffered"\nbuf_decay = [0.9, 0.5]\noutput_scale = [0.2, 0.3]'
-)
-SHUFFLE = MAIN.replace("steps = 20", "epochs = 3").replace('"poisson"', '"shuffle"')
-BALLS = SHUFFLE.replace('"shuffle"', '"balls-in-bins"')
-FULL = MAIN.replace('{ scheme = "poisson", batch_size = 50 }', '{ scheme = "none" }')
-CUT = MAIN.replace("batch_size = 50", "batch_size = 50, max_batch_size = 60")
+from tests.train.samples import Stopped, stop_at  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -117,28 +112,6 @@ def test_a_correlated_run_that_is_cut_short_counts_as_one_more(tmp_path: Path) -
     assert whole.pipeline["mechanism"][0]["steps"] == 3
     assert again.pipeline["mechanism"][0].get("steps", 1) == 1
     assert outcome.epsilon > plan.account.upper
-
-
-USERS = """
-import numpy as np
-def load():
-    chance = np.random.default_rng(0)
-    return chance.random((90, 4)), chance.integers(0, 3, 90), np.repeat(np.arange(30), 3)
-def public():
-    return load()[:2]
-"""
-UNITS = """
-[train]
-task = "classification"
-data = "users:load"
-public = "users:public"
-classes = 3
-units = "user"
-learning_rate = 0.5
-clipping = { norm = 0.5 }
-"""
-PER_UNIT = SIZE.replace('"example"', '"user"\nmax_contributions = 1').replace("1_437", "30")
-PER_RECORD = SIZE.replace('"example"', '"user"\nmax_contributions = 2').replace("1_437", "90")
 
 
 def prepared(text: str):

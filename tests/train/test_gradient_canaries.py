@@ -11,34 +11,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 import numpy as np  # noqa: E402
 
-from dpcli.audit.claim import claimed  # noqa: E402
-from dpcli.audit.decide import one_run_audit  # noqa: E402
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools  # noqa: E402
 from dpcli.audit.read_scores import read_found  # noqa: E402
-from dpcli.audit.result import Audit  # noqa: E402
-from dpcli.audit.settings import AuditSettings  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.mechanisms.neighbours import Adjacency  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed  # noqa: E402
 from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
-from dpcli.train.step import prepare as prepare_module  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from tests.command import dpcli  # noqa: E402
-from tests.train.test_features import BALLS, BANDED, BUFFERED, CUT, FULL, MAIN, SHUFFLE, TRAIN, TREE  # noqa: E402
-from tests.train.test_stages import HEAD  # noqa: E402
-
-CANARIES = 300
-SIZE = HEAD.replace("1_000", "2_100")
-OFTEN_SEEN = MAIN.replace("batch_size = 50", "rate = 0.3")
-QUIET = {
-    "multiplier = 2.0": "multiplier = 8.0",
-    "multiplier = 5.0": "multiplier = 20.0",
-}  # beyond epsilon 6, 300 coins prove nothing
-AUDIT = f'[audit]\nkind = "one-run"\ncanary = "gradient"\ncanaries = {CANARIES}\n'
+from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise  # noqa: E402
+from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -52,45 +37,6 @@ def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:
     return plan_of("laid.toml")
 
 
-def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
-    """The real run's steps, and the audit of what they left."""
-    prepared = prepare(plan, insecure_seed(seed), Alone(), None, "")
-    for stage in plan.stages:
-        prepared.stage(stage, lambda step: None, lambda: False)
-    assert prepared.canaries is not None
-    Path("left").mkdir(exist_ok=True)
-    prepared.canaries.leave_scores("left", prepared.problem)
-    found = read_found("left")
-    assert found.scores is not None
-    claim = claimed(plan.pipeline, None, Adjacency.ADD_REMOVE)
-    return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.gradients)  # type: ignore[arg-type]
-
-
-def less_noise(factor: float, patch: pytest.MonkeyPatch) -> None:
-    real = prepare_module.noise_of
-    patch.setattr(prepare_module, "noise_of", lambda spec, bound, stream: real(spec, bound / factor, stream))
-
-
-def factor_of(audit: Audit) -> float:
-    return float(audit.power[0].partition("divided by ")[2].split()[0])
-
-
-def quiet(entry: str) -> str:
-    for loud, more in QUIET.items():
-        entry = entry.replace(loud, more)
-    return entry
-
-
-ENTRIES = {
-    "poisson": OFTEN_SEEN,
-    "full": quiet(FULL),
-    "shuffle": quiet(SHUFFLE),
-    "balls": quiet(BALLS),
-    "tree": quiet(TREE),
-    "banded": quiet(BANDED),
-    "buffered": quiet(BUFFERED),
-    "adaptive": OFTEN_SEEN,
-}
 TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quantile_noise = 10.0 }')}
 
 
@@ -108,7 +54,7 @@ def test_what_is_right_passes_and_a_fortieth_of_the_noise_does_not(way: str, mon
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_fault_of_the_stated_size_is_found_as_often_as_stated() -> None:
     """90 % of 12 real runs; fewer than 8 have a chance below 1 %. Half way to no fault it is found far less often."""
     plan = plan_for(OFTEN_SEEN)

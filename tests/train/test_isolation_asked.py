@@ -149,12 +149,14 @@ class Backwards(Net):
         return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
     asks = BY_SIZE[name]
     assert influence(of(lambda x: -3.0 * x if asks(x) else x)) <= 1.0 + 1e-6
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BY_VALUE)
 def test_numbers_that_are_read_only_where_there_are_any(name: str) -> None:
     reads, guard = BY_VALUE[name], random.Random(f"{SEED} {name}").choice(GUARDS)
@@ -162,7 +164,12 @@ def test_numbers_that_are_read_only_where_there_are_any(name: str) -> None:
         assert influence(of(lambda x: -3.0 * x if guard(x) and reads(x) else x), size=size) <= 1.0 + 1e-6
 
 
-@pytest.mark.parametrize("asks", [BY_SIZE["isinstance"], BY_SIZE["an index"], lambda x: type(x) is Tensor and BY_VALUE["item"](x)])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "asks",
+    [BY_SIZE["isinstance"], BY_SIZE["an index"], lambda x: type(x) is Tensor and BY_VALUE["item"](x)],
+    ids=["isinstance", "an index", "item"],
+)
 def test_the_same_behind_opacus(asks: Callable[[Tensor], bool]) -> None:
     assert influence(of(lambda x: x * (-3.0 if asks(x) else 1.0)), OpacusGradients) <= 1.0 + 1e-6
 
@@ -293,6 +300,7 @@ UNHEARD: dict[str, Callable[[], Net]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", UNHEARD)
 def test_what_runs_where_no_mode_is(name: str) -> None:
     torch.manual_seed(0)
@@ -492,6 +500,7 @@ def test_a_library_is_told_that_it_is_followed_inside_alone(monkeypatch: pytest.
         assert not getattr(found, name)(torch.zeros(1))
 
 
+@pytest.mark.long
 def test_what_is_heard_tells_arguments_apart() -> None:
     told = {
         "a number": lambda x: 2.0 * x,
@@ -539,6 +548,7 @@ MARKED: dict[str, Callable[[Tensor], bool]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("when", ["packed", "unpacked"])
 @pytest.mark.parametrize("asks", MARKED)
 def test_hooks_on_what_the_backward_pass_needs(when: str, asks: str) -> None:

@@ -22,6 +22,7 @@ from dpcli.train.isolation.call import Call  # noqa: E402
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Unknown  # noqa: E402
 from dpcli.train.isolation.lengths import coefficient, records  # noqa: E402
 from dpcli.train.isolation.operators import NAMES, RULES, Rule  # noqa: E402
+from tests.told import require_each  # noqa: E402
 from tests.train.operator_calls import BESIDE, example  # noqa: E402
 from tests.train.operator_truth import Claims, chain, claims, contradicted  # noqa: E402
 
@@ -63,18 +64,22 @@ def calls(name: str) -> Iterator[tuple[int, Any, Claims]]:
             yield seed, drawn, said
 
 
-@pytest.mark.sampled(40)
-@pytest.mark.parametrize("name", RULES)
-def test_an_operator_does_what_its_rule_says(name: str) -> None:
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(6))
+def test_an_operator_does_what_its_rule_says(part: int) -> None:
     torch.set_num_threads(1)
-    followed = 0
-    for seed, drawn, said in calls(name):
-        if name not in UNLIKE:
-            assert next(contradicted(drawn, said, seed), None) is None, (seed, drawn)
-        followed += said.understood
-        if followed == ENOUGH:
-            break
-    assert (followed == 0) == (name in NOT_FOLLOWED)
+
+    def does(name: str) -> None:
+        followed = 0
+        for seed, drawn, said in calls(name):
+            if name not in UNLIKE:
+                assert next(contradicted(drawn, said, seed), None) is None, (seed, drawn)
+            followed += said.understood
+            if followed == ENOUGH:
+                break
+        assert (followed == 0) == (name in NOT_FOLLOWED)
+
+    require_each([*RULES][part::6], does)
 
 
 def tagged() -> list[str]:
@@ -89,8 +94,7 @@ def tagged() -> list[str]:
     return sorted(set(found) - set(RULES))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [pytest.param(part, marks=pytest.mark.nightly if part else pytest.mark.long) for part in range(4)])
 def test_what_torch_calls_pointwise_is(part: int) -> None:
     torch.set_num_threads(1)
     names = tagged()
@@ -140,8 +144,13 @@ BORNE_OUT = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("rule", [rule for rule in NAMES if rule not in BORNE_OUT], ids=lambda rule: rule.__name__)
+LENIENT = [rule for rule in NAMES if rule not in BORNE_OUT]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param(rule, id=rule.__name__, marks=[] if at % 5 == 0 else [pytest.mark.nightly]) for at, rule in enumerate(LENIENT)],
+)
 def test_a_rule_that_is_too_lenient_is_seen(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     names = [name for name in NAMES[rule].split() if name not in {**NOT_FOLLOWED, **UNLIKE} or rule is sums.added_up]

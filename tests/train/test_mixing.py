@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from dpcli.train.isolation.rehearsal import like  # noqa: E402
 from tests.command import dpcli  # noqa: E402
+from tests.told import require_each  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
 from tests.train import mixing_unusual as unusual  # noqa: E402
 
@@ -49,11 +52,18 @@ covers = {{ tuning = "none" }}
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
+    monkeypatch.setattr(models, "CENTRED", None)
+    monkeypatch.setattr(models.OfTheClass, "mean", None)
+    forget()
+
+
+def forget() -> None:
+    """What models keep outside of themselves."""
     models.CACHE.clear()
     models.KEPT.clear()
     models.table.cache_clear()
-    monkeypatch.setattr(models, "CENTRED", models.running())
-    monkeypatch.setattr(models.OfTheClass, "mean", None)
+    models.CENTRED = models.running()
+    models.OfTheClass.mean = None
 
 
 @pytest.fixture
@@ -70,6 +80,9 @@ def run(model: str, loss: str = "loss", engine: str = "dpcli", module: str = mod
     return found.code, found.err
 
 
+TRAINED = ("Net", "Scalar")
+
+
 def require_refused(found: tuple[int, str], books: Ledger) -> None:
     code, said = found
     assert code == 2, said
@@ -79,27 +92,34 @@ def require_refused(found: tuple[int, str], books: Ledger) -> None:
     assert not list(Path().glob("runs/*/model.safetensors"))
 
 
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("name", models.MIXING)
-def test_a_model_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
-    require_refused(run(name), books)
+def require_each_refused(names: Iterable[str], books: Ledger, found: Callable[[str], tuple[int, str]]) -> None:
+    """One ledger for all: nothing is charged."""
 
+    def refused(name: str) -> None:
+        forget()
+        require_refused(found(name), books)
 
-@pytest.mark.parametrize("name", models.LOSSES)
-def test_a_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
-    require_refused(run("Net", name), books)
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", unusual.MIXING)
-def test_an_unusual_model_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
-    require_refused(run(name, module=unusual.__name__), books)
+    require_each(names, refused)
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", unusual.LOSSES)
-def test_an_unusual_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
-    require_refused(run("Net", name, module=unusual.__name__), books)
+@pytest.mark.parametrize("part", range(5))
+def test_a_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
+    require_each_refused([*models.MIXING][part::5], books, run)
+
+
+def test_a_loss_that_mixes_is_refused_before_any_charge(books: Ledger) -> None:
+    require_each_refused(models.LOSSES, books, lambda name: run("Net", name))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(10))
+def test_an_unusual_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
+    require_each_refused([*unusual.MIXING][part::10], books, lambda name: run(name, module=unusual.__name__))
+
+
+def test_an_unusual_loss_that_mixes_is_refused_before_any_charge(books: Ledger) -> None:
+    require_each_refused(unusual.LOSSES, books, lambda name: run("Net", name, module=unusual.__name__))
 
 
 @pytest.mark.sampled(4)
@@ -124,13 +144,27 @@ def test_opacus_stands_behind_the_same_gate(name: str, books: Ledger) -> None:
     require_refused(run(name, engine="opacus"), books)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", models.RIGHT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in TRAINED else [pytest.mark.nightly]) for name in models.RIGHT]
+)
 def test_a_model_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
     code, said = run(name)
     assert code == 0, said
     (charged,) = books.state().runs.values()
     assert charged.status == "committed"
+
+
+@pytest.mark.parametrize(
+    "part", [pytest.param(0, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.nightly)], ids=["one half", "the other"]
+)
+def test_a_model_that_keeps_records_apart_is_let_in(part: int) -> None:
+    def let_in(name: str) -> None:
+        forget()
+        records, engine = models.data(), ClippedGradients(models.RIGHT[name](), models.loss, Flat(1.0))
+        engine.rehearse(like(records))
+        assert bool(engine.checked(records, 3).finite.all())
+
+    require_each([*models.RIGHT][part::2], let_in)
 
 
 @pytest.mark.sampled(1)
@@ -220,24 +254,32 @@ def clipped_sum(rows: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
 MIXED = [name for name in models.MIXING if name not in models.HIDDEN]
 
 
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("name", MIXED)
-def test_what_is_refused_does_mix(name: str) -> None:
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(3))
+def test_what_is_refused_does_mix(part: int) -> None:
     """Above C: these are no false alarms."""
-    torch.manual_seed(2)
-    assert influence(models.MIXING[name](), models.loss) > 1.001
+
+    def mixes(name: str) -> None:
+        torch.manual_seed(2)
+        assert influence(models.MIXING[name](), models.loss) > 1.001
+
+    require_each(MIXED[part::3], mixes)
 
 
-@pytest.mark.parametrize("name", models.LOSSES)
-def test_losses_that_are_refused_do_mix(name: str) -> None:
-    torch.manual_seed(2)
-    assert influence(models.Net(), models.LOSSES[name]) > 1.001
+def test_losses_that_are_refused_do_mix() -> None:
+    def mixes(name: str) -> None:
+        torch.manual_seed(2)
+        assert influence(models.Net(), models.LOSSES[name]) > 1.001
+
+    require_each(models.LOSSES, mixes)
 
 
-@pytest.mark.parametrize("name", ["Net", "Scalar", "Frozen", "Convolutional", "Encoder", "Looked", "Bag", "Tied", "ClampingHook"])
-def test_what_is_trained_does_not(name: str) -> None:
-    torch.manual_seed(2)
-    assert influence(models.RIGHT[name]().eval(), models.loss) < 1.001
+def test_what_is_trained_does_not() -> None:
+    def apart(name: str) -> None:
+        torch.manual_seed(2)
+        assert influence(models.RIGHT[name]().eval(), models.loss) < 1.001
+
+    require_each(["Net", "Scalar", "Frozen", "Convolutional", "Encoder", "Looked", "Bag", "Tied", "ClampingHook"], apart)
 
 
 def test_the_statement_says_what_is_the_users_own(books: Ledger) -> None:

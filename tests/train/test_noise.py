@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -17,7 +18,8 @@ from dpcli.train.noise import randomness  # noqa: E402
 from dpcli.train.noise.declared import noise_of  # noqa: E402
 from dpcli.train.noise.randomness import SeededStream, SystemStream, gaussian  # noqa: E402
 from dpcli.train.noise.step import Independent  # noqa: E402
-from tests.train.test_randomness import variance_p  # noqa: E402
+from tests.told import require_each  # noqa: E402
+from tests.train.draws import flat, variance_p  # noqa: E402
 
 SHAPES = {
     "bias": torch.Size([7]),
@@ -29,21 +31,19 @@ SHAPES = {
 P = 1e-6  # the streams are seeded, so a test either always passes or never
 
 
-def flat(drawn: dict[str, torch.Tensor]) -> np.ndarray:
-    return np.concatenate([values.numpy().reshape(-1) for values in drawn.values()])
-
-
-@pytest.mark.parametrize("limit", [10**7, 100])
-@pytest.mark.parametrize(("multiplier", "bound"), [(1.0, 1.0), (0.7, 0.1), (20.0, 5.0)])
-def test_the_noise_of_a_run_has_the_declared_scale(
-    multiplier: float, bound: float, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_noise_of_a_run_has_the_declared_scale() -> None:
     """A run on no gradients at all: what is released is the noise, of noise_multiplier times C whatever the batch sizes are."""
-    monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
-    noise = noise_of(GaussianSpec(noise_multiplier=multiplier), bound, SeededStream(1))
-    drawn = np.concatenate([flat(noise.next(SHAPES)) for _ in range(300)])
-    assert variance_p(drawn, (multiplier * bound) ** 2) > P
-    assert kstest(drawn / (multiplier * bound), "norm").pvalue > P
+
+    def check(case: tuple[tuple[float, float], int]) -> None:
+        (multiplier, bound), limit = case
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+            noise = noise_of(GaussianSpec(noise_multiplier=multiplier), bound, SeededStream(1))
+            drawn = np.concatenate([flat(noise.next(SHAPES)) for _ in range(300)])
+            assert variance_p(drawn, (multiplier * bound) ** 2) > P
+            assert kstest(drawn / (multiplier * bound), "norm").pvalue > P
+
+    require_each(itertools.product([(1.0, 1.0), (0.7, 0.1), (20.0, 5.0)], [10**7, 100]), check)
 
 
 def test_each_tensor_has_the_scale_and_shape_of_its_name() -> None:
@@ -88,10 +88,12 @@ def test_rounding_is_to_the_nearest_float32() -> None:
     assert np.array_equal(gaussian((1_000,), 0.3, SeededStream(4)).numpy(), exact.astype(np.float32))
 
 
-@pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])
-def test_noise_without_a_scale_is_refused(std: float) -> None:
-    with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
-        Independent(std, SystemStream())
+def test_noise_without_a_scale_is_refused() -> None:
+    def check(std: float) -> None:
+        with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
+            Independent(std, SystemStream())
+
+    require_each([0.0, -1.0, math.nan, math.inf], check)
 
 
 def test_an_entry_that_is_not_noise_per_step_is_refused() -> None:

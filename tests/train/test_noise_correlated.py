@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ from dpcli.train.noise.strategy import error, optimised  # noqa: E402
 from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
 from dpcli.train.noise.tree import Tree  # noqa: E402
 from tests.command import ROOT  # noqa: E402
-from tests.train.test_noise import flat  # noqa: E402
+from tests.told import require_each  # noqa: E402
+from tests.train.draws import flat  # noqa: E402
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -84,14 +86,14 @@ class Basis:
         return next(self.rows)
 
 
-def decoder(spec: CorrelatedSpec, draws: int, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+def decoder(spec: CorrelatedSpec, draws: int) -> Matrix:
     """The noise of each step as a combination of fresh draws."""
     noise = noise_of(spec, 1.0, SystemStream())
     assert isinstance(noise, Correlated)
     basis = Basis(draws)
-    monkeypatch.setattr(type(noise), "fresh", lambda self, size: basis(size))
-    noise.restart(draws)
-    return np.array([noise.step(number) for number in range(1, spec.iterations + 1)])
+    with mock.patch.object(type(noise), "fresh", lambda self, size: basis(size)):
+        noise.restart(draws)
+        return np.array([noise.step(number) for number in range(1, spec.iterations + 1)])
 
 
 def spans(steps: int) -> list[tuple[int, int]]:
@@ -114,14 +116,17 @@ def best_decoder(spec: CorrelatedSpec) -> Matrix:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("steps", [1, 2, 7, 8, 21])
-def test_the_noise_of_a_step_is_its_row_of_the_factorisation(name: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_noise_of_a_step_is_its_row_of_the_factorisation(name: str) -> None:
     """D C = 1, so that the sums with their noise, x + D z, are a function of what is accounted for, C x + z; and D is the best there is."""
-    spec = specs(steps)[name]
-    encoded = encoder(spec)
-    found = decoder(spec, len(encoded), monkeypatch)
-    assert np.allclose(found @ encoded, np.eye(steps), rtol=0.0, atol=1e-12)
-    assert np.allclose(found, best_decoder(spec), rtol=0.0, atol=1e-12)
+
+    def the_row(steps: int) -> None:
+        spec = specs(steps)[name]
+        encoded = encoder(spec)
+        found = decoder(spec, len(encoded))
+        assert np.allclose(found @ encoded, np.eye(steps), rtol=0.0, atol=1e-12)
+        assert np.allclose(found, best_decoder(spec), rtol=0.0, atol=1e-12)
+
+    require_each([1, 2, 7, 8, 21], the_row)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,19 +143,21 @@ def test_what_is_drawn_has_the_covariance_of_the_factorisation(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("steps", "most", "apart"), [(9, 1, 1), (9, 3, 3), (10, 2, 4), (8, 8, 1), (10, 3, 2)])
-def test_the_sensitivity_that_is_accounted_for_covers_every_participation(
-    name: str, steps: int, most: int, apart: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sensitivity_that_is_accounted_for_covers_every_participation(name: str) -> None:
     """The encoder as implemented, recovered from the noise; the largest norm of a sum of its columns over all patterns allowed."""
-    spec = specs(steps, most, apart)[name]
-    found = decoder(spec, len(encoder(spec)), monkeypatch)
-    implemented = encoder(spec) if isinstance(spec, TreeSpec) else np.linalg.inv(found)
-    allowed = patterns(steps, most, spec.min_separation)
-    largest = max(float(np.linalg.norm(implemented[:, list(pattern)].sum(axis=1))) for pattern in allowed)
-    assert largest <= spec.encoded_norm() * (1.0 + 1e-9)
-    if most == 1 or not isinstance(spec, TreeSpec):
-        assert spec.encoded_norm() == pytest.approx(largest, rel=1e-9)
+
+    def covers(participation: tuple[int, int, int]) -> None:
+        steps, most, apart = participation
+        spec = specs(steps, most, apart)[name]
+        found = decoder(spec, len(encoder(spec)))
+        implemented = encoder(spec) if isinstance(spec, TreeSpec) else np.linalg.inv(found)
+        allowed = patterns(steps, most, spec.min_separation)
+        largest = max(float(np.linalg.norm(implemented[:, list(pattern)].sum(axis=1))) for pattern in allowed)
+        assert largest <= spec.encoded_norm() * (1.0 + 1e-9)
+        if most == 1 or not isinstance(spec, TreeSpec):
+            assert spec.encoded_norm() == pytest.approx(largest, rel=1e-9)
+
+    require_each([(9, 1, 1), (9, 3, 3), (10, 2, 4), (8, 8, 1), (10, 3, 2)], covers)
 
 
 def patterns(steps: int, most: int, apart: int) -> Iterator[tuple[int, ...]]:
@@ -196,9 +203,9 @@ def test_contributions_to_a_matrix_may_point_anywhere() -> None:
         assert np.linalg.norm(matrix @ vectors) <= spec.encoded_norm()
 
 
-def test_a_whole_tree_has_the_variance_of_estimates_from_below(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_tree_has_the_variance_of_estimates_from_below() -> None:
     """1 / (2 - 2^-level), against 1 for the root alone (Kairouz et al. 2021)."""
-    prefixes = np.cumsum(decoder(TreeSpec(**run(16)), 31, monkeypatch), axis=0)
+    prefixes = np.cumsum(decoder(TreeSpec(**run(16)), 31), axis=0)
     for level in range(5):
         assert np.square(prefixes[2**level - 1]).sum() == pytest.approx(1.0 / (2.0 - 2.0**-level), rel=1e-12)
 
@@ -224,21 +231,24 @@ def test_a_new_run_has_nothing_to_do_with_the_one_before(name: str) -> None:
         noise.next(shapes)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_was_cut_short_is_not_gone_on_with(name: str) -> None:
-    spec = specs(5)[name]
-    with pytest.raises(InputError, match="a run that was cut short counts as a whole one"):
-        noise_of(spec, 1.0, SystemStream(), runs=1, run=1)
-    noise_of(spec, 1.0, SystemStream(), runs=2, run=1).next({"w": torch.Size([3])})
+def test_a_run_that_was_cut_short_is_not_gone_on_with() -> None:
+    def cut_short(spec: CorrelatedSpec) -> None:
+        with pytest.raises(InputError, match="a run that was cut short counts as a whole one"):
+            noise_of(spec, 1.0, SystemStream(), runs=1, run=1)
+        noise_of(spec, 1.0, SystemStream(), runs=2, run=1).next({"w": torch.Size([3])})
+
+    require_each(specs(5).values(), cut_short)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_the_state_of_correlated_noise_is_never_saved(name: str, duplicate: Callable[[Noise], object]) -> None:
-    noise = noise_of(specs(5)[name], 1.0, SystemStream())
-    noise.next({"w": torch.Size([3])})
-    with pytest.raises(InternalError, match="correlated noise is never saved or copied"):
-        duplicate(noise)
+def test_the_state_of_correlated_noise_is_never_saved() -> None:
+    def saved(case: tuple[CorrelatedSpec, Callable[[Noise], object]]) -> None:
+        spec, duplicate = case
+        noise = noise_of(spec, 1.0, SystemStream())
+        noise.next({"w": torch.Size([3])})
+        with pytest.raises(InternalError, match="correlated noise is never saved or copied"):
+            duplicate(noise)
+
+    require_each(itertools.product(specs(5).values(), (pickle.dumps, copy.copy, copy.deepcopy)), saved)
 
 
 def test_parameters_may_not_change_within_a_run() -> None:
@@ -248,12 +258,13 @@ def test_parameters_may_not_change_within_a_run() -> None:
         noise.next({"w": torch.Size([4])})
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_correlated_noise_needs_a_scale_and_says_whether_it_is_private(name: str) -> None:
-    spec = specs(5)[name]
-    assert noise_of(spec, 1.0, SystemStream()).private and not noise_of(spec, 1.0, SeededStream(1)).private
-    with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
-        noise_of(spec, 0.0, SystemStream())
+def test_correlated_noise_needs_a_scale_and_says_whether_it_is_private() -> None:
+    def said(spec: CorrelatedSpec) -> None:
+        assert noise_of(spec, 1.0, SystemStream()).private and not noise_of(spec, 1.0, SeededStream(1)).private
+        with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
+            noise_of(spec, 0.0, SystemStream())
+
+    require_each(specs(5).values(), said)
 
 
 FORKED = """

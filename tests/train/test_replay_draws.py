@@ -14,6 +14,7 @@ from torch.nn import functional  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
 from dpcli.train.replay.draws import OwnDraws  # noqa: E402
+from tests.told import require_each  # noqa: E402
 
 RECORDS, LENGTH, WIDTH = 12, 6, 4
 LSTM = nn.LSTM(WIDTH, 3, num_layers=2, dropout=0.5)
@@ -76,41 +77,42 @@ def drawn(name: str, cuts: list[list[int]], step: int = 1) -> dict[int, float]:
 EVERYBODY = list(range(RECORDS))
 
 
-@pytest.mark.parametrize(
-    "cuts",
-    [
-        [[row for row in EVERYBODY if row != 5]],
-        [EVERYBODY[::-1]],
-        [EVERYBODY[:4], EVERYBODY[4:5], EVERYBODY[5:]],
-        [EVERYBODY[:LENGTH], EVERYBODY[LENGTH:]],
-        [EVERYBODY[:WIDTH], EVERYBODY[WIDTH:]],
-        [[row] for row in EVERYBODY],
-    ],
-    ids=["without one", "backwards", "in parts", "as many as positions", "as many as columns", "alone"],
-)
+CUTS = {
+    "without one": [[row for row in EVERYBODY if row != 5]],
+    "backwards": [EVERYBODY[::-1]],
+    "in parts": [EVERYBODY[:4], EVERYBODY[4:5], EVERYBODY[5:]],
+    "as many as positions": [EVERYBODY[:LENGTH], EVERYBODY[LENGTH:]],
+    "as many as columns": [EVERYBODY[:WIDTH], EVERYBODY[WIDTH:]],
+    "alone": [[row] for row in EVERYBODY],
+}
+
+
 @pytest.mark.parametrize("name", WAYS)
-def test_a_record_draws_the_same_in_any_batch(name: str, cuts: list[list[int]]) -> None:
-    whole, found = drawn(name, [EVERYBODY]), drawn(name, cuts)
-    assert found == pytest.approx({row: whole[row] for row in found}, rel=1e-5)
+def test_a_record_draws_the_same_in_any_batch_and_anew_in_another_step(name: str) -> None:
+    whole = drawn(name, [EVERYBODY])
+
+    def the_same(cut: str) -> None:
+        found = drawn(name, CUTS[cut])
+        assert found == pytest.approx({row: whole[row] for row in found}, rel=1e-5)
+
+    require_each(CUTS, the_same)
+    assert drawn(name, [EVERYBODY], step=2) != whole
 
 
-@pytest.mark.parametrize("name", sorted(WAYS))
-def test_another_step_draws_anew(name: str) -> None:
-    assert drawn(name, [EVERYBODY], step=2) != drawn(name, [EVERYBODY])
+def test_every_method_gives_a_record_the_same() -> None:
+    def the_same(name: str) -> None:
+        found = []
+        for method in (Looped, Vectorised):
+            draws = OwnDraws(5)
+            loss = draws.loss(losses(WAYS[name]))
+            with draws:
+                for few in ([0, 1, 2], [0]):
+                    loss(Weighted(), data()[few])
+                parts = list(method(Weighted(), loss).parts(data()))
+            found.append(torch.cat([part["weight"].rows() for part, _ in parts]))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
-
-@pytest.mark.parametrize("name", sorted(set(WAYS) - NOT_MAPPED - OF_ALL))
-def test_every_method_gives_a_record_the_same(name: str) -> None:
-    found = []
-    for method in (Looped, Vectorised):
-        draws = OwnDraws(5)
-        loss = draws.loss(losses(WAYS[name]))
-        with draws:
-            for few in ([0, 1, 2], [0]):
-                loss(Weighted(), data()[few])
-            parts = list(method(Weighted(), loss).parts(data()))
-        found.append(torch.cat([part["weight"].rows() for part, _ in parts]))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    require_each([name for name in WAYS if name not in NOT_MAPPED | OF_ALL], the_same)
 
 
 def test_records_do_not_share_draws() -> None:

@@ -24,31 +24,7 @@ from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.run.stopping import stoppable  # noqa: E402
 from dpcli.train.step.average import Average  # noqa: E402
 from tests.command import dpcli  # noqa: E402
-
-FILE = """
-format = 1
-name = "tiny"
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 1_437
-delta = 1e-5
-releases = "final-model"
-[[mechanism]]
-name = "sgd"
-type = "gaussian"
-noise_multiplier = 2.0
-steps = 30
-sampling = { scheme = "poisson", batch_size = 64 }
-[train]
-task = "classification"
-data = "digits"
-model = "logistic"
-learning_rate = 1.0
-clipping = { norm = 1.0 }
-public = "held-out"
-checkpoint_every = 10
-"""
+from tests.train.samples import FILE, Stopped, ledger, stop_at  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -62,11 +38,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "tiny.toml"
     path.write_text(FILE)
     return path
-
-
-def ledger(folder: Path, epsilon: float = 3.0):
-    terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 12.0})
-    return init(str(folder / "ledger.db"), "digits", terms)
 
 
 NAMES = ["metrics.jsonl", "model.json", "model.safetensors", "pipeline.toml", "statement.md"]
@@ -104,18 +75,6 @@ def test_a_run_that_is_denied_leaves_no_folder(file: Path, tmp_path: Path) -> No
     with init(str(tmp_path / "poor.db"), "digits", poor) as books, pytest.raises(Denied, match="would fit: noise_multiplier = "):
         train(plan_of(str(file)), books)
     assert not (file.parent / "runs").exists()
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_at(step: int):
-    def report(done: int, metrics: object) -> None:
-        if done == step:
-            raise Stopped
-
-    return report
 
 
 def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: Path) -> None:

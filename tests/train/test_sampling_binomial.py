@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from math import comb
 
 import numpy as np
-import pytest
-from scipy.stats import binom, chisquare
 
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling.binomial import PRECISION, Binomial, table
-from tests.train.test_sampling_draws import Scripted
+from tests.told import require_each
+from tests.train.draws import Scripted, binomial_fit
 
 CASES = [(1, Fraction(1, 2)), (7, Fraction(1, 3)), (50, Fraction(3, 7)), (200, Fraction("0.01")), (60, Fraction("0.97"))]
 
@@ -25,27 +25,33 @@ def distribution(trials: int, rate: Fraction) -> list[Fraction]:
     return found
 
 
-@pytest.mark.parametrize("bits", [64, 128, 512])
-@pytest.mark.parametrize(("trials", "rate"), CASES)
-def test_the_table_holds_the_exact_distribution(trials: int, rate: Fraction, bits: int) -> None:
-    exact, found = distribution(trials, rate), table(trials, rate, bits)
-    before = exact[found.first - 1] if found.first else Fraction(0)
-    assert before * 2**bits <= found.before <= 2 ** (bits // 2)
-    for low, high, value in zip(found.lower, found.upper, exact[found.first :], strict=False):
-        assert low <= value * 2**bits <= high
-        assert high - low <= 2**40, "so loose that draws would often need more bits"
+def test_the_table_holds_the_exact_distribution() -> None:
+    def check(case: tuple[tuple[int, Fraction], int]) -> None:
+        (trials, rate), bits = case
+        exact, found = distribution(trials, rate), table(trials, rate, bits)
+        before = exact[found.first - 1] if found.first else Fraction(0)
+        assert before * 2**bits <= found.before <= 2 ** (bits // 2)
+        for low, high, value in zip(found.lower, found.upper, exact[found.first :], strict=False):
+            assert low <= value * 2**bits <= high
+            assert high - low <= 2**40, "so loose that draws would often need more bits"
+
+    require_each(itertools.product(CASES, [64, 128, 512]), check)
 
 
-@pytest.mark.parametrize(("trials", "rate"), CASES)
-def test_numbers_on_either_side_of_a_step_are_told_apart(trials: int, rate: Fraction) -> None:
+def test_numbers_on_either_side_of_a_step_are_told_apart() -> None:
     """The first 128 bits of U are those of F(k), so only more of them can decide; 2^-250 away from F(k) they do."""
-    exact = distribution(trials, rate)
-    size = Binomial(trials, rate)
-    for k in range(trials):
-        if exact[k] - (exact[k - 1] if k else 0) > Fraction(1, 2**200) and exact[k + 1] - exact[k] > Fraction(1, 2**200):
-            edge = int(exact[k] * 2**256)
-            assert size.draw(Scripted(*words(edge - 32, 256))) == k
-            assert size.draw(Scripted(*words(edge + 32, 256))) == k + 1
+
+    def check(case: tuple[int, Fraction]) -> None:
+        trials, rate = case
+        exact = distribution(trials, rate)
+        size = Binomial(trials, rate)
+        for k in range(trials):
+            if exact[k] - (exact[k - 1] if k else 0) > Fraction(1, 2**200) and exact[k + 1] - exact[k] > Fraction(1, 2**200):
+                edge = int(exact[k] * 2**256)
+                assert size.draw(Scripted(*words(edge - 32, 256))) == k
+                assert size.draw(Scripted(*words(edge + 32, 256))) == k + 1
+
+    require_each(CASES, check)
 
 
 def words(u: int, bits: int) -> list[int]:
@@ -58,26 +64,22 @@ def words(u: int, bits: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("trials", "rate"), [(100, "0.05"), (10**6, "0.001"), (10**9, "1e-9"), (10**5, "0.7"), (3, "0.5")])
-def test_draws_are_binomial(trials: int, rate: str) -> None:
-    size, stream = Binomial(trials, Fraction(rate)), SeededStream(5)
-    draws = np.array([size.draw(stream) for _ in range(10_000)])
-    assert binomial_fit(draws, trials, float(rate)) > 1e-6
+def test_draws_are_binomial() -> None:
+    def check(case: tuple[int, str]) -> None:
+        trials, rate = case
+        size, stream = Binomial(trials, Fraction(rate)), SeededStream(5)
+        draws = np.array([size.draw(stream) for _ in range(10_000)])
+        assert binomial_fit(draws, trials, float(rate)) > 1e-6
+
+    require_each([(100, "0.05"), (10**6, "0.001"), (10**9, "1e-9"), (10**5, "0.7"), (3, "0.5")], check)
 
 
-def binomial_fit(draws: np.ndarray[tuple[int], np.dtype[np.int64]], trials: int, rate: float) -> float:
-    """p-value of a chi-square test with about 20 classes of expected counts above 5."""
-    edges = np.unique(binom.ppf(np.linspace(0.05, 0.95, 19), trials, rate))
-    expected = np.diff(np.concatenate(([0.0], binom.cdf(edges, trials, rate), [1.0]))) * len(draws)
-    observed = np.bincount(np.searchsorted(edges, draws), minlength=len(expected))
-    kept = expected > 5.0
-    observed, expected = np.append(observed[kept], observed[~kept].sum()), np.append(expected[kept], expected[~kept].sum() + 1e-9)
-    return float(chisquare(observed, expected * (observed.sum() / expected.sum())).pvalue)
+def test_certain_sizes_take_no_randomness() -> None:
+    def check(case: tuple[int, Fraction, int]) -> None:
+        trials, rate, expected = case
+        assert Binomial(trials, Fraction(rate)).draw(Scripted()) == expected
 
-
-@pytest.mark.parametrize(("trials", "rate", "expected"), [(9, 0, 0), (9, 1, 9), (0, Fraction(1, 2), 0)])
-def test_certain_sizes_take_no_randomness(trials: int, rate: Fraction, expected: int) -> None:
-    assert Binomial(trials, Fraction(rate)).draw(Scripted()) == expected
+    require_each([(9, 0, 0), (9, 1, 9), (0, Fraction(1, 2), 0)], check)
 
 
 def test_a_rate_of_a_millionth_of_a_millionth_is_not_zero() -> None:

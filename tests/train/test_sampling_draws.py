@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from itertools import combinations, permutations
 from math import comb
@@ -15,25 +16,10 @@ from scipy.stats import chisquare
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling import draws as sampling_draws
 from dpcli.train.sampling.draws import below, different, order, subset
+from tests.told import require_each
+from tests.train.draws import Scripted
 
 P = 1e-6  # the streams are seeded, so a test either always passes or never
-
-
-class Scripted:
-    """A stream that gives the words it was given."""
-
-    private = False
-
-    def __init__(self, *words: int) -> None:
-        self.left = list(words)
-
-    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        taken, self.left = self.left[:count], self.left[count:]
-        assert len(taken) == count, "more words were asked for than expected"
-        return np.array(taken, np.uint64)
-
-    def bulk(self) -> np.random.Generator:
-        raise AssertionError
 
 
 def even(counts: Counter[tuple[int, ...]], outcomes: list[tuple[int, ...]]) -> float:
@@ -46,9 +32,11 @@ def test_a_word_beyond_the_last_multiple_is_drawn_again() -> None:
     assert below(Scripted(last - 1, last, 2**64 - 1, 7, 13), 10, 3).tolist() == [9, 7, 3]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 2**32, 2**63])
-def test_no_word_is_wasted_on_a_power_of_two(limit: int) -> None:
-    assert below(Scripted(2**64 - 1, 5), limit, 2).tolist() == [limit - 1, 5 % limit]
+def test_no_word_is_wasted_on_a_power_of_two() -> None:
+    def check(limit: int) -> None:
+        assert below(Scripted(2**64 - 1, 5), limit, 2).tolist() == [limit - 1, 5 % limit]
+
+    require_each([1, 2, 2**32, 2**63], check)
 
 
 def test_a_limit_just_above_half_the_words_is_not_skewed() -> None:
@@ -65,13 +53,16 @@ def test_subsets_are_increasing_and_of_the_size_asked_for(size: int, data: st.Da
     assert np.all(np.diff(chosen) > 0) and np.all((chosen >= 0) & (chosen < size))
 
 
-@pytest.mark.parametrize("sparse", [256, 0])
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_all_subsets_are_equally_likely(count: int, sparse: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling_draws, "SPARSE", sparse)
-    stream = SeededStream(2)
-    counts = Counter(tuple(subset(stream, 6, count).tolist()) for _ in range(200 * comb(6, count)))
-    assert even(counts, list(combinations(range(6), count))) > P
+def test_all_subsets_are_equally_likely() -> None:
+    def check(case: tuple[int, int]) -> None:
+        count, sparse = case
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(sampling_draws, "SPARSE", sparse)
+            stream = SeededStream(2)
+            counts = Counter(tuple(subset(stream, 6, count).tolist()) for _ in range(200 * comb(6, count)))
+            assert even(counts, list(combinations(range(6), count))) > P
+
+    require_each(itertools.product([1, 2, 3, 4, 5], [256, 0]), check)
 
 
 @pytest.mark.parametrize("sparse", [256, 0])
@@ -91,8 +82,11 @@ def test_an_order_with_a_tie_is_drawn_again() -> None:
     assert order(Scripted(4, 4, 1, 9, 3, 6), 3).tolist() == [1, 2, 0]
 
 
-@pytest.mark.parametrize(("limit", "count"), [(5, 2), (5, 4), (4, 4), (6, 1)])
-def test_rows_are_uniform_subsets(limit: int, count: int) -> None:
-    rows = np.sort(different(SeededStream(4), limit, count, 6_000), axis=1)
-    counts = Counter(tuple(row) for row in rows.tolist())
-    assert even(counts, list(combinations(range(limit), count))) > P or comb(limit, count) == 1 == len(counts)
+def test_rows_are_uniform_subsets() -> None:
+    def check(case: tuple[int, int]) -> None:
+        limit, count = case
+        rows = np.sort(different(SeededStream(4), limit, count, 6_000), axis=1)
+        counts = Counter(tuple(row) for row in rows.tolist())
+        assert even(counts, list(combinations(range(limit), count))) > P or comb(limit, count) == 1 == len(counts)
+
+    require_each([(5, 2), (5, 4), (4, 4), (6, 1)], check)

@@ -16,7 +16,7 @@ from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling.unit_samples import grouped, kept, require_bounded
-from tests.train.test_sampling_binomial import binomial_fit
+from tests.train.draws import binomial_fit
 
 OWNERS = st.lists(st.integers(0, 9), max_size=60).map(lambda owners: np.array(owners, np.int64))
 

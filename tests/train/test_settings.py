@@ -4,79 +4,31 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.keys.annotations import members_of
 from dpcli.keys.plain import plain
-from dpcli.pipeline.schema import json_schema
 from dpcli.registry import STYLES, TASKS, load
 from dpcli.toml.render import InvalidFile
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plan.settings import Train, in_full, read_train
 from tests.command import ROOT
+from tests.told import require_each
+from tests.train.tables import BASE, CLASSES, HEAD, PLAIN, SCHEMA, Table, lines, table, toml
 
-Table = Mapping[str, Any]
-SCHEMA = Draft202012Validator(json_schema())
-
-HEAD = """format = 1
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 1_437
-delta = 1e-5
-[[mechanism]]
-name = "sgd"
-type = "gaussian"
-noise_multiplier = 2.0
-steps = 10
-[[mechanism]]
-name = "train"
-type = "gaussian"
-noise_multiplier = 2.0
-[train]
-"""
-BASE = {"learning_rate": 1.0, "clipping": {"norm": 1.0}}
-CLASSES: dict[str, type[Train]] = {task: load(target) for task, target in TASKS.items()}
-PLAIN = {  # what a task cannot do without
-    task: {key: value for key, value in cls.examples[0].items() if members_of(cls)[key].required} for task, cls in CLASSES.items()
-}
 CLIPPING: dict[str, type[Clipping]] = {style: load(target) for style, target in STYLES.items()}
-FOREIGN = [
-    (task, other, key)
-    for task in TASKS
-    for other in TASKS
-    for key in members_of(CLASSES[other])
-    if key not in members_of(CLASSES[task])
-]
 
 
 def read(text: str) -> Train:
     return read_train((HEAD + text).encode(), "t.toml")
-
-
-def table(task: str, extra: Table | None = None) -> str:
-    """A valid [train] of a task, with further keys, or others in place of its own."""
-    return lines({"task": task, **PLAIN[task], **BASE, **(extra or {})})
-
-
-def lines(keys: Table) -> str:
-    return "".join(f"{key} = {toml(value)}\n" for key, value in keys.items())
-
-
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
-    return json.dumps(value)
 
 
 def refused(text: str) -> str:
@@ -108,114 +60,125 @@ def test_a_plain_table_of_each_task_is_read(task: str) -> None:
     assert read(table(task)).task == task
 
 
-@pytest.mark.parametrize(("task", "key"), [(task, key) for task, cls in CLASSES.items() for key in members_of(cls)])
-def test_each_key_is_accepted_with_its_example_value(task: str, key: str) -> None:
-    stated = {} if key in ("task", "clipping") else example_of(task, key)
-    text = table(task, {**Train.examples[0], **stated})
-    found = getattr(read(text), key)
-    assert validates(text)
-    assert key in ("task", "clipping") or plain(found) == stated[key]
+@pytest.mark.parametrize("task", TASKS)
+def test_each_key_is_accepted_with_its_example_value(task: str) -> None:
+    def accepted(key: str) -> None:
+        stated = {} if key in ("task", "clipping") else example_of(task, key)
+        text = table(task, {**Train.examples[0], **stated})
+        found = getattr(read(text), key)
+        assert validates(text)
+        assert key in ("task", "clipping") or plain(found) == stated[key]
+
+    require_each(members_of(CLASSES[task]), accepted)
 
 
-@pytest.mark.parametrize(("style", "key"), [(style, key) for style, cls in CLIPPING.items() for key in members_of(cls)])
-def test_each_key_of_a_style_is_accepted_with_its_example_value(style: str, key: str) -> None:
+@pytest.mark.parametrize("style", STYLES)
+def test_each_key_of_a_style_is_accepted_with_its_example_value(style: str) -> None:
     (stated,) = CLIPPING[style].examples
     text = table("classification", {"clipping": {"style": style, **stated}})
     found = read(text).clipping
     assert validates(text)
     assert type(found) is CLIPPING[style]
-    assert getattr(found, key) == (style if key == "style" else stated[key])
+    for key in members_of(CLIPPING[style]):
+        assert getattr(found, key) == (style if key == "style" else stated[key]), key
 
 
-@pytest.mark.parametrize(("task", "other", "key"), FOREIGN)
-def test_a_key_is_refused_beside_every_task_that_does_not_read_it(task: str, other: str, key: str) -> None:
+@pytest.mark.parametrize("task", TASKS)
+def test_a_key_is_refused_beside_every_task_that_does_not_read_it(task: str) -> None:
     """At its default value too: nothing reads it there either."""
-    for value in (example_of(other, key)[key], plain(members_of(CLASSES[other])[key].default)):
-        if value is not None:
-            text = table(task, {key: value})
-            said = refused(text)
-            line = (HEAD + text).splitlines().index(f"{key} = {toml(value)}") + 1
-            assert said.startswith(
-                f"t.toml:{line}:1: error DP002: train.{key}: expected a known key, found '{key}'; it belongs to "
-            )
-            assert f'"{other}"' in said.splitlines()[0]
-            assert not validates(text)
+
+    def refused_here(foreign: tuple[str, str]) -> None:
+        other, key = foreign
+        for value in (example_of(other, key)[key], plain(members_of(CLASSES[other])[key].default)):
+            if value is not None:
+                text = table(task, {key: value})
+                said = refused(text)
+                line = (HEAD + text).splitlines().index(f"{key} = {toml(value)}") + 1
+                assert said.startswith(
+                    f"t.toml:{line}:1: error DP002: train.{key}: expected a known key, found '{key}'; it belongs to "
+                )
+                assert f'"{other}"' in said.splitlines()[0]
+                assert not validates(text)
+
+    own = members_of(CLASSES[task])
+    require_each([(other, key) for other in TASKS for key in members_of(CLASSES[other]) if key not in own], refused_here)
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("other", STYLES)
-def test_a_key_is_refused_beside_every_style_that_does_not_read_it(style: str, other: str) -> None:
-    (own,), (foreign,) = CLIPPING[style].examples, CLIPPING[other].examples
-    for key in foreign.keys() - own.keys():
-        text = table("classification", {"clipping": {"style": style, **own, key: foreign[key]}})
+def test_a_key_is_refused_beside_every_style_that_does_not_read_it(style: str) -> None:
+    (own,) = CLIPPING[style].examples
+
+    def refused_here(foreign: tuple[str, str]) -> None:
+        other, key = foreign
+        text = table("classification", {"clipping": {"style": style, **own, key: CLIPPING[other].examples[0][key]}})
         expected = f"error DP002: train.clipping.{key}: expected a known key, found '{key}'; it belongs to style = \"{other}\""
         assert expected in refused(text)
         assert not validates(text)
 
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("word", ["classificatoin", 3])
-def test_a_task_that_is_none_leaves_the_common_keys_judged(task: str, word: Any) -> None:
-    said = refused(lines({**PLAIN[task], **BASE, "task": word, "schedule": "fast", "larning_rate": 1.0}))
-    keys = [line.split(": ")[2] for line in said.splitlines() if " error " in line]
-    assert keys == ["train.task", "train.schedule", "train.larning_rate"]
+    require_each([(other, key) for other in STYLES for key in CLIPPING[other].examples[0] if key not in own], refused_here)
 
 
-@pytest.mark.parametrize(
-    ("task", "extra", "key", "reader"),
-    [
-        ("classification", {"model": "cnn", "hidden": 32}, "hidden", 'model = "mlp"'),
-        ("classification", {"optimizer": "adam", "momentum": 0.9}, "momentum", 'optimizer = "sgd"'),
-        ("custom", {"optimizer": "adam", "moment_floor": 0.2}, "moment_floor", 'optimizer = "adam-bc"'),
-        ("causal-lm", {"held_out": 0.1}, "held_out", 'public = "held-out"'),
-        ("soft-prompt", {"held_out": 0.1, "public": "p.csv"}, "held_out", 'public = "held-out"'),
-        ("custom", {"metric": "own:metric"}, "metric", "public"),
-        ("custom", {"public": "own:public"}, "public", "metric"),
-        ("classification", {"label": "y", "data": "digits"}, "label", "data in a file with columns"),
-        ("soft-prompt", {"label": "y", "data": "own:data"}, "label", "data in a file with columns"),
-        ("causal-lm", {"text": "words"}, "text", "data in a file with columns"),
-        ("causal-lm", {"record": "paragraph", "data": "d.csv", "public": "p.txt"}, "record", "data in a .txt file"),
-        ("causal-lm", {"record": "paragraph", "data": "own:data"}, "record", "data in a .txt file"),
-    ],
-)
-def test_a_key_is_refused_without_what_reads_it(task: str, extra: Table, key: str, reader: str) -> None:
-    assert f"train.{key}: expected no such key without {reader}, which alone reads it, found " in refused(table(task, extra))
+def test_a_task_that_is_none_leaves_the_common_keys_judged() -> None:
+    for task, word in itertools.product(TASKS, ("classificatoin", 3)):
+        said = refused(lines({**PLAIN[task], **BASE, "task": word, "schedule": "fast", "larning_rate": 1.0}))
+        keys = [line.split(": ")[2] for line in said.splitlines() if " error " in line]
+        assert keys == ["train.task", "train.schedule", "train.larning_rate"], (task, word)
 
 
-@pytest.mark.parametrize(
-    ("task", "extra"),
-    [
-        ("causal-lm", {"record": "paragraph"}),
-        ("causal-lm", {"record": "window", "data": "own:data"}),
-        ("causal-lm", {"text": "words", "public": "p.jsonl"}),
-        ("classification", {"momentum": 0.9, "model": "mlp", "hidden": 32}),
-        ("classification", {"hidden": 64, "momentum": 0.0, "optimizer": "adam", "held_out": 0.2}),  # defaults
-        ("custom", {"metric": "own:metric", "public": "own:public"}),
-    ],
-)
-def test_what_is_read_passes_and_so_does_a_default(task: str, extra: Table) -> None:
-    read(table(task, extra))
+READ_BY = [
+    ("classification", {"model": "cnn", "hidden": 32}, "hidden", 'model = "mlp"'),
+    ("classification", {"optimizer": "adam", "momentum": 0.9}, "momentum", 'optimizer = "sgd"'),
+    ("custom", {"optimizer": "adam", "moment_floor": 0.2}, "moment_floor", 'optimizer = "adam-bc"'),
+    ("causal-lm", {"held_out": 0.1}, "held_out", 'public = "held-out"'),
+    ("soft-prompt", {"held_out": 0.1, "public": "p.csv"}, "held_out", 'public = "held-out"'),
+    ("custom", {"metric": "own:metric"}, "metric", "public"),
+    ("custom", {"public": "own:public"}, "public", "metric"),
+    ("classification", {"label": "y", "data": "digits"}, "label", "data in a file with columns"),
+    ("soft-prompt", {"label": "y", "data": "own:data"}, "label", "data in a file with columns"),
+    ("causal-lm", {"text": "words"}, "text", "data in a file with columns"),
+    ("causal-lm", {"record": "paragraph", "data": "d.csv", "public": "p.txt"}, "record", "data in a .txt file"),
+    ("causal-lm", {"record": "paragraph", "data": "own:data"}, "record", "data in a .txt file"),
+]
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:0", "cuda:7", "cuda:11"])
-def test_devices(device: str) -> None:
-    assert read(table("classification", {"device": device})).device == device
+def test_a_key_is_refused_without_what_reads_it() -> None:
+    def refused_alone(case: tuple[str, Table, str, str]) -> None:
+        task, extra, key, reader = case
+        assert f"train.{key}: expected no such key without {reader}, which alone reads it, found " in refused(table(task, extra))
+
+    require_each(READ_BY, refused_alone)
 
 
-@pytest.mark.parametrize("device", ["gpu", "CPU", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "cuda:1 ", "mps", "cpu:0", "cuda:١"])
-def test_other_devices_are_refused(device: str) -> None:
-    assert "train.device: expected cpu, cuda, or cuda:N, found " in refused(table("classification", {"device": device}))
+READ = [
+    ("causal-lm", {"record": "paragraph"}),
+    ("causal-lm", {"record": "window", "data": "own:data"}),
+    ("causal-lm", {"text": "words", "public": "p.jsonl"}),
+    ("classification", {"momentum": 0.9, "model": "mlp", "hidden": 32}),
+    ("classification", {"hidden": 64, "momentum": 0.0, "optimizer": "adam", "held_out": 0.2}),  # defaults
+    ("custom", {"metric": "own:metric", "public": "own:public"}),
+]
 
 
-@pytest.mark.parametrize("momentum", [1, 1.0, 1.5, -0.1])
-def test_momentum_is_below_one(momentum: float) -> None:
-    assert "train.momentum: expected a number in [0, 1), found " in refused(table("classification", {"momentum": momentum}))
+def test_what_is_read_passes_and_so_does_a_default() -> None:
+    require_each(READ, lambda case: read(table(*case)))
 
 
-@pytest.mark.parametrize("key", ["model", "data", "public", "loss", "metric", "canary"])
-def test_a_custom_task_has_functions_for_everything(key: str) -> None:
-    said = refused(table("custom", {key: "mlp"}))
-    assert f'train.{key}: expected module:function, found "mlp"' in said
+def test_devices() -> None:
+    for device in ("cpu", "cuda", "cuda:0", "cuda:7", "cuda:11"):
+        assert read(table("classification", {"device": device})).device == device
+    for other in ("gpu", "CPU", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "cuda:1 ", "mps", "cpu:0", "cuda:١"):
+        said = refused(table("classification", {"device": other}))
+        assert "train.device: expected cpu, cuda, or cuda:N, found " in said, other
+
+
+def test_momentum_is_below_one() -> None:
+    for momentum in (1, 1.0, 1.5, -0.1):
+        assert "train.momentum: expected a number in [0, 1), found " in refused(table("classification", {"momentum": momentum}))
+
+
+def test_a_custom_task_has_functions_for_everything() -> None:
+    for key in ("model", "data", "public", "loss", "metric", "canary"):
+        assert f'train.{key}: expected module:function, found "mlp"' in refused(table("custom", {key: "mlp"}))
 
 
 def test_a_custom_task_has_a_loss() -> None:
@@ -238,26 +201,26 @@ def test_all_problems_are_reported_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("model", ["logistic", "mlp", "cnn"])
 @pytest.mark.parametrize("task", ["causal-lm", "soft-prompt"])
-def test_a_task_on_text_has_a_language_model(task: str, model: str) -> None:
+def test_a_task_on_text_has_a_language_model(task: str) -> None:
     expected = "train.model: expected a path or name of a language model, or module:function, found "
-    assert f'{expected}"{model}"' in refused(table(task, {"model": model}))
+    for model in ("logistic", "mlp", "cnn"):
+        assert f'{expected}"{model}"' in refused(table(task, {"model": model}))
     assert f"{expected}nothing" in refused(table(task).replace('model = "gpt2"', ""))
 
 
-@pytest.mark.parametrize(
-    ("extra", "expected"),
-    [
-        ({"labels": ["a"]}, "train.labels: expected at least two labels, found 1"),
-        ({"labels": ["a", "a"]}, "train.labels: expected at least two labels, found 1"),
-        ({"verbalizers": ["x"]}, "train.verbalizers: expected one word for each of 2 labels, found 1"),
-        ({"template": "what"}, 'train.template: expected text with {text} in it once, found "what"'),
-        ({"template": "{text}{text}"}, 'train.template: expected text with {text} in it once, found "{text}{text}"'),
-    ],
-)
-def test_labels_and_their_words(extra: Table, expected: str) -> None:
-    assert expected in refused(table("soft-prompt", extra))
+LABELS: list[tuple[Table, str]] = [
+    ({"labels": ["a"]}, "train.labels: expected at least two labels, found 1"),
+    ({"labels": ["a", "a"]}, "train.labels: expected at least two labels, found 1"),
+    ({"verbalizers": ["x"]}, "train.verbalizers: expected one word for each of 2 labels, found 1"),
+    ({"template": "what"}, 'train.template: expected text with {text} in it once, found "what"'),
+    ({"template": "{text}{text}"}, 'train.template: expected text with {text} in it once, found "{text}{text}"'),
+]
+
+
+def test_labels_and_their_words() -> None:
+    for extra, expected in LABELS:
+        assert expected in refused(table("soft-prompt", extra))
 
 
 def keys_read(module: str, known: set[str]) -> set[str]:
@@ -319,10 +282,10 @@ def test_a_run_is_known_by_what_it_was_known_by(task: str) -> None:
 EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.toml")) if "\n[train]" in path.read_text()]
 
 
-@pytest.mark.parametrize("path", [*EXAMPLES, ROOT / "dpcli" / "templates" / "train.toml"], ids=lambda path: path.name)
-def test_every_example_is_read(path: Path) -> None:
+def test_every_example_is_read() -> None:
     assert len(EXAMPLES) >= 5
-    read_train(path.read_bytes(), str(path))
+    paths = [*EXAMPLES, ROOT / "dpcli" / "templates" / "train.toml"]
+    require_each(paths, lambda path: read_train(path.read_bytes(), str(path)))
 
 
 def test_reading_needs_no_torch(tmp_path: Path) -> None:

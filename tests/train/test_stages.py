@@ -15,17 +15,9 @@ from dpcli.registry import MECHANISMS
 from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
 from dpcli.train.plan.settings import read_train
 from tests.exam.subjects import SEED, drawn
+from tests.told import require_each
+from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, WARM
 
-HEAD = """
-format = 1
-name = "staged"
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 1_000
-delta = 1e-5
-releases = "final-model"
-"""
 TRAIN = """
 [train]
 task = "classification"
@@ -33,38 +25,6 @@ data = "digits"
 learning_rate = 1.0
 clipping = { norm = 1.0 }
 checkpoint_every = 10
-"""
-WARM = """
-[[mechanism]]
-name = "warm"
-type = "gaussian"
-noise_multiplier = 3.0
-steps = 15
-sampling = { scheme = "poisson", rate = 0.1 }
-"""
-MAIN = """
-[[mechanism]]
-name = "main"
-type = "gaussian"
-noise_multiplier = 2.0
-steps = 20
-sampling = { scheme = "poisson", batch_size = 50 }
-"""
-HISTOGRAM = """
-[[mechanism]]
-name = "histogram"
-type = "laplace"
-scale = 10.0
-sensitivity = 1.0
-"""
-TREE = """
-[[mechanism]]
-name = "tree"
-type = "tree-aggregation"
-noise_multiplier = 5.0
-iterations = 16
-max_participations = 2
-steps = 3
 """
 
 
@@ -134,45 +94,53 @@ def test_a_pass_counts_as_a_whole(tmp_path: Path, sampling: str, length: int) ->
     assert account(found.costs([(0, found.steps)])).upper == found.account.upper
 
 
-@pytest.mark.parametrize(
-    ("train", "words"),
-    [
-        (TRAIN, "found warm, main of warm, main"),
-        (mechanism('"other"'), r"mechanism: expected an entry with Gaussian noise \('warm', 'main'\), found 'other'"),
-        (mechanism('"histogram"'), r"\('warm', 'main'\), found 'histogram' of type 'laplace'"),
-        (mechanism('["warm", "warm"]'), r"mechanism\[2\]: expected each entry once, found 'warm' again"),
-        (mechanism("[]"), "expected the name of an entry, or several in their order, found an empty list"),
-    ],
-)
-def test_what_a_step_performs_must_be_clear(tmp_path: Path, train: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        plan(tmp_path, WARM, MAIN, HISTOGRAM, train=train)
+def test_what_a_step_performs_must_be_clear(tmp_path: Path) -> None:
+    def check(case: tuple[str, str]) -> None:
+        train, words = case
+        with pytest.raises(InputError, match=words):
+            plan(tmp_path, WARM, MAIN, HISTOGRAM, train=train)
+
+    require_each(
+        [
+            (TRAIN, "found warm, main of warm, main"),
+            (mechanism('"other"'), r"mechanism: expected an entry with Gaussian noise \('warm', 'main'\), found 'other'"),
+            (mechanism('"histogram"'), r"\('warm', 'main'\), found 'histogram' of type 'laplace'"),
+            (mechanism('["warm", "warm"]'), r"mechanism\[2\]: expected each entry once, found 'warm' again"),
+            (mechanism("[]"), "expected the name of an entry, or several in their order, found an empty list"),
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize("kind", MECHANISMS)
-def test_lint_takes_the_entries_that_training_performs(kind: str) -> None:
+def test_lint_takes_the_entries_that_training_performs() -> None:
     """Of each registered type, as lint tells types apart and a plan the entries."""
-    subject = drawn(kind, f"entries {SEED}")[0]
-    stated = read_train((HEAD + MAIN + TRAIN).encode(), "staged.toml")
-    _, wrong = examine((subject.text + mechanism('"it"')).encode(), "staged.toml")
-    refused = ""
-    try:
-        _entries(subject.pipeline, replace(stated, mechanism="it"), "staged.toml")
-    except InputError as problem:
-        refused = str(problem)
-    assert [found.key for found in wrong] == (["train.mechanism"] if "train.mechanism" in refused else []), subject.said
+
+    def check(kind: str) -> None:
+        subject = drawn(kind, f"entries {SEED}")[0]
+        stated = read_train((HEAD + MAIN + TRAIN).encode(), "staged.toml")
+        _, wrong = examine((subject.text + mechanism('"it"')).encode(), "staged.toml")
+        refused = ""
+        try:
+            _entries(subject.pipeline, replace(stated, mechanism="it"), "staged.toml")
+        except InputError as problem:
+            refused = str(problem)
+        assert [found.key for found in wrong] == (["train.mechanism"] if "train.mechanism" in refused else []), subject.said
+
+    require_each(MECHANISMS, check)
 
 
-@pytest.mark.parametrize("name", ["warm", "main", "a much longer name of an entry"])
-def test_a_misspelt_entry_is_asked_about_at_its_place(name: str) -> None:
-    text = HEAD + WARM.replace('"warm"', f'"{name}"') + HISTOGRAM
-    for at in range(len(name)):
-        wrong = name[:at] + name[at] + name[at:]
-        for train, key in ((f'"{wrong}"', "train.mechanism"), (f'["{name}", "{wrong}"]', "train.mechanism[2]")):
-            content = text + mechanism(train)
-            (found,) = lint_bytes(content.encode(), "staged.toml")
-            assert (found.rule, found.key, found.line) == ("DP005", key, content.count("\n"))
-            assert found.message.endswith(f"('{name}'), found '{wrong}'; did you mean '{name}'")
+def test_a_misspelt_entry_is_asked_about_at_its_place() -> None:
+    def check(name: str) -> None:
+        text = HEAD + WARM.replace('"warm"', f'"{name}"') + HISTOGRAM
+        for at in range(len(name)):
+            wrong = name[:at] + name[at] + name[at:]
+            for train, key in ((f'"{wrong}"', "train.mechanism"), (f'["{name}", "{wrong}"]', "train.mechanism[2]")):
+                content = text + mechanism(train)
+                (found,) = lint_bytes(content.encode(), "staged.toml")
+                assert (found.rule, found.key, found.line) == ("DP005", key, content.count("\n"))
+                assert found.message.endswith(f"('{name}'), found '{wrong}'; did you mean '{name}'")
+
+    require_each(["warm", "main", "a much longer name of an entry"], check)
 
 
 def test_a_plan_of_other_content_keeps_the_path(tmp_path: Path) -> None:

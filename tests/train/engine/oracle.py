@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from dpcli.train.engine.clip import Clip
+
+if TYPE_CHECKING:
+    from dpcli.train.engine.per_example import ClippedGradients
 
 Gradients = dict[str, Tensor]
 
@@ -48,3 +51,15 @@ def distance(a: Gradients, b: Gradients) -> float:
 
 def length(a: Gradients) -> float:
     return distance(a, {name: torch.zeros_like(value) for name, value in a.items()})
+
+
+def without(batch: Any, row: int, size: int) -> Any:
+    rows = [other for other in range(size) if other != row]
+    return tree_map(lambda leaf: leaf[rows], batch)
+
+
+def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
+    """max over examples of |sum(B) - sum(B without x)| / C, after the probe has chosen a method."""
+    whole = engine(batch)
+    assert all(bool(value.isfinite().all()) for value in whole.gradients.values())
+    return max(distance(whole.gradients, engine(without(batch, row, size)).gradients) / engine.clip.bound for row in range(size))

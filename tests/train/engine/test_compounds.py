@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
+from torch import nn  # noqa: E402
 
 from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
 from dpcli.train.engine.capture import Recorder  # noqa: E402
@@ -16,7 +16,8 @@ from dpcli.train.engine.compound import written  # noqa: E402
 from dpcli.train.engine.division import divided  # noqa: E402
 from dpcli.train.engine.rule import Unsuitable  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
-from tests.train.engine.models import LABELS, classification, sequences  # noqa: E402
+from tests.train.engine.families import Attending, Running  # noqa: E402
+from tests.train.engine.models import classification, sequences  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
 
 CLIP = Flat(0.05)
@@ -33,28 +34,6 @@ def agrees(model: nn.Module) -> None:
         sums = clipped(method.parts(batch), CLIP, {name: p for name, p in model.named_parameters() if p.requires_grad})
         assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, size), CLIP)) <= 1e-9 * CLIP.bound
     assert not any("forward" in vars(module) or module._forward_hooks for module in model.modules())
-
-
-class Attending(nn.Module):
-    """Of a sequence to itself, to another one, or to keys and values that differ; the first steps first, or the examples."""
-
-    def __init__(self, sources: int = 1, padded: str = "", own: bool = False, call: Any = None, **settings: Any) -> None:
-        super().__init__()
-        self.sources, self.padded, self.own, self.call = sources, padded, own, call or {"need_weights": False}
-        self.entries = nn.ModuleList(nn.Linear(11, 8) for _ in range(sources))
-        self.body = nn.MultiheadAttention(8, 2, **{"batch_first": True, **settings})
-        self.head = nn.Linear(8, LABELS)
-
-    def forward(self, x: Tensor) -> Tensor:
-        ends = [torch.tanh(entry(x)) for entry in self.entries]
-        ends = ends if self.body.batch_first else [one.transpose(0, 1) for one in ends]
-        three = [ends[0]] * 3 if self.sources == 1 else [ends[0], ends[-1], ends[1]]
-        far = x[:, :, 0] > 0.9
-        padding = {"": None, "numbers": torch.where(far, -3.0, 0.0).to(x), "marks": far & (torch.arange(6) > 0)}[self.padded]
-        masks = {"attn_mask": torch.stack([x @ x.mT, x @ x.mT / 2], 1).flatten(0, 1)} if self.own else {}
-        found, weights = self.body(*three, key_padding_mask=padding, **self.call, **masks)
-        logits = self.head(found.mean(1 if self.body.batch_first else 0))
-        return logits if weights is None else logits + weights.square().flatten(1).sum(1)[:, None] * torch.arange(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -75,25 +54,6 @@ def test_attention(settings: Any) -> None:
     model = Attending(**settings).double()
     model.body.out_proj.weight.requires_grad_(settings != {})
     agrees(model)
-
-
-class Running(nn.Module):
-    """A recurrent layer that begins with a state, or runs again from where it ended; all that comes out counts."""
-
-    def __init__(self, kind: Any, begun: bool = False, again: bool = False, **settings: Any) -> None:
-        super().__init__()
-        self.body, self.begun, self.again = kind(11, 4, **settings), begun, again
-        self.head = nn.Linear(4 * (1 + self.body.bidirectional), LABELS)
-
-    def forward(self, x: Tensor) -> Tensor:
-        values = x if self.body.batch_first else x.transpose(0, 1)
-        start = torch.sin(x[None, :, 0, :4]).expand(self.body.num_layers * (1 + self.body.bidirectional), -1, -1)
-        start = start if isinstance(self.body, nn.GRU) else (start, start.cos())
-        found, last = self.body(values, start) if self.begun else self.body(values)
-        found, last = self.body(values, last) if self.again else (found, last)
-        ends = last if isinstance(last, Tensor) else last[0] * last[1]
-        logits = self.head(found.mean(1 if self.body.batch_first else 0))
-        return logits + ends.square().sum((0, 2))[:, None] * torch.arange(LABELS)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)

@@ -15,6 +15,7 @@ from torch.nn import functional  # noqa: E402
 
 from dpcli.train.engine.draws import keyed, remembered, repeated  # noqa: E402
 from dpcli.train.engine.probe import seeded  # noqa: E402
+from tests.told import require_each  # noqa: E402
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
 
@@ -43,31 +44,35 @@ def batch(size: int) -> Tensor:
     return torch.randn(size, 6, 4)
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_a_record_draws_the_same_in_another_batch(name: str) -> None:
-    x = batch(5)
-    with keyed([10, 11, 12, 13, 14], 3):
-        whole = WAYS[name](x)
-    with keyed([14, 7, 11], 3):
-        other = WAYS[name](x[[4, 0, 1]])
-    with keyed([12], 3):
-        alone = WAYS[name](x[2:3])
-    for found, rows in ((other[[0, 2]], [4, 1]), (alone, [2])):
-        torch.testing.assert_close(found, whole[rows])
-    assert not torch.equal(other[1], whole[0])  # another key
-    with keyed([10, 11, 12, 13, 14], 4):
-        assert not torch.equal(WAYS[name](x), whole)
-
-
-@pytest.mark.parametrize("name", WAYS)
-def test_a_record_is_given_again_what_it_drew(name: str) -> None:
-    x = batch(5)
-    for row in (0, 3):
-        with remembered(row, 5) as kept:
+def test_a_record_draws_the_same_in_another_batch() -> None:
+    def check(name: str) -> None:
+        x = batch(5)
+        with keyed([10, 11, 12, 13, 14], 3):
             whole = WAYS[name](x)
-        with repeated(kept[0]):
-            alone = WAYS[name](x[row : row + 1])
-        torch.testing.assert_close(alone, whole[row : row + 1])
+        with keyed([14, 7, 11], 3):
+            other = WAYS[name](x[[4, 0, 1]])
+        with keyed([12], 3):
+            alone = WAYS[name](x[2:3])
+        for found, rows in ((other[[0, 2]], [4, 1]), (alone, [2])):
+            torch.testing.assert_close(found, whole[rows])
+        assert not torch.equal(other[1], whole[0])  # another key
+        with keyed([10, 11, 12, 13, 14], 4):
+            assert not torch.equal(WAYS[name](x), whole)
+
+    require_each(WAYS, check)
+
+
+def test_a_record_is_given_again_what_it_drew() -> None:
+    def check(name: str) -> None:
+        x = batch(5)
+        for row in (0, 3):
+            with remembered(row, 5) as kept:
+                whole = WAYS[name](x)
+            with repeated(kept[0]):
+                alone = WAYS[name](x[row : row + 1])
+            torch.testing.assert_close(alone, whole[row : row + 1])
+
+    require_each(WAYS, check)
 
 
 def test_records_draw_differently_and_nobody_elses_numbers_are_touched() -> None:

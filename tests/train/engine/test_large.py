@@ -5,7 +5,8 @@ Every layer that has a rule, every way to the gradients, in single and in double
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
 from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import Sums, clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
+from tests.told import require_each  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
 
 COUNT, ROW, C = 4, 1, 1e-3
@@ -173,25 +175,27 @@ def bounded(name: str, way: str, size: float, weight: float, kind: torch.dtype, 
             assert along >= (1.0 - 1e-5) * longest * length(relative), label
 
 
-@pytest.mark.parametrize(
-    ("name", "way"), [*((name, "book-keeping") for name in LAYERS), *(("Conv1d", way) for way in WAYS if way != "book-keeping")]
-)
-def test_a_gradient_too_long_for_single_precision_is_clipped_to_c(name: str, way: str) -> None:
-    for size, weight in SINGLE:
-        bounded(name, way, size, weight, torch.float32, Flat(C))
+def test_a_gradient_too_long_for_single_precision_is_clipped_to_c() -> None:
+    def clipped_to_c(case: tuple[str, str]) -> None:
+        name, way = case
+        for size, weight in SINGLE:
+            bounded(name, way, size, weight, torch.float32, Flat(C))
+
+    require_each([*((name, "book-keeping") for name in LAYERS), ("Conv1d", "vmap"), ("Conv1d", "loop")], clipped_to_c)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_gradient_too_long_for_double_precision_is_clipped_to_c(name: str) -> None:
-    for size, weight in DOUBLE:
-        bounded(name, "book-keeping", size, weight, torch.float64, Flat(C))
+def test_a_gradient_too_long_for_double_precision_is_clipped_to_c() -> None:
+    def clipped_to_c(name: str) -> None:
+        for size, weight in DOUBLE:
+            bounded(name, "book-keeping", size, weight, torch.float64, Flat(C))
+
+    require_each(LAYERS, clipped_to_c)
 
 
-@pytest.mark.parametrize("clip", [Automatic(C), PerLayer(C)], ids=lambda clip: type(clip).__name__)
-@pytest.mark.parametrize("name", ["ghost norms", "Conv1d", "tied"])
-def test_by_every_style(name: str, clip: Clip) -> None:
-    for size in (1e15, 1e18):
-        bounded(name, "book-keeping", size, size, torch.float32, clip)
+def test_by_every_style() -> None:
+    for name, clip in itertools.product(["ghost norms", "Conv1d", "tied"], [Automatic(C), PerLayer(C)]):
+        for size in (1e15, 1e18):
+            bounded(name, "book-keeping", size, size, torch.float32, clip)
 
 
 SIZES = (1e-36, 1e-24, 1e-12, 1e-6, 1.0, 1e6, 1e15, 1e20)
@@ -206,28 +210,55 @@ def at(style: str, norm: float) -> Clip:
     return found
 
 
-@pytest.mark.parametrize("norm", [SMALLEST, LARGEST])
-@pytest.mark.parametrize("style", STYLES)
-def test_nobody_is_longer_than_the_least_and_the_largest_norm(style: str, norm: float) -> None:
-    """Every record of each layer's gradient, from such as vanish to such as overflow."""
-    for name, (build, shape) in LAYERS.items():
-        model = build()
-        parameters = dict(model.named_parameters())
-        modules = len({part.rpartition(".")[0] for part in parameters})
-        clip = at(style, norm * modules**0.5 if (style, norm) == ("per-layer", SMALLEST) else norm)
-        method = BookKeeping.learnt(model, weighed, batch_of(model, shape, 1.0, 1.0, torch.float32))
-        for size in SIZES:
-            for weight in (1.0, norm, 1.0 / size, size):
-                batch = rows(batch_of(model, shape, size, weight, torch.float32), [ROW])
-                alone = clipped(method.parts(batch), clip, parameters)
-                assert length(alone.gradients) <= clip.bound * SLACK, (name, size, weight)
+CORNERS = [(style, norm) for style in STYLES for norm in (SMALLEST, LARGEST)]
+WEIGHTS: dict[str, Callable[[float], float]] = {
+    "one": lambda size: 1.0,
+    "the least": lambda size: SMALLEST,
+    "the largest": lambda size: LARGEST,
+    "the inverse": lambda size: 1.0 / size,
+    "the same": lambda size: size,
+}
+PAIRS = [(size, weight) for size in SIZES for weight in WEIGHTS]
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("norm", [1e-46, 1e-43, 1e-9, SMALLEST * (1 - 1e-15), LARGEST * (1 + 1e-15), 1e38, 1e300])
-def test_other_norms_are_refused(style: str, norm: float) -> None:
-    with pytest.raises(InputError, match=r"^clipping: .*expected a number from 1e-08 to 1e\+12, found"):
-        at(style, norm)
+def require_no_longer(name: str, pairs: Sequence[tuple[float, str]]) -> None:
+    """Each record's gradient, from such as vanish to such as overflow, at the least and the largest C of every style."""
+    build, shape = LAYERS[name]
+    model = build()
+    parameters = dict(model.named_parameters())
+    modules = len({part.rpartition(".")[0] for part in parameters})
+    method = BookKeeping.learnt(model, weighed, batch_of(model, shape, 1.0, 1.0, torch.float32))
+    for size, weight in pairs:
+        batch = rows(batch_of(model, shape, size, WEIGHTS[weight](size), torch.float32), [ROW])
+        parts = list(method.parts(batch))
+        for style, norm in CORNERS:
+            clip = at(style, norm * modules**0.5 if (style, norm) == ("per-layer", SMALLEST) else norm)
+            assert length(clipped(parts, clip, parameters).gradients) <= clip.bound * SLACK, (size, weight, style, norm)
+
+
+def test_nobody_is_longer_than_the_least_and_the_largest_norm() -> None:
+    """Every size with every weight over the layers, and with one of them in each."""
+    turns = iter(range(10**6))
+
+    def some(name: str) -> None:
+        turn = next(turns)
+        require_no_longer(name, [(size, [*WEIGHTS][(turn + at) % len(WEIGHTS)]) for at, size in enumerate(SIZES)])
+
+    require_each(LAYERS, some)
+
+
+@pytest.mark.nightly
+def test_nobody_is_longer_at_any_size_with_any_weight() -> None:
+    require_each(LAYERS, lambda name: require_no_longer(name, PAIRS))
+
+
+def test_other_norms_are_refused() -> None:
+    def other(case: tuple[str, float]) -> None:
+        with pytest.raises(InputError, match=r"^clipping: .*expected a number from 1e-08 to 1e\+12, found"):
+            at(*case)
+
+    norms = (1e-46, 1e-43, 1e-9, SMALLEST * (1 - 1e-15), LARGEST * (1 + 1e-15), 1e38, 1e300)
+    require_each([(style, norm) for style in STYLES for norm in norms], other)
 
 
 @pytest.mark.parametrize(("kind", "huge"), [(torch.float32, 1e30), (torch.float64, 1e300)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -14,15 +15,18 @@ from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, one_example  # noqa: E402
 from dpcli.train.isolation.single_record import length_alone  # noqa: E402
+from tests.told import require_each  # noqa: E402
 
 
-@pytest.mark.parametrize(("p", "d"), [(2, 7), (7, 2), (3, 3)])
-@pytest.mark.parametrize("first", [(False, False), (True, False), (False, True), (True, True)])
-def test_a_weighted_product_does_not_depend_on_how_its_sides_lie(p: int, d: int, first: tuple[bool, bool]) -> None:
-    left, right, factors = torch.randn(4, 5, p).double(), torch.randn(4, 5, d).double(), torch.rand(4).double()
-    one, other = (laid(side, turn) for side, turn in zip((left, right), first, strict=True))
-    found = Outer(one, other, torch.Size((p, d))).weighted(factors)
-    torch.testing.assert_close(found, torch.einsum("b,btp,btd->pd", factors, left, right))
+def test_a_weighted_product_does_not_depend_on_how_its_sides_lie() -> None:
+    def check(case: tuple[tuple[bool, bool], tuple[int, int]]) -> None:
+        first, (p, d) = case
+        left, right, factors = torch.randn(4, 5, p).double(), torch.randn(4, 5, d).double(), torch.rand(4).double()
+        one, other = (laid(side, turn) for side, turn in zip((left, right), first, strict=True))
+        found = Outer(one, other, torch.Size((p, d))).weighted(factors)
+        torch.testing.assert_close(found, torch.einsum("b,btp,btd->pd", factors, left, right))
+
+    require_each(itertools.product([(False, False), (True, False), (False, True), (True, True)], [(2, 7), (7, 2), (3, 3)]), check)
 
 
 def laid(side: Tensor, positions_first: bool) -> Tensor:
@@ -30,17 +34,21 @@ def laid(side: Tensor, positions_first: bool) -> Tensor:
     return side.transpose(0, 1).contiguous().transpose(0, 1) if positions_first else side
 
 
-@pytest.mark.parametrize("clip", [Flat(0.1), PerLayer(0.1)])
-@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-3, 1.0, 1e12, 1e18, 1e25, math.inf, math.nan])
-def test_an_example_alone_has_the_length_that_clipping_finds(clip: Clip, scale: float) -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    parameters = dict(model.named_parameters())
+def test_an_example_alone_has_the_length_that_clipping_finds() -> None:
+    def check(case: tuple[float, Clip]) -> None:
+        scale, clip = case
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        parameters = dict(model.named_parameters())
 
-    def loss(model: nn.Module, batch: Tensor) -> Tensor:
-        return model(batch).sum(1) * scale
+        def loss(model: nn.Module, batch: Tensor) -> Tensor:
+            return model(batch).sum(1) * scale
 
-    batch = torch.rand(1, 3) + 0.5
-    expected = float(clipped(Looped(model, loss).parts(batch), clip, parameters).norms[0])
-    found = length_alone(one_example(loss(model, batch), parameters), clip, parameters)
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert found == math.inf if not math.isfinite(scale) else math.isfinite(found)
+        batch = torch.rand(1, 3) + 0.5
+        expected = float(clipped(Looped(model, loss).parts(batch), clip, parameters).norms[0])
+        found = length_alone(one_example(loss(model, batch), parameters), clip, parameters)
+        assert found == pytest.approx(expected, rel=1e-5)
+        assert found == math.inf if not math.isfinite(scale) else math.isfinite(found)
+
+    require_each(
+        itertools.product([0.0, 1e-12, 1e-3, 1.0, 1e12, 1e18, 1e25, math.inf, math.nan], [Flat(0.1), PerLayer(0.1)]), check
+    )

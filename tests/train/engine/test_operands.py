@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,63 +14,31 @@ from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.rule import Unsuitable  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
+from tests.told import require_each  # noqa: E402
+from tests.train.engine.families import PLACES, Forward, Standing  # noqa: E402
 from tests.train.engine.models import LABELS, classification, sequences  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
 
 CLIP = Flat(0.05)
-Forward = Callable[["Standing", Tensor], Tensor]
-
-
-class Standing(nn.Module):
-    """Parameters `a` and `b` of some shape between two linear layers, and what is done with them."""
-
-    def __init__(self, body: Forward, *shapes: tuple[int, ...]) -> None:
-        super().__init__()
-        self.first, self.body, self.head = nn.Linear(11, 11), body, nn.Linear(11, LABELS)
-        for name, shape in zip("ab", shapes, strict=False):
-            self.register_parameter(name, nn.Parameter(torch.rand(shape) + 0.5))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.body(self, torch.tanh(self.first(x))).mean(1))
 
 
 def sums_of(method: BookKeeping, batch: Any) -> Any:
     return clipped(method.parts(batch), CLIP, {name: p for name, p in method.model.named_parameters() if p.requires_grad}).gradients
 
 
-def normed(h: Tensor) -> Tensor:
-    return h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6)
+def test_against_one_example_at_a_time() -> None:
+    def check(name: str) -> None:
+        body, shapes = PLACES[name]
+        model = Standing(body, *shapes).double()
+        before = {key: (id(p), p.clone()) for key, p in model.named_parameters()}
+        method = BookKeeping.learnt(model, classification, sequences(3))
+        for size in (1, 5):
+            batch = sequences(size)
+            expected = clipped_sum(gradients(model, classification, batch, size), CLIP)
+            assert distance(sums_of(method, batch), expected) <= 1e-9 * CLIP.bound
+        assert all(id(p) == before[key][0] and torch.equal(p, before[key][1]) for key, p in model.named_parameters())
 
-
-PLACES: dict[str, tuple[Forward, tuple[tuple[int, ...], ...]]] = {
-    "added": (lambda m, h: torch.add(h, m.a, alpha=-0.5) + m.b, ((6, 11), ())),
-    "subtracted": (lambda m, h: torch.sub(m.b - h, m.a, alpha=2.5), ((1, 6, 1), (11,))),
-    "multiplied": (lambda m, h: h * m.a * m.b, ((11,), ())),
-    "divided": (lambda m, h: h / m.a + m.b / (h.square() + 1), ((6, 1), (11,))),
-    "before all": (lambda m, h: torch.cat([m.a.expand(len(h), -1, -1), m.b.repeat(len(h), 2, 1), h], 1), ((1, 3, 11), (1, 1, 11))),
-    "normalised by hand": (lambda m, h: m.a * normed(h.float()).to(h) + (normed(h) * (1.0 + m.b.float())).to(h), ((11,), (11,))),
-    "made of both": (lambda m, h: h * (m.a * m.b.exp()).cumsum(0) + m.a, ((11,), (11,))),
-    "looked up": (lambda m, h: h + m.a[torch.tensor([0, 2, 2, 1, 0, 1])] * functional.softplus(m.b)[:, None], ((3, 11), (6,))),
-    "in place": (lambda m, h: ((h * m.a).add_(1).relu_() * m.b).view(-1, 66).tanh_().view(-1, 6, 11), ((11,), (6, 11))),
-    "again and again": (lambda m, h: torch.sin(torch.sin(h * m.a) * m.a + m.a) * m.a.norm(), ((11,),)),
-    "steps first": (lambda m, h: (h.transpose(0, 1) * m.a + m.b).transpose(0, 1), ((11,), (6, 1, 11))),
-    "leaking": (lambda m, h: functional.prelu(h, m.a), ((6,),)),
-    "a penalty": (lambda m, h: (h * m.a) + m.a.square().sum(), ((11,),)),
-    "unused": (lambda m, h: h * m.a.detach(), ((11,), (11,))),
-}
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_against_one_example_at_a_time(name: str) -> None:
-    body, shapes = PLACES[name]
-    model = Standing(body, *shapes).double()
-    before = {key: (id(p), p.clone()) for key, p in model.named_parameters()}
-    method = BookKeeping.learnt(model, classification, sequences(3))
-    for size in (1, 5):
-        batch = sequences(size)
-        expected = clipped_sum(gradients(model, classification, batch, size), CLIP)
-        assert distance(sums_of(method, batch), expected) <= 1e-9 * CLIP.bound
-    assert all(id(p) == before[key][0] and torch.equal(p, before[key][1]) for key, p in model.named_parameters())
+    require_each(PLACES, check)
 
 
 def test_a_parameter_of_two_modules_is_one() -> None:

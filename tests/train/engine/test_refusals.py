@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor, nn  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from tests.told import require_each  # noqa: E402
 from tests.train.engine.models import LABELS, classification, images, mlp, vectors  # noqa: E402
 
 REFUSED = {
@@ -29,10 +31,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_name_before_anything_runs(name: str) -> None:
-    with pytest.raises(InputError, match=r"^model: 1: expected modules that keep examples apart, found \w+, whose .*; \w+"):
-        ClippedGradients(nn.Sequential(nn.Linear(4, 4), REFUSED[name]), classification, Flat(1.0))
+def test_refused_by_name_before_anything_runs() -> None:
+    def check(name: str) -> None:
+        with pytest.raises(InputError, match=r"^model: 1: expected modules that keep examples apart, found \w+, whose .*; \w+"):
+            ClippedGradients(nn.Sequential(nn.Linear(4, 4), REFUSED[name]), classification, Flat(1.0))
+
+    require_each(REFUSED, check)
 
 
 def test_the_message_says_what_to_use_instead() -> None:
@@ -95,15 +99,17 @@ class Ranked(nn.Module):
         return torch.where(x == x.amax(0), x, 0.5 * x)
 
 
-@pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("mixer", [Centred, Secret, Previous, Sized, Ranked])
-def test_examples_that_meet_in_a_module(mixer: Callable[[], nn.Module], mode: bool) -> None:
-    model = nn.Sequential(nn.Linear(11, 8), mixer(), nn.Linear(8, LABELS)).double().train(mode)
-    with pytest.raises(InputError) as problem:
-        ClippedGradients(model, classification, Flat(1.0))(vectors(5))
-    expected = "expected an output for each example that depends on it alone, found "
-    assert str(problem.value).startswith(f"model: 1 ({mixer.__name__}): {expected}")
-    assert re.search(r" at test_refusals.py, line \d+; ", str(problem.value))
+def test_examples_that_meet_in_a_module() -> None:
+    def check(case: tuple[Callable[[], nn.Module], bool]) -> None:
+        mixer, mode = case
+        model = nn.Sequential(nn.Linear(11, 8), mixer(), nn.Linear(8, LABELS)).double().train(mode)
+        with pytest.raises(InputError) as problem:
+            ClippedGradients(model, classification, Flat(1.0))(vectors(5))
+        expected = "expected an output for each example that depends on it alone, found "
+        assert str(problem.value).startswith(f"model: 1 ({mixer.__name__}): {expected}")
+        assert re.search(r" at test_refusals.py, line \d+; ", str(problem.value))
+
+    require_each(itertools.product([Centred, Secret, Previous, Sized, Ranked], [True, False]), check)
 
 
 def test_examples_that_meet_before_a_layer_that_starts_at_zero() -> None:

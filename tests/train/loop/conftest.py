@@ -94,3 +94,15 @@ def begin() -> Begin:
         return dpcli.private(chosen, optimizer, loss, records() if data is None else data, pipeline="own.toml", **named)
 
     return begun
+
+
+def stepped(private: dpcli.Private, steps: int = 1) -> dpcli.Private:
+    for batch in private:
+        private.step(batch)
+        if private.taken == steps:
+            break
+    return private
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([value.detach().flatten().double() for value in model.parameters()])

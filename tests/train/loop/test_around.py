@@ -17,8 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import dpcli  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
-from tests.train.loop.conftest import STEPS, Begin, loss_of, model_of, records  # noqa: E402
-from tests.train.loop.test_private import stepped  # noqa: E402
+from tests.train.loop.conftest import (  # noqa: E402
+    STEPS,
+    Begin,
+    loss_of,
+    model_of,
+    records,
+    stepped,
+)
 
 PLACES: dict[str, Callable[[torch.optim.Optimizer], Callable[..., Any]]] = {
     "before its steps": lambda optimizer: optimizer.register_step_pre_hook,

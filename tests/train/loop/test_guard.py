@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +23,8 @@ from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
 from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
 from dpcli.train.tasks.loop import records_of  # noqa: E402
-from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records  # noqa: E402
-from tests.train.loop.test_private import stepped, weights  # noqa: E402
+from tests.told import require_each  # noqa: E402
+from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
 
 
 @dataclass
@@ -83,8 +85,9 @@ def model_with_buffers() -> nn.Sequential:
     return model
 
 
-@pytest.fixture
-def loop() -> Iterator[Loop]:
+@contextlib.contextmanager
+def at_hand() -> Iterator[Loop]:
+    """A loop; what is done to classes meanwhile is undone."""
     own, linear = (Own.forward, Own.forward.__code__, list(Own.several)), nn.Linear.forward
     torch.manual_seed(0)
     model = model_with_buffers()
@@ -92,6 +95,12 @@ def loop() -> Iterator[Loop]:
     Own.forward, Own.scale, Own.several[:] = own[0], 1.0, own[2]  # type: ignore[method-assign]
     Own.forward.__code__, nn.Linear.forward = own[1], linear  # type: ignore[method-assign]
     nn.modules.module._global_forward_hooks.pop(-1, None)
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    with at_hand() as found:
+        yield found
 
 
 def started(begin: Begin, loop: Loop) -> dpcli.Private:
@@ -346,18 +355,23 @@ TOUCHED = [
 ]
 
 
-@pytest.mark.parametrize("touch", TOUCHED, ids=lambda touch: touch.__name__)
-def test_what_was_touched_between_steps_ends_the_run(begin: Begin, loop: Loop, touch: Callable[[Loop], None]) -> None:
-    private = started(begin, loop)
-    with torch.no_grad() if touch in (frozen_weights, buffer) else torch.enable_grad():
-        touch(loop)
-    batch = next(private)
-    with pytest.raises(InputError, match=r"expected as the last private step left it|^optimizer: expected"):
-        private.step(batch)
-    for call in (private.finish, lambda: next(private), lambda: private.step(batch)):
-        with pytest.raises(InputError, match="broke off"):
-            call()
-    assert not Path("runs/own/statement.md").exists()
+def test_what_was_touched_between_steps_ends_the_run(begin: Begin, tmp_path: Path) -> None:
+    def ended(touch: Callable[[Loop], None]) -> None:
+        place = tmp_path / touch.__name__
+        place.mkdir()
+        with contextlib.chdir(place), at_hand() as loop:
+            private = started(begin, loop)
+            with torch.no_grad() if touch in (frozen_weights, buffer) else torch.enable_grad():
+                touch(loop)
+            batch = next(private)
+            with pytest.raises(InputError, match=r"expected as the last private step left it|^optimizer: expected"):
+                private.step(batch)
+            for call in (private.finish, lambda: next(private), lambda: private.step(batch)):
+                with pytest.raises(InputError, match="broke off"):
+                    call()
+            assert not Path("runs/own/statement.md").exists()
+
+    require_each(TOUCHED, ended, lambda touch: touch.__name__)
 
 
 def test_frozen_weights_written_past_every_version_are_found_at_the_end(begin: Begin, loop: Loop) -> None:
@@ -377,28 +391,37 @@ def test_records_written_past_every_version_are_found_at_the_end(begin: Begin, l
     assert not Path("runs/own/statement.md").exists()
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
-@pytest.mark.parametrize("size", [1, 1000, WHOLE, WHOLE + 7, 1021 * 1024])
-def test_every_number_of_a_tensor_counts(kind: torch.dtype, size: int) -> None:
+def test_every_number_of_a_tensor_counts() -> None:
     """One, all by a power of two or by their sign, halves exchanged, two exchanged; and a NaN is equal to itself."""
-    torch.manual_seed(0)
-    made = torch.randn(size, dtype=kind) if kind.is_floating_point or kind.is_complex else torch.randint(0, 2, (size,)).to(kind)
-    changes: list[Callable[[Tensor], Any]] = [
-        lambda t: t[size // 2].copy_(~t[size // 2] if kind == torch.bool else t[size // 2] + 1)
-    ]
-    if kind != torch.bool and kind != torch.int64:
-        changes += [lambda t: t.mul_(2), lambda t: t.mul_(0.5), lambda t: t.neg_(), lambda t: t.mul_(0)]
-    if size > 1:
-        changes += [lambda t: t.copy_(t.flip(0)), lambda t: t.copy_(t.roll(1)), lambda t: t.copy_(t.roll(size // 2))]
-    before = numbers(made)
-    for change in changes:
-        other = made.clone()
-        assert numbers(other) == before
-        change(other)
-        assert numbers(other) != before or torch.equal(other, made)
-    if kind.is_floating_point:
-        made[0] = torch.nan
-        assert numbers(made) == numbers(made.clone())
+
+    def check(case: tuple[int, torch.dtype]) -> None:
+        size, kind = case
+        torch.manual_seed(0)
+        made = torch.randn(size, dtype=kind) if kind.is_floating_point or kind.is_complex else torch.randint(0, 2, (size,)).to(kind)
+        changes: list[Callable[[Tensor], Any]] = [
+            lambda t: t[size // 2].copy_(~t[size // 2] if kind == torch.bool else t[size // 2] + 1)
+        ]
+        if kind != torch.bool and kind != torch.int64:
+            changes += [lambda t: t.mul_(2), lambda t: t.mul_(0.5), lambda t: t.neg_(), lambda t: t.mul_(0)]
+        if size > 1:
+            changes += [lambda t: t.copy_(t.flip(0)), lambda t: t.copy_(t.roll(1)), lambda t: t.copy_(t.roll(size // 2))]
+        before = numbers(made)
+        for change in changes:
+            other = made.clone()
+            assert numbers(other) == before
+            change(other)
+            assert numbers(other) != before or torch.equal(other, made)
+        if kind.is_floating_point:
+            made[0] = torch.nan
+            assert numbers(made) == numbers(made.clone())
+
+    require_each(
+        itertools.product(
+            [1, 1000, WHOLE, WHOLE + 7, 1021 * 1024],
+            [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64],
+        ),
+        check,
+    )
 
 
 def harmless_evaluation(loop: Loop) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from torch import Tensor, nn  # noqa: E402
+from torch import nn  # noqa: E402
 
 import dpcli  # noqa: E402
 from dpcli.errors import Denied, InputError  # noqa: E402
@@ -23,7 +23,7 @@ from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.step import prepare  # noqa: E402
 from tests.command import dpcli as command  # noqa: E402
-from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records  # noqa: E402
+from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
 
 SLACK = 1.0 + 1e-5  # single precision: weights of about one, moved by a hundredth
 
@@ -32,18 +32,6 @@ def ledger(epsilon: float = 20.0) -> str:
     terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 6.0})
     with init("ledger.db", "own", terms):
         return "ledger.db"
-
-
-def stepped(private: dpcli.Private, steps: int = 1) -> dpcli.Private:
-    for batch in private:
-        private.step(batch)
-        if private.taken == steps:
-            break
-    return private
-
-
-def weights(model: nn.Module) -> Tensor:
-    return torch.cat([value.detach().flatten().double() for value in model.parameters()])
 
 
 def test_a_loop_leaves_what_train_leaves(begin: Begin) -> None:

@@ -73,3 +73,32 @@ def awake(model: nn.Module) -> nn.Module:
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
     return model
+
+
+FILE = """
+format = 1
+name = "tiny"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 40
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "adam"
+type = "gaussian"
+noise_multiplier = 1.0
+steps = 3
+sampling = {{ scheme = "poisson", batch_size = 10 }}
+[train]
+task = "{task}"
+data = "own_language:{data}"
+model = "own_language:gpt2"
+tokenizer = "bytes"
+context = 20
+learning_rate = 0.01
+optimizer = "adam"
+clipping = {{ norm = 0.1 }}
+{more}
+"""
+HELD = 'public = "held-out"\n'

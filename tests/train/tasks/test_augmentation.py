@@ -25,8 +25,9 @@ from dpcli.train.tasks import augmentation  # noqa: E402
 from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views  # noqa: E402
 from dpcli.train.tasks.classification import cross_entropy  # noqa: E402
 from tests.exam.subjects import SEED  # noqa: E402
+from tests.told import require_each  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
-from tests.train.test_run import FILE, Stopped, stop_at  # noqa: E402
+from tests.train.samples import FILE, Stopped, stop_at  # noqa: E402
 
 CLIPS: list[Clip] = [Flat(1e-2), Automatic(1e-2, 1e-3), PerLayer(1e-2), Adaptive(1e-2)]
 VIEW = View(flip=True, crop=2)
@@ -158,22 +159,28 @@ def test_a_run_says_how_a_record_was_seen_and_goes_on_after_a_crash() -> None:
     assert said.count("3 views of it") == 2  # in the disclosure too
 
 
-@pytest.mark.parametrize(
-    ("extra", "expected"),
-    [
-        ("augmentations = 3\n", "train.augment: expected flip or crop, as augmentations needs views that differ, found neither"),
-        ("augmentations = 3\naugment = {}\n", "train.augment: expected flip or crop"),
-        ("augment = { flip = true }\n", "train.augment: expected no such key without augmentations, which alone reads it"),
-        ("augmentations = 0\n", "train.augmentations: expected a whole number"),
-        (AUGMENTED + 'engine = "opacus"\n', 'train.engine: expected no other than "dpcli" with augmentations'),
-        (AUGMENTED.replace("crop = 1", "crop = 0"), "train.augment.crop: expected a whole number from 1 to 1,000, found 0"),
-    ],
-)
-def test_what_does_not_fit_is_said(extra: str, expected: str) -> None:
-    Path("run.toml").write_text(FILE + extra)
-    with pytest.raises(InputError) as raised:
-        plan_of("run.toml")
-    assert expected in str(raised.value)
+def test_what_does_not_fit_is_said() -> None:
+    def check(case: tuple[str, str]) -> None:
+        extra, expected = case
+        Path("run.toml").write_text(FILE + extra)
+        with pytest.raises(InputError) as raised:
+            plan_of("run.toml")
+        assert expected in str(raised.value)
+
+    require_each(
+        [
+            (
+                "augmentations = 3\n",
+                "train.augment: expected flip or crop, as augmentations needs views that differ, found neither",
+            ),
+            ("augmentations = 3\naugment = {}\n", "train.augment: expected flip or crop"),
+            ("augment = { flip = true }\n", "train.augment: expected no such key without augmentations, which alone reads it"),
+            ("augmentations = 0\n", "train.augmentations: expected a whole number"),
+            (AUGMENTED + 'engine = "opacus"\n', 'train.engine: expected no other than "dpcli" with augmentations'),
+            (AUGMENTED.replace("crop = 1", "crop = 0"), "train.augment.crop: expected a whole number from 1 to 1,000, found 0"),
+        ],
+        check,
+    )
 
 
 OWN = """

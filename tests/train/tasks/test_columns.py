@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import itertools
 import json
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
@@ -28,6 +29,7 @@ from dpcli.train.tasks.arrays import arrays  # noqa: E402
 from dpcli.train.tasks.classification import loss_of  # noqa: E402
 from dpcli.train.tasks.encoding import encoded, input_names, label_codes  # noqa: E402
 from tests.command import dpcli  # noqa: E402
+from tests.told import require_each  # noqa: E402
 
 FILE = """format = 1
 name = "people"
@@ -203,7 +205,6 @@ NUMBER = st.one_of(
 STATE = st.one_of(st.text(max_size=3), st.sampled_from(["CA", " NY", "?", None, 3.0]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(NUMBER, NUMBER, STATE), min_size=1, max_size=5))
 def test_a_record_is_encoded_by_itself_and_within_bounds(rows: list[tuple[Any, Any, Any]]) -> None:
     """Whatever the others are: else one record would move the inputs of all."""
@@ -257,34 +258,38 @@ REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_what_has_no_declared_meaning_is_refused_at_its_line_without_its_value(case: str, ending: str, folder: Path) -> None:
-    changed, declared, words = REFUSED[case]
-    rows = people()[:3]
-    rows[1] = {**rows[1], "name": "two\nlines"}  # which the third record begins below
-    rows[2] = {**rows[2], **changed}
-    written(folder, rows)
-    if ending == "parquet":
-        in_parquet({name: [row[name] for row in rows] for name in rows[0]}, folder)
-    source = f'"people.{ending}"'
-    with pytest.raises(InputError) as problem:
-        arrays(train(**declared, data=source, public=source), "people.toml")
-    assert "Alice" not in str(problem.value)
-    place = words.replace(":4:", ":5:" if ending == "csv" else ": row 3:")
-    assert f"people.{ending}{place}" in str(problem.value)
+def test_what_has_no_declared_meaning_is_refused_at_its_line_without_its_value(folder: Path) -> None:
+    def check(one: tuple[str, str]) -> None:
+        ending, case = one
+        changed, declared, words = REFUSED[case]
+        rows = people()[:3]
+        rows[1] = {**rows[1], "name": "two\nlines"}  # which the third record begins below
+        rows[2] = {**rows[2], **changed}
+        written(folder, rows)
+        if ending == "parquet":
+            in_parquet({name: [row[name] for row in rows] for name in rows[0]}, folder)
+        source = f'"people.{ending}"'
+        with pytest.raises(InputError) as problem:
+            arrays(train(**declared, data=source, public=source), "people.toml")
+        assert "Alice" not in str(problem.value)
+        place = words.replace(":4:", ":5:" if ending == "csv" else ": row 3:")
+        assert f"people.{ending}{place}" in str(problem.value)
+
+    require_each(itertools.product(["csv", "parquet"], REFUSED), check)
 
 
-@pytest.mark.parametrize("labels", ['labels = ["low", "high"]', "classes = 2"])
-@pytest.mark.parametrize("record", ["1,2,Alice", "Alice,2,0"])
-def test_a_first_record_in_place_of_the_names_is_not_quoted(folder: Path, labels: str, record: str) -> None:
-    text = FILE[: FILE.index("[train.columns]")].replace('missing_words = ["?"]', "").replace('label = "income"', "")
-    (folder / "people.csv").write_text(f"{record}\n3,4,x\nx,6,7\n")
-    with pytest.raises(
-        InputError, match=r"people\.csv.*: expected (numbers|one of) .* column|column 3: expected one of"
-    ) as problem:
-        arrays(train(text.replace('labels = ["low", "high"]', labels)), "people.toml")
-    assert "Alice" not in str(problem.value)
+def test_a_first_record_in_place_of_the_names_is_not_quoted(folder: Path) -> None:
+    def check(case: tuple[str, str]) -> None:
+        record, labels = case
+        text = FILE[: FILE.index("[train.columns]")].replace('missing_words = ["?"]', "").replace('label = "income"', "")
+        (folder / "people.csv").write_text(f"{record}\n3,4,x\nx,6,7\n")
+        with pytest.raises(
+            InputError, match=r"people\.csv.*: expected (numbers|one of) .* column|column 3: expected one of"
+        ) as problem:
+            arrays(train(text.replace('labels = ["low", "high"]', labels)), "people.toml")
+        assert "Alice" not in str(problem.value)
+
+    require_each(itertools.product(["1,2,Alice", "Alice,2,0"], ['labels = ["low", "high"]', "classes = 2"]), check)
 
 
 def test_a_declared_column_must_be_there(folder: Path) -> None:
@@ -323,11 +328,13 @@ DISAGREEING = {
 }
 
 
-@pytest.mark.parametrize("words", DISAGREEING)
-def test_keys_that_do_not_agree_are_refused_in_the_file(words: str) -> None:
-    with pytest.raises(InvalidFile) as problem:
-        train(**DISAGREEING[words])
-    assert words in str(problem.value)
+def test_keys_that_do_not_agree_are_refused_in_the_file() -> None:
+    def check(words: str) -> None:
+        with pytest.raises(InvalidFile) as problem:
+            train(**DISAGREEING[words])
+        assert words in str(problem.value)
+
+    require_each(DISAGREEING, check)
 
 
 def test_a_declared_weight_is_a_factor_of_the_records_own_loss() -> None:

@@ -17,6 +17,7 @@ from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.plan.settings_language import Lora  # noqa: E402
 from dpcli.train.tasks import causal_lm, soft_prompt  # noqa: E402
 from dpcli.train.tasks.lm_library import cached_only  # noqa: E402
+from tests.told import require_each  # noqa: E402
 from tests.train.tasks.language import table  # noqa: E402
 
 LINES = "first line\n\nsecond\nthird, a longer line than others\n\n\nlast\n"
@@ -161,60 +162,72 @@ def test_labels_of_a_function_may_be_numbers_or_words(place: str) -> None:
     assert found.records[1].tolist() == [1, 0] * 20  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"data": "absent.txt"}, "train.data: expected a file, found none at absent.txt"),
-        ({"data": "digits"}, "train.data: expected a .txt, .jsonl, .csv, .parquet file, or module:function, found 'digits'"),
-        ({"tokenizer": None}, "train.tokenizer: expected bytes, a path or a name for a model of your own, found none"),
-        ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50, found others"),
-        ({"context": 33}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
-        ({"context": 30, "soft_prompt": 3}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
-        ({"context": 1}, "train.data: expected a record of two tokens or more, found none"),
-        ({"model": "own_language:texts"}, "train.model: expected a torch module from own_language:texts, found list"),
-        ({"model": "own_language:bag", "soft_prompt": 2}, "train.soft_prompt: expected a model of transformers, found Sequential"),
-        ({"model": "./absent"}, "train.model: expected a folder, found none at ./absent"),
-        (
-            {"public": "held-out", "units": "who", "data": "own_language:owned"},
-            "train.public: expected a file of its own with units, found held-out, which would split a unit's records",
-        ),
-        ({"public": "held-out", "held_out": 0.9}, "train.held_out: expected at most half of the records, found 0.9"),
-        ({"data": "some.csv"}, "some.csv: expected 'text' in every row, found a row without it"),
-        (
-            {"data": "some.txt", "units": "line"},
-            "some.txt: train.units: expected line or paragraph with record = \"window\", found 'line'",
-        ),
-    ],
-)
-def test_refusals(settings: dict[str, Any], said: str, place: str) -> None:
-    beside(place, "some.csv", "body,label\na,0\n")
-    beside(place, "some.txt", LINES)
-    assert refusal(table(**settings), place) == said
+def test_refusals(place: str) -> None:
+    def check(case: tuple[dict[str, Any], str]) -> None:
+        settings, said = case
+        beside(place, "some.csv", "body,label\na,0\n")
+        beside(place, "some.txt", LINES)
+        assert refusal(table(**settings), place) == said
+
+    require_each(
+        [
+            ({"data": "absent.txt"}, "train.data: expected a file, found none at absent.txt"),
+            ({"data": "digits"}, "train.data: expected a .txt, .jsonl, .csv, .parquet file, or module:function, found 'digits'"),
+            ({"tokenizer": None}, "train.tokenizer: expected bytes, a path or a name for a model of your own, found none"),
+            ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50, found others"),
+            ({"context": 33}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
+            (
+                {"context": 30, "soft_prompt": 3},
+                "train.context: expected at most the model's 32 tokens, prompt included, found more",
+            ),
+            ({"context": 1}, "train.data: expected a record of two tokens or more, found none"),
+            ({"model": "own_language:texts"}, "train.model: expected a torch module from own_language:texts, found list"),
+            (
+                {"model": "own_language:bag", "soft_prompt": 2},
+                "train.soft_prompt: expected a model of transformers, found Sequential",
+            ),
+            ({"model": "./absent"}, "train.model: expected a folder, found none at ./absent"),
+            (
+                {"public": "held-out", "units": "who", "data": "own_language:owned"},
+                "train.public: expected a file of its own with units, found held-out, which would split a unit's records",
+            ),
+            ({"public": "held-out", "held_out": 0.9}, "train.held_out: expected at most half of the records, found 0.9"),
+            ({"data": "some.csv"}, "some.csv: expected 'text' in every row, found a row without it"),
+            (
+                {"data": "some.txt", "units": "line"},
+                "some.txt: train.units: expected line or paragraph with record = \"window\", found 'line'",
+            ),
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (
-            {"labels": ("pos", "positive")},
-            "train.verbalizers: expected words that begin with different tokens, found pos, positive",
-        ),
-        ({"labels": ("good", "bad")}, "train.labels: expected every label of the data among them, found another"),
-        (
-            {"template": "0123456789abcdef{text}"},
-            "train.context: expected room for the text after the template's tokens, found none",
-        ),
-        (
-            {"model": "own_language:narrow"},
-            "train.verbalizers: expected words that the model has tokens for, found negative, positive",
-        ),
-        ({"data": "some.txt"}, "some.txt: expected a file with labels, .csv, .jsonl or .parquet, found plain text"),
-    ],
-)
-def test_refusals_of_labels(settings: dict[str, Any], said: str, place: str) -> None:
-    beside(place, "some.txt", LINES)
-    chosen = {**LABELLED, "data": "own_language:labelled", **settings}
-    assert refusal(table(**chosen), place, soft_prompt) == said
+def test_refusals_of_labels(place: str) -> None:
+    def check(case: tuple[dict[str, Any], str]) -> None:
+        settings, said = case
+        beside(place, "some.txt", LINES)
+        chosen = {**LABELLED, "data": "own_language:labelled", **settings}
+        assert refusal(table(**chosen), place, soft_prompt) == said
+
+    require_each(
+        [
+            (
+                {"labels": ("pos", "positive")},
+                "train.verbalizers: expected words that begin with different tokens, found pos, positive",
+            ),
+            ({"labels": ("good", "bad")}, "train.labels: expected every label of the data among them, found another"),
+            (
+                {"template": "0123456789abcdef{text}"},
+                "train.context: expected room for the text after the template's tokens, found none",
+            ),
+            (
+                {"model": "own_language:narrow"},
+                "train.verbalizers: expected words that the model has tokens for, found negative, positive",
+            ),
+            ({"data": "some.txt"}, "some.txt: expected a file with labels, .csv, .jsonl or .parquet, found plain text"),
+        ],
+        check,
+    )
 
 
 def test_a_model_that_gives_no_logits_is_refused(place: str) -> None:

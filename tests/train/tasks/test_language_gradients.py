@@ -12,8 +12,14 @@ from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.tasks.causal_lm import build  # noqa: E402
 from dpcli.train.tasks.learning import Learning  # noqa: E402
 from dpcli.train.tasks.soft_prompt import build as build_classifier  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
-from tests.train.engine.test_influence import influence  # noqa: E402
+from tests.told import require_each  # noqa: E402
+from tests.train.engine.oracle import (  # noqa: E402
+    clipped_sum,
+    distance,
+    gradients,
+    influence,
+    length,
+)
 from tests.train.tasks.language import WAYS, awake, table  # noqa: E402
 
 SLACK = 1.0 + 1e-6
@@ -70,28 +76,33 @@ def test_gradients_are_those_of_one_record_at_a_time(name: str, place: str) -> N
         assert float(norm) == pytest.approx(length(one), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_padding_is_nothing(name: str, place: str) -> None:
+def test_padding_is_nothing(place: str) -> None:
     """A record's gradient is the same whatever the width of the batch, and whatever longer records are beside it."""
-    found = problem(name, place)
-    batch = some(found, 4)
-    labels = batch[1] if isinstance(batch, tuple) else None
-    ids = batch[0] if isinstance(batch, tuple) else batch
-    for row in range(3):
-        alone = ids[row : row + 1, : 6 + 2 * row]
-        narrow, wide = (
-            (alone, ids[row : row + 1])
-            if labels is None
-            else ((alone, labels[row : row + 1]), (ids[row : row + 1], labels[row : row + 1]))
-        )
-        (a,), (b,) = gradients(found.model, found.loss, narrow, 1), gradients(found.model, found.loss, wide, 1)
-        assert length(a) > 0.0
-        assert distance(a, b) <= 1e-9 * length(a)
+
+    def check(name: str) -> None:
+        found = problem(name, place)
+        batch = some(found, 4)
+        labels = batch[1] if isinstance(batch, tuple) else None
+        ids = batch[0] if isinstance(batch, tuple) else batch
+        for row in range(3):
+            alone = ids[row : row + 1, : 6 + 2 * row]
+            narrow, wide = (
+                (alone, ids[row : row + 1])
+                if labels is None
+                else ((alone, labels[row : row + 1]), (ids[row : row + 1], labels[row : row + 1]))
+            )
+            (a,), (b,) = gradients(found.model, found.loss, narrow, 1), gradients(found.model, found.loss, wide, 1)
+            assert length(a) > 0.0
+            assert distance(a, b) <= 1e-9 * length(a)
+
+    require_each(PROBLEMS, check)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_dropout_is_off(name: str, place: str) -> None:
-    assert not [module for module in problem(name, place).model.modules() if module.training]
+def test_dropout_is_off(place: str) -> None:
+    def check(name: str) -> None:
+        assert not [module for module in problem(name, place).model.modules() if module.training]
+
+    require_each(PROBLEMS, check)
 
 
 def test_only_adapters_are_trained(place: str) -> None:

@@ -17,35 +17,8 @@ from dpcli.train.tasks.causal_lm import build  # noqa: E402
 from dpcli.train.tasks.lm_adapter import save_adapter  # noqa: E402
 from dpcli.train.tasks.lm_models import logits  # noqa: E402
 from tests.command import ROOT, dpcli  # noqa: E402
-from tests.train.tasks.language import WAYS, awake, table  # noqa: E402
+from tests.train.tasks.language import FILE, HELD, WAYS, awake, table  # noqa: E402
 
-FILE = """
-format = 1
-name = "tiny"
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 40
-delta = 1e-5
-releases = "final-model"
-[[mechanism]]
-name = "adam"
-type = "gaussian"
-noise_multiplier = 1.0
-steps = 3
-sampling = {{ scheme = "poisson", batch_size = 10 }}
-[train]
-task = "{task}"
-data = "own_language:{data}"
-model = "own_language:gpt2"
-tokenizer = "bytes"
-context = 20
-learning_rate = 0.01
-optimizer = "adam"
-clipping = {{ norm = 0.1 }}
-{more}
-"""
-HELD = 'public = "held-out"\n'
 OWNED = 'public = "own_language:texts"\nunits = "writer"\nrecords_per_unit = 2'
 LABELS = 'labels = ["negative", "positive"]'
 RUNS = {

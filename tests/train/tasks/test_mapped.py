@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 
 from dpcli.train.tasks.mapped import arrays_in
 from tests.command import ROOT
+from tests.told import require_each
 
 NUMBERS = np.arange(24).reshape(2, 3, 4)
 ARRAYS: dict[str, Any] = {
@@ -26,19 +28,21 @@ ARRAYS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("case", ARRAYS)
-def test_arrays_are_what_numpy_reads(case: str, save: Any, tmp_path: Path) -> None:
-    place = str(tmp_path / "a.npz")
-    # The lengths of the names before it move an array to addresses that are no multiples of its numbers' size.
-    for first in ("i", "in", "inp"):
-        save(place, **{first: np.zeros(3, np.uint8), "inputs": ARRAYS[case]})
-        found = arrays_in(place, ["inputs", first])
-        with np.load(place) as expected:
-            assert found is not None and found[0].dtype == expected["inputs"].dtype and found[0].flags.aligned
-            np.testing.assert_array_equal(found[0], expected["inputs"])
-            np.testing.assert_array_equal(found[1], expected[first])
-    assert arrays_in(place, ["inputs", "labels"]) is None
+def test_arrays_are_what_numpy_reads(tmp_path: Path) -> None:
+    def check(one: tuple[str, Any]) -> None:
+        case, save = one
+        place = str(tmp_path / "a.npz")
+        # The lengths of the names before it move an array to addresses that are no multiples of its numbers' size.
+        for first in ("i", "in", "inp"):
+            save(place, **{first: np.zeros(3, np.uint8), "inputs": ARRAYS[case]})
+            found = arrays_in(place, ["inputs", first])
+            with np.load(place) as expected:
+                assert found is not None and found[0].dtype == expected["inputs"].dtype and found[0].flags.aligned
+                np.testing.assert_array_equal(found[0], expected["inputs"])
+                np.testing.assert_array_equal(found[1], expected[first])
+        assert arrays_in(place, ["inputs", "labels"]) is None
+
+    require_each(itertools.product(ARRAYS, [np.savez, np.savez_compressed]), check)
 
 
 def test_what_is_stored_as_it_is_stays_on_the_disk_and_unchanged(tmp_path: Path) -> None:
@@ -50,13 +54,15 @@ def test_what_is_stored_as_it_is_stays_on_the_disk_and_unchanged(tmp_path: Path)
     assert place.read_bytes() == before
 
 
-@pytest.mark.parametrize("kept", [*range(0, 120, 10), -1, -30])
-def test_a_file_that_is_cut_short_is_none(kept: int, tmp_path: Path) -> None:
-    place = tmp_path / "a.npz"
-    np.savez(place, inputs=NUMBERS)
-    place.write_bytes(place.read_bytes()[:kept])
-    with pytest.raises(zipfile.BadZipFile):
-        arrays_in(str(place), ["inputs"])
+def test_a_file_that_is_cut_short_is_none(tmp_path: Path) -> None:
+    def check(kept: int) -> None:
+        place = tmp_path / "a.npz"
+        np.savez(place, inputs=NUMBERS)
+        place.write_bytes(place.read_bytes()[:kept])
+        with pytest.raises(zipfile.BadZipFile):
+            arrays_in(str(place), ["inputs"])
+
+    require_each([*range(0, 120, 10), -1, -30], check)
 
 
 def test_an_array_that_says_it_is_longer_than_its_member_is_none(tmp_path: Path) -> None:

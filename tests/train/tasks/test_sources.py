@@ -22,7 +22,8 @@ from dpcli.train.tasks.array_files import READERS as OF_ARRAYS
 from dpcli.train.tasks.arrays import arrays
 from dpcli.train.tasks.lm_texts import READERS as OF_TEXTS
 from dpcli.train.tasks.lm_texts import texts_of
-from tests.train.test_settings import CLASSES, HEAD, SCHEMA, table
+from tests.told import require_each
+from tests.train.tables import CLASSES, HEAD, SCHEMA, table
 
 ENDINGS = sorted({*OF_ARRAYS, *OF_TEXTS, ".tsv", ".json", ".CSV", ".npy", ".gz", ""})
 STEMS = ("mails", "of/mails", "a.csv/mails", "mails.csv", "digits", "held-out")
@@ -78,20 +79,24 @@ def test_lint_takes_the_data_that_training_reads(task: str, folder: Path) -> Non
             assert NO_SOURCE.search(said) or (":" in word and said), word
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_public_data_are_as_the_private_ones_or_held_out(task: str) -> None:
-    data, public = (members_of(CLASSES[task])[key].rule for key in ("data", "public"))
-    assert data is not None
-    assert public is not None
-    for word in WORDS:
-        assert public.holds(word) == (data.holds(word) or (word == "held-out" and CLASSES[task] not in (Custom, Loop))), word
+def test_public_data_are_as_the_private_ones_or_held_out() -> None:
+    def check(task: str) -> None:
+        data, public = (members_of(CLASSES[task])[key].rule for key in ("data", "public"))
+        assert data is not None
+        assert public is not None
+        for word in WORDS:
+            assert public.holds(word) == (data.holds(word) or (word == "held-out" and CLASSES[task] not in (Custom, Loop))), word
+
+    require_each(TASKS, check)
 
 
-@pytest.mark.parametrize("key", ["data", "public"])
-@pytest.mark.parametrize("task", TASKS)
-def test_the_schema_takes_the_same_words(task: str, key: str) -> None:
-    rule = members_of(CLASSES[task])[key].rule
-    assert rule is not None
-    extra = {"metric": "own:metric"} if CLASSES[task] is Custom else {}
-    for word in WORDS:
-        assert SCHEMA.is_valid(tomllib.loads(HEAD + table(task, {**extra, key: word}))) == rule.holds(word), word
+def test_the_schema_takes_the_same_words() -> None:
+    def check(case: tuple[str, str]) -> None:
+        task, key = case
+        rule = members_of(CLASSES[task])[key].rule
+        assert rule is not None
+        extra = {"metric": "own:metric"} if CLASSES[task] is Custom else {}
+        for word in WORDS:
+            assert SCHEMA.is_valid(tomllib.loads(HEAD + table(task, {**extra, key: word}))) == rule.holds(word), word
+
+    require_each(itertools.product(TASKS, ["data", "public"]), check)

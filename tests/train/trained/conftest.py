@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import dpcli
-from tests.train.test_run import FILE
+from tests.train.samples import FILE
 
 RUN = "runs/tiny"
 

@@ -11,7 +11,7 @@ import pytest
 import dpcli as package
 from dpcli.train.trained.model_card import _line
 from tests.command import dpcli
-from tests.train.tasks.test_language_run import FILE
+from tests.train.tasks.language import FILE
 
 WAYS = {"transformers": "", "peft": 'lora = { rank = 2, targets = ["c_attn"] }\n', "prompt": "soft_prompt = 3\n"}
 CODE = 'def texts():\n    return [f"text number {i} of some" for i in range(40)]\n'

@@ -14,8 +14,7 @@ from dpcli.errors import InputError
 from dpcli.train.trained.language import TrainedLanguageModel
 from dpcli.train.trained.text_classifier import TextClassifier
 from tests.command import ROOT, dpcli
-from tests.train.tasks.language import OWN
-from tests.train.tasks.test_language_run import FILE, HELD
+from tests.train.tasks.language import FILE, HELD, OWN
 
 
 def trained(folder: Path, file: str, code: str, name: str) -> Path:

@@ -20,7 +20,7 @@ import dpcli as package
 from dpcli.errors import InputError
 from dpcli.train.run.description import LEFT
 from tests.command import ROOT, dpcli
-from tests.train.test_run import FILE
+from tests.train.samples import FILE
 
 
 def test_a_moved_run_gives_the_accuracy_that_it_was_left_with(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -18,6 +19,7 @@ from dpcli.registry import SAMPLING, load  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed  # noqa: E402
 from dpcli.train.sampling.schemes import sampler  # noqa: E402
 from dpcli.train.watch.drawn import PassBatches, batches_of  # noqa: E402
+from tests.told import require_each  # noqa: E402
 
 N, BATCH = 400, 20
 POISSON, FIXED = Poisson("poisson", batch_size=BATCH), FixedSize("fixed-size", batch_size=BATCH)
@@ -41,31 +43,39 @@ def own(name: str) -> Scheme:
     return cls(name, **({"batch_size": BATCH} if "batch_size" in members_of(cls) else {}))
 
 
-@pytest.mark.parametrize("name", SAMPLING)
-def test_what_dpcli_draws_itself_passes(name: str) -> None:
+def test_what_dpcli_draws_itself_passes() -> None:
     """Every scheme under which training draws, and that is tested here at all."""
-    scheme = own(name)
-    if batches_of(scheme, N, N) is not None:
-        assert first_said(scheme, sampler(scheme, N, insecure_seed(7).sampling, N), 300) == (0, "")
+
+    def check(name: str) -> None:
+        scheme = own(name)
+        if batches_of(scheme, N, N) is not None:
+            assert first_said(scheme, sampler(scheme, N, insecure_seed(7).sampling, N), 300) == (0, "")
+
+    require_each(SAMPLING, check)
 
 
-@pytest.mark.parametrize("scheme", [POISSON, FIXED], ids=lambda scheme: scheme.scheme)
-@pytest.mark.parametrize(("n", "size"), [(400, 20), (1437, 64), (100, 50), (997, 10), (5000, 1000)])
-def test_shuffled_batches_are_found_within_one_pass(scheme: Scheme, n: int, size: int) -> None:
-    declared = type(scheme)(scheme.scheme, batch_size=size)
-    passes = shuffled(n, size, np.random.default_rng(3))
-    number, said = first_said(declared, passes, -(-n // size), n)
-    assert number and said
+def test_shuffled_batches_are_found_within_one_pass() -> None:
+    def check(case: tuple[tuple[int, int], Scheme]) -> None:
+        (n, size), scheme = case
+        declared = type(scheme)(scheme.scheme, batch_size=size)
+        passes = shuffled(n, size, np.random.default_rng(3))
+        number, said = first_said(declared, passes, -(-n // size), n)
+        assert number and said
+
+    require_each(itertools.product([(400, 20), (1437, 64), (100, 50), (997, 10), (5000, 1000)], [POISSON, FIXED]), check)
 
 
-@pytest.mark.parametrize("size", [20, 40])
-def test_sizes_that_vary_do_not_hide_a_pass(size: int) -> None:
+def test_sizes_that_vary_do_not_hide_a_pass() -> None:
     """Shuffled, and cut at random places, so that the sizes look right."""
-    rng = np.random.default_rng(5)
-    order = rng.permutation(4000)
-    cuts = np.cumsum(rng.binomial(4000, size / 4000, 4000 // size - 10))
-    number, said = first_said(Poisson("poisson", batch_size=size), iter(np.split(order, cuts)[:-1]), 1000, 4000)
-    assert number and said.startswith("every record 0 or 1 times")
+
+    def check(size: int) -> None:
+        rng = np.random.default_rng(5)
+        order = rng.permutation(4000)
+        cuts = np.cumsum(rng.binomial(4000, size / 4000, 4000 // size - 10))
+        number, said = first_said(Poisson("poisson", batch_size=size), iter(np.split(order, cuts)[:-1]), 1000, 4000)
+        assert number and said.startswith("every record 0 or 1 times")
+
+    require_each([20, 40], check)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import dpcli  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from tests.train.loop.conftest import FILE as SMALL  # noqa: E402
 from tests.train.loop.conftest import loss_of, model_of, records  # noqa: E402
-from tests.train.watch.test_watch import BATCH, POISSON, N, PoissonSampler, dataset  # noqa: E402
+from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the frameworks
 

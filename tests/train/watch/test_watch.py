@@ -10,14 +10,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 import dpcli  # noqa: E402
 from dpcli.errors import Denied, InputError  # noqa: E402
-from tests.train.loop.conftest import FILE, loss_of, model_of, records  # noqa: E402
+from tests.train.loop.conftest import loss_of, model_of, records  # noqa: E402
+from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset  # noqa: E402
 
-N, BATCH, STEPS = 400, 20, 30
-POISSON = FILE.replace("dataset_size = 60", f"dataset_size = {N}").replace("steps = 4", f"steps = {STEPS}")
 SHUFFLE = POISSON.replace('"poisson"', '"shuffle"').replace(f"steps = {STEPS}", "epochs = 2")
 
 
@@ -27,26 +26,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch.set_num_threads(1)
     (tmp_path / "own.toml").write_text(POISSON)
     return tmp_path
-
-
-def dataset(count: int = N) -> TensorDataset:
-    torch.manual_seed(1)
-    return TensorDataset(torch.randn(count, 5), torch.randint(0, 3, (count,)))
-
-
-class PoissonSampler:
-    """What a loader of one's own may draw by."""
-
-    def __init__(self, count: int = N, rate: float = BATCH / N) -> None:
-        self.count, self.rate = count, rate
-        self.generator = torch.Generator().manual_seed(11)
-
-    def __iter__(self) -> Any:
-        for _ in range(len(self)):
-            yield torch.nonzero(torch.rand(self.count, generator=self.generator) < self.rate).flatten().tolist()
-
-    def __len__(self) -> int:
-        return int(1 / self.rate)
 
 
 def loop(watch: dpcli.Watch, loader: DataLoader[Any], steps: int = STEPS) -> int:

@@ -1,0 +1,70 @@
+"""Real runs that are audited by gradients in their sums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcli.audit.claim import claimed
+from dpcli.audit.decide import one_run_audit
+from dpcli.audit.read_scores import read_found
+from dpcli.audit.result import Audit
+from dpcli.audit.settings import AuditSettings
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.train.noise.randomness import insecure_seed
+from dpcli.train.plan.plan import TrainingPlan
+from dpcli.train.run.ranks import Alone
+from dpcli.train.step import prepare as prepare_module
+from dpcli.train.step.prepare import prepare
+from tests.train.entries import BALLS, BANDED, BUFFERED, FULL, HEAD, MAIN, SHUFFLE, TREE
+
+CANARIES = 300
+SIZE = HEAD.replace("1_000", "2_100")
+OFTEN_SEEN = MAIN.replace("batch_size = 50", "rate = 0.3")
+QUIET = {
+    "multiplier = 2.0": "multiplier = 8.0",
+    "multiplier = 5.0": "multiplier = 20.0",
+}  # beyond epsilon 6, 300 coins prove nothing
+AUDIT = f'[audit]\nkind = "one-run"\ncanary = "gradient"\ncanaries = {CANARIES}\n'
+
+
+def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
+    """The real run's steps, and the audit of what they left."""
+    prepared = prepare(plan, insecure_seed(seed), Alone(), None, "")
+    for stage in plan.stages:
+        prepared.stage(stage, lambda step: None, lambda: False)
+    assert prepared.canaries is not None
+    Path("left").mkdir(exist_ok=True)
+    prepared.canaries.leave_scores("left", prepared.problem)
+    found = read_found("left")
+    assert found.scores is not None
+    claim = claimed(plan.pipeline, None, Adjacency.ADD_REMOVE)
+    return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.gradients)  # type: ignore[arg-type]
+
+
+def less_noise(factor: float, patch: pytest.MonkeyPatch) -> None:
+    real = prepare_module.noise_of
+    patch.setattr(prepare_module, "noise_of", lambda spec, bound, stream: real(spec, bound / factor, stream))
+
+
+def factor_of(audit: Audit) -> float:
+    return float(audit.power[0].partition("divided by ")[2].split()[0])
+
+
+def quiet(entry: str) -> str:
+    for loud, more in QUIET.items():
+        entry = entry.replace(loud, more)
+    return entry
+
+
+ENTRIES = {
+    "poisson": OFTEN_SEEN,
+    "full": quiet(FULL),
+    "shuffle": quiet(SHUFFLE),
+    "balls": quiet(BALLS),
+    "tree": quiet(TREE),
+    "banded": quiet(BANDED),
+    "buffered": quiet(BUFFERED),
+    "adaptive": OFTEN_SEEN,
+}

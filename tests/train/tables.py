@@ -1,0 +1,54 @@
+"""Valid [train] tables of every task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from dpcli.keys.annotations import members_of
+from dpcli.pipeline.schema import json_schema
+from dpcli.registry import TASKS, load
+from dpcli.train.plan.settings import Train
+
+Table = Mapping[str, Any]
+SCHEMA = Draft202012Validator(json_schema())
+HEAD = """format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 1_437
+delta = 1e-5
+[[mechanism]]
+name = "sgd"
+type = "gaussian"
+noise_multiplier = 2.0
+steps = 10
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 2.0
+[train]
+"""
+BASE = {"learning_rate": 1.0, "clipping": {"norm": 1.0}}
+CLASSES: dict[str, type[Train]] = {task: load(target) for task, target in TASKS.items()}
+PLAIN = {  # what a task cannot do without
+    task: {key: value for key, value in cls.examples[0].items() if members_of(cls)[key].required} for task, cls in CLASSES.items()
+}
+
+
+def table(task: str, extra: Table | None = None) -> str:
+    """A valid [train] of a task, with further keys, or others in place of its own."""
+    return lines({"task": task, **PLAIN[task], **BASE, **(extra or {})})
+
+
+def lines(keys: Table) -> str:
+    return "".join(f"{key} = {toml(value)}\n" for key, value in keys.items())
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value)

@@ -1,0 +1,33 @@
+"""A file, records and a sampler for a loop that dpcli watches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import TensorDataset
+
+from tests.train.loop.conftest import FILE
+
+N, BATCH, STEPS = 400, 20, 30
+POISSON = FILE.replace("dataset_size = 60", f"dataset_size = {N}").replace("steps = 4", f"steps = {STEPS}")
+
+
+def dataset(count: int = N) -> TensorDataset:
+    torch.manual_seed(1)
+    return TensorDataset(torch.randn(count, 5), torch.randint(0, 3, (count,)))
+
+
+class PoissonSampler:
+    """What a loader of one's own may draw by."""
+
+    def __init__(self, count: int = N, rate: float = BATCH / N) -> None:
+        self.count, self.rate = count, rate
+        self.generator = torch.Generator().manual_seed(11)
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield torch.nonzero(torch.rand(self.count, generator=self.generator) < self.rate).flatten().tolist()
+
+    def __len__(self) -> int:
+        return int(1 / self.rate)
