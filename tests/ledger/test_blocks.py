@@ -33,6 +33,7 @@ from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.registry import BLOCKS, FILTERS, load
+from tests.ledger.cases import every
 from tests.ledger.conftest import Database, Place
 from tests.ledger.families import FAMILIES, after, family, opening, terms
 from tests.ledger.folding import NOW, folded
@@ -179,22 +180,22 @@ def test_rho_of_a_group_grows_with_its_square_at_most(steps: int, logits: list[l
 # What is refused.
 
 
-@pytest.mark.parametrize("name", FILTERS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("most", [1, 2])
-def test_where_nothing_is_proved_nothing_is_opened(name: str, delta: float, most: int, tmp_path: Path) -> None:
-    try:
-        found = terms("day", most, name, delta)
-    except InputError:
-        return  # a filter that needs a delta
-    path = str(tmp_path / "l.db")
-    if most == 1 or (name, delta) in PROVED:
-        init(path, DATASET, found).close()
-    else:
-        with pytest.raises(InputError, match="not proved"):
-            init(path, DATASET, found)
-        with pytest.raises(LedgerError):
-            by_hand(found)
+def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
+    def opened(name: str, delta: float, most: int) -> None:
+        try:
+            found = terms("day", most, name, delta)
+        except InputError:
+            return  # a filter that needs a delta
+        path = str(tmp_path / f"{name} {delta} {most}.db")
+        if most == 1 or (name, delta) in PROVED:
+            init(path, DATASET, found).close()
+        else:
+            with pytest.raises(InputError, match="not proved"):
+                init(path, DATASET, found)
+            with pytest.raises(LedgerError):
+                by_hand(found)
+
+    every(itertools.product(FILTERS, (0.0, 1e-6), (1, 2)), opened)
 
 
 def by_hand(found: LedgerTerms) -> None:
@@ -219,12 +220,14 @@ WRONG: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("changed", "blocks", "why"), WRONG)
-def test_terms_that_are_refused(changed: dict[str, Any], blocks: dict[str, Any], why: str, tmp_path: Path) -> None:
-    found = terms()
-    with pytest.raises(InputError, match=why):
-        init(str(tmp_path / "l.db"), DATASET, replace(found, **changed, blocks={**(found.blocks or {}), **blocks}))
-    assert not (tmp_path / "l.db").exists()
+def test_terms_that_are_refused(tmp_path: Path) -> None:
+    def refused(changed: dict[str, Any], blocks: dict[str, Any], why: str) -> None:
+        found = terms()
+        with pytest.raises(InputError, match=why):
+            init(str(tmp_path / "l.db"), DATASET, replace(found, **changed, blocks={**(found.blocks or {}), **blocks}))
+        assert not (tmp_path / "l.db").exists()
+
+    every(WRONG, refused)
 
 
 @pytest.mark.parametrize("by", BLOCKS)
@@ -468,23 +471,26 @@ FORGED: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("changed", FORGED)
-def test_what_no_sound_ledger_holds_is_neither_read_nor_let_in(place: Place, changed: dict[str, Any]) -> None:
+def test_what_no_sound_ledger_holds_is_neither_read_nor_let_in(place: Place) -> None:
     ledger = init(place.url, DATASET, replace(terms(), schema=""))
     charge(ledger, "a", "0.3", window=["2027-12-29"])
     ledger.retire(["2027-12-31"], "gone")
-    content = {"kind": "spend", "key": "b", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}, **changed}
-    content = {name: value for name, value in content.items() if value is not None}
-    if content["kind"] == "retire":
-        content = {name: content[name] for name in ("kind", "window", "why")}
-    state = ledger.state()
-    entry = sealed({**content, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}, DATASET, state.head)
-    with pytest.raises(LedgerError):
-        state.rehearsal().apply(entry)
-    if "://" in place.url:
-        with pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
-            tail.append(entry.row)
-    assert len(ledger.entries()) == 3
+
+    def refused(changed: dict[str, Any]) -> None:
+        charged = {"kind": "spend", "key": "b", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}}
+        content = {name: value for name, value in {**charged, "detail": "stated", **changed}.items() if value is not None}
+        if content["kind"] == "retire":
+            content = {name: content[name] for name in ("kind", "window", "why")}
+        state = ledger.state()
+        entry = sealed({**content, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}, DATASET, state.head)
+        with pytest.raises(LedgerError):
+            state.rehearsal().apply(entry)
+        if "://" in place.url:
+            with pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
+                tail.append(entry.row)
+        assert len(ledger.entries()) == 3
+
+    every(FORGED, refused)
     ledger.close()
 
 

@@ -26,6 +26,7 @@ from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
+from tests.ledger.cases import every
 from tests.ledger.deaths import Deadly, killed
 from tests.ledger.folding import NOW, ODD, STEPS, Counting, alike, begin_alike, folded, step
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
@@ -85,10 +86,30 @@ def test_who_begins_at_a_checkpoint_knows_and_decides_the_same(
             assert verify(one).notes == ()
 
 
-@pytest.fixture
-def place(often: None, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two datasets; the first has runs of every kind, and a checkpoint with one entry after it."""
-    path = str(tmp_path / "ledger.db")
+    path = str(tmp_path_factory.mktemp("made") / "ledger.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "EVERY", 3)
+        fill(path)
+    return path
+
+
+@pytest.fixture
+def place(often: None, made: str, tmp_path: Path) -> str:
+    """A copy of that file."""
+    return again(made, tmp_path)
+
+
+def again(made: str, folder: Path, name: str = "ledger") -> str:
+    path = folder / f"{name}.db"
+    shutil.copyfile(made, path)
+    path.chmod(0o600)
+    return str(path)
+
+
+def fill(path: str) -> None:
     init(path, "other", terms(9.0)).close()
     with init(path, DATASET, terms()) as ledger:
         charge(ledger, "spent 0", "0.1")
@@ -106,7 +127,6 @@ def place(often: None, tmp_path: Path) -> str:
     with open_ledger(path, "other") as ledger:
         for i in range(5):
             charge(ledger, f"other {i}", "0.001")
-    return path
 
 
 def noted(path: str, dataset: str = DATASET) -> dict[str, Any]:
@@ -164,13 +184,20 @@ FORGED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
-def test_verify_finds_totals_that_are_not_those_of_the_entries(changes: dict[str, Any], place: str) -> None:
+def test_verify_finds_totals_that_are_not_those_of_the_entries(place: str, tmp_path: Path) -> None:
     """Whoever writes a fitting digest may write anything: `verify` adds up again."""
-    assert verify(open_ledger(place, DATASET)).problems == ()
-    rewritten(place, **changes)
-    with pytest.raises(LedgerError, match="the totals that were noted here are not what the entries add up to"):
-        verify(open_ledger(place, DATASET))
+
+    def found(name: str) -> None:
+        rewritten(path := again(place, tmp_path, name), **FORGED[name])
+        with (
+            open_ledger(path, DATASET) as ledger,
+            pytest.raises(LedgerError, match="the totals that were noted here are not what the entries add up to"),
+        ):
+            verify(ledger)
+
+    with open_ledger(place, DATASET) as ledger:
+        assert verify(ledger).problems == ()
+    every(FORGED, found)
 
 
 SPELLINGS: dict[str, Callable[[int], object]] = {
@@ -187,17 +214,23 @@ EDITED = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITED)
-def test_whoever_has_an_anchor_believes_no_totals(edit: str, place: str, tmp_path: Path) -> None:
+def test_whoever_has_an_anchor_believes_no_totals(place: str, tmp_path: Path) -> None:
     """By hand, with every digest that fits: found before a charge as by `verify`, and nothing is written."""
     (tmp_path / "run.toml").write_text(run_file(0.001))
     (tmp_path / "anchor.json").write_text(dpcli("budget", "anchor", place, "--dataset", DATASET, "-f", "json").out)
-    asked = (place, str(tmp_path / "run.toml"), "--dataset", DATASET, "--anchor", str(tmp_path / "anchor.json"), "--key")
-    assert [dpcli("budget", kind, *asked, kind).code for kind in ("spend", "reserve")] == [0, 0]
-    EDITED[edit](place)  # type: ignore[no-untyped-call]
-    before = Path(place).read_bytes()
-    assert [dpcli("budget", kind, *asked, f"{kind} again").code for kind in ("spend", "reserve")] == [4, 4]
-    assert Path(place).read_bytes() == before
+
+    def asked(path: str, *kinds: str, key: str) -> list[int]:
+        more = (str(tmp_path / "run.toml"), "--dataset", DATASET, "--anchor", str(tmp_path / "anchor.json"))
+        return [dpcli("budget", kind, path, *more, "--key", f"{kind} {key}").code for kind in kinds]
+
+    def found(number: int, edit: str) -> None:
+        EDITED[edit](path := again(place, tmp_path, f"edited {number}"))  # type: ignore[no-untyped-call]
+        before = Path(path).read_bytes()
+        assert asked(path, "spend", "reserve", key="again") == [4, 4]
+        assert Path(path).read_bytes() == before
+
+    assert asked(place, "spend", "reserve", key="") == [0, 0]
+    every(enumerate(EDITED), found)
 
 
 DAMAGES: dict[str, Callable[[str], None]] = {
@@ -229,18 +262,21 @@ DAMAGES: dict[str, Callable[[str], None]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_totals_that_are_damaged_or_foreign_are_not_used(damage: str, place: str) -> None:
+def test_totals_that_are_damaged_or_foreign_are_not_used(place: str, tmp_path: Path) -> None:
     truth = whole(place)
-    DAMAGES[damage](place)
-    with open_ledger(place, DATASET) as ledger:
-        alike(ledger.state(), truth)
-        with suppress(LedgerError):  # what a fitting digest was made for is a finding; nothing else is raised
-            assert verify(ledger).problems == ()
-        for i in range(checkpoint.EVERY):
-            charge(ledger, f"goes on {i}", "0.001", "reserve")
-        assert noted(place)["seq"] > truth.head.seq  # made anew
-        assert verify(ledger).notes == ()
+
+    def passed_over(damage: str) -> None:
+        DAMAGES[damage](path := again(place, tmp_path, damage))
+        with open_ledger(path, DATASET) as ledger:
+            alike(ledger.state(), truth)
+            with suppress(LedgerError):  # what a fitting digest was made for is a finding; nothing else is raised
+                assert verify(ledger).problems == ()
+            for i in range(checkpoint.EVERY):
+                charge(ledger, f"goes on {i}", "0.001", "reserve")
+            assert noted(path)["seq"] > truth.head.seq  # made anew
+            assert verify(ledger).notes == ()
+
+    every(DAMAGES, passed_over)
 
 
 LOSSES = {
@@ -255,14 +291,18 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_entries_that_were_there_are_missed(loss: str, place: str) -> None:
+def test_entries_that_were_there_are_missed(place: str, tmp_path: Path) -> None:
     with open_ledger(place, DATASET) as ledger:
         end = ledger.state().head.seq
-    by_force(place, *LOSSES[loss].format(d=DATASET, seq=noted(place)["seq"], end=end).split(";"))
-    for ask in (lambda ledger: ledger.state(), lambda ledger: charge(ledger, "more"), verify):
-        with pytest.raises(LedgerError), open_ledger(place, DATASET) as ledger:
-            ask(ledger)
+
+    def missed(loss: str) -> None:
+        path = again(place, tmp_path, loss)
+        by_force(path, *LOSSES[loss].format(d=DATASET, seq=noted(path)["seq"], end=end).split(";"))
+        for ask in (lambda ledger: ledger.state(), lambda ledger: charge(ledger, "more"), verify):
+            with pytest.raises(LedgerError), open_ledger(path, DATASET) as ledger:
+                ask(ledger)
+
+    every(LOSSES, missed)
 
 
 def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
