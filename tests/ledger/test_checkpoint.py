@@ -349,13 +349,14 @@ def test_a_move_that_the_index_has_lost_is_not_undone(lost: str, key: str, moves
     assert whole(place).spent == truth
 
 
-def test_one_flipped_bit_never_makes_a_total_smaller(place: str) -> None:
+@pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_one_flipped_bit_never_makes_a_total_smaller(one_of: int, place: str) -> None:
     """In a file that is too long to be read by everybody who opens it."""
     content, truth, counts = Path(place).read_bytes(), whole(place), {"as before": 0, "refused": 0}
     pages = range(0, len(content), 4096)
     flips = [(at, 1 << at % 8) for at in range(0, len(content), 97)]
     flips += [(page + 100 * (page == 0) + at, 1 << bit) for page in pages for at in range(14) for bit in (0, 3, 7)]
-    for at, bit in flips:
+    for at, bit in flips[::one_of]:
         flipped = bytearray(content)
         flipped[at] ^= bit
         Path(place).write_bytes(flipped)
@@ -365,7 +366,7 @@ def test_one_flipped_bit_never_makes_a_total_smaller(place: str) -> None:
             counts["as before"] += 1
             continue
         counts["refused"] += 1
-    assert min(counts.values()) > 20
+    assert min(counts.values()) > 20 // one_of
 
 
 def test_a_file_of_the_first_version_gets_them_by_an_upgrade(often: None, tmp_path: Path) -> None:
