@@ -29,6 +29,7 @@ def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, t
     assert found.errors == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("point", "runs"), [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
 def test_what_is_there_after_death_at(point: str, runs: int, place: Place) -> None:
     ledger = init(place.url, DATASET, terms())
