@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import math
+import os
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from tests.ledger.conftest import Place
 from tests.ledger.deaths import Deadly, killed
 from tests.ledger.pipelines import HEAD, pure
 
+SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 USERS = LedgerTerms(unit="user", adjacency="add-remove", epsilon=3.0, delta=1e-6, filter="approx-dp")
 STATED = {"unit": "user", "adjacency": "add-remove"}
 RUN = f'{HEAD}[[mechanism]]\nname = "query"\ntype = "pure-dp"\nepsilon = 0.25\n'
@@ -110,15 +112,15 @@ def test_whoever_imports_it_again_charges_nothing(tmp_path: Path) -> None:
 
 def test_what_is_missing_of_a_history_is_charged_and_the_sum_is_the_same(ledger: Ledger, tmp_path: Path) -> None:
     """In whatever parts and order it is imported."""
-    chance = random.Random()
+    chance = random.Random(SEED)
     lines = [
         {"date": "2024-01-01", "key": f"run {i}", "epsilon": repr(chance.randrange(1, 40) / 1000), **STATED} for i in range(30)
     ]
     for _ in range(4):
         imported(ledger, written(tmp_path, chance.sample(lines, chance.randrange(1, 30))))
     imported(ledger, written(tmp_path, lines))
-    assert ledger.state().charges == 30
-    assert ledger.state().spent["epsilon"] == sum(Decimal(str(line["epsilon"])) for line in lines)
+    assert ledger.state().charges == 30, SEED
+    assert ledger.state().spent["epsilon"] == sum(Decimal(str(line["epsilon"])) for line in lines), SEED
 
 
 @pytest.mark.sampled
@@ -291,7 +293,7 @@ def test_hostile_bytes_are_an_input_error(tmp_path: Path) -> None:
 
 def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> None:
     """Characters changed at random: an error of dpcli's own, or runs that say what the text says; never anything else."""
-    chance, good = random.Random(), Path(written(tmp_path, LINES)).read_text()
+    chance, good = random.Random(SEED), Path(written(tmp_path, LINES)).read_text()
     counts = {"read": 0, "refused": 0}
     with init(str(tmp_path / "l.db"), "d", USERS) as ledger:
         for _ in range(150):
@@ -308,9 +310,9 @@ def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> No
                 counts["read"] += 1
             except DpcliError:
                 counts["refused"] += 1
-                assert len(ledger.entries()) == before
-        assert verify(ledger).problems == ()
-    assert counts["refused"] > 3  # what is read is rare, as a key that was charged keeps what it was charged for
+                assert len(ledger.entries()) == before, (SEED, text)
+        assert verify(ledger).problems == (), SEED
+    assert counts["refused"] > 3, SEED  # what is read is rare, as a key that was charged keeps what it was charged for
 
 
 def test_a_history_is_charged_to_whoever_imports_it(place: Place, tmp_path: Path) -> None:
