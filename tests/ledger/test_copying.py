@@ -234,7 +234,7 @@ def test_a_copy_is_made_once(way: tuple[Place, Place], tmp_path: Path) -> None:
     assert open_places(source, target) == [target.url]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -251,7 +251,7 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
         assert verify(ledger).problems == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
     source, target = way
     fill(source.url)
@@ -318,7 +318,7 @@ def deaths() -> Iterator[Any]:
             yield pytest.param(point, way, id=f"{point[1]}-{way}".replace(" ", "-"), marks=tier)
 
 
-@pytest.mark.parametrize(("point", "way"), deaths(), indirect=["way"])
+@pytest.mark.parametrize(("point", "way"), list(deaths()), indirect=["way"])
 def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -344,7 +344,13 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
         assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point[1].replace(" ", "-"))
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(point, id=point[1].replace(" ", "-"), marks=() if number in SOONEST else pytest.mark.long)
+        for number, point in enumerate(POINTS)
+    ],
+)
 def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, int], tmp_path: Path) -> None:
     """Whatever is left beside, as a draft or under its name, is charged in one place at most, as it is and after the same command."""
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
@@ -444,7 +450,7 @@ def test_who_fails_after_it_was_closed_here_says_so(
     assert open_places(source, target) == [target.url]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -473,7 +479,7 @@ def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place]
 # What is refused.
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_what_is_not_the_same_chain_stays_as_it_is(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -568,7 +574,7 @@ def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) ->
     assert open_places(source) == [source.url]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_an_upgrade_passes_what_has_moved(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -616,7 +622,7 @@ def proposed(source: Place, target: Place, why: str = "a server of our own") -> 
     return int(re.search("entry ([0-9]+) of", str(refused.value))[1])  # type: ignore[index]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     """Where nobody else looks he could approve what he asks for: another person has to approve the place."""
     source, target = way
@@ -640,7 +646,7 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     assert copied(source.url, target.url, DATASET).repeated
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
     source, target = way
     before, asked = governed(source)
@@ -911,7 +917,7 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
             read(kinds)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -957,7 +963,7 @@ def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
     assert open_places(source, target) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = way
     lived(source)
