@@ -35,11 +35,11 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.registry import BLOCKS, FILTERS, load
 from tests.ledger.conftest import Database, Place
+from tests.ledger.people import EVERY
 from tests.ledger.setting import DATASET, TABLES, charge, run
 from tests.ledger.setting import terms as plain
 from tests.ledger.spenders import COST, struggle
 from tests.ledger.test_checkpoint import folded
-from tests.ledger.test_postgres_checkpoint import EVERY
 
 NOW = "2030-01-01T00:00:00Z"
 # Every kind of block: what an opening says of it, and six blocks.

@@ -31,10 +31,10 @@ from tests.cli.test_ledger_closed import ALL, called
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, File, Place, made
+from tests.ledger.people import by
 from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
 from tests.ledger.spenders import lines, started
 from tests.ledger.test_kill import killed
-from tests.ledger.test_two_person import by
 
 WAYS = ("sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres")
 
