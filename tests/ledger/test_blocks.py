@@ -37,10 +37,10 @@ from tests.ledger.cases import every
 from tests.ledger.conftest import Database, Place
 from tests.ledger.families import FAMILIES, after, family, opening, terms
 from tests.ledger.folding import NOW, folded
+from tests.ledger.people import EVERY
 from tests.ledger.setting import DATASET, TABLES, charge, run
 from tests.ledger.setting import terms as plain
 from tests.ledger.spenders import COST, struggle
-from tests.ledger.test_postgres_checkpoint import EVERY
 
 POWERS = {"epsilon": 1, "rho": 2, "mu_squared": 2}  # what a group of j blocks costs: j to that power
 PROVED = (("approx-dp", 0.0), ("zcdp", 1e-6), ("gdp", 1e-6))

@@ -32,9 +32,9 @@ from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, File, Place, made
 from tests.ledger.deaths import killed
+from tests.ledger.people import by
 from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
 from tests.ledger.spenders import lines, started
-from tests.ledger.test_two_person import by
 from tests.ledger.versions import fill
 from tests.waiting import until
 
