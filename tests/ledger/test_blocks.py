@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -24,9 +23,9 @@ from dpcli.ledger.amounts import written
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.checkpoint import stated, tallies
-from dpcli.ledger.filters.filter import Cost, opened_filter
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.findings import findings
-from dpcli.ledger.ledger import Ledger, _rehearsed
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
@@ -35,45 +34,15 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.registry import BLOCKS, FILTERS, load
 from tests.ledger.conftest import Database, Place
+from tests.ledger.families import FAMILIES, after, family, opening, terms
+from tests.ledger.folding import NOW, folded
 from tests.ledger.people import EVERY
 from tests.ledger.setting import DATASET, TABLES, charge, run
 from tests.ledger.setting import terms as plain
 from tests.ledger.spenders import COST, struggle
-from tests.ledger.test_checkpoint import folded
 
-NOW = "2030-01-01T00:00:00Z"
-# Every kind of block: what an opening says of it, and six blocks.
-FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "day": ({}, tuple((date(2027, 12, 29) + timedelta(i)).isoformat() for i in range(6))),
-    "week": ({}, ("2020-W52", "2020-W53", "2021-W01", "2021-W02", "2021-W03", "2021-W04")),
-    "region": ({"names": ["Asia", "a@b", "eu", "us west", "é", "日 😀"]}, ("Asia", "a@b", "eu", "us west", "é", "日 😀")),
-    "hash": ({"count": 12}, ("0", "1", "10", "11", "2", "9")),
-}
 POWERS = {"epsilon": 1, "rho": 2, "mu_squared": 2}  # what a group of j blocks costs: j to that power
 PROVED = (("approx-dp", 0.0), ("zcdp", 1e-6), ("gdp", 1e-6))
-
-
-def family(by: str = "day", max_blocks: int = 1) -> dict[str, Any]:
-    return {"by": by, "column": "when", "max_blocks": max_blocks, **FAMILIES[by][0]}
-
-
-def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: float = 0.0, epsilon: float = 1.0) -> LedgerTerms:
-    found = opened_filter(name, epsilon, delta, {})
-    parameters = dict(found.parameters()) or None
-    return LedgerTerms(
-        "example", "add-remove", epsilon, delta, filter=name, parameters=parameters, schema="0" * 64, blocks=family(by, max_blocks)
-    )
-
-
-def opening(found: LedgerTerms) -> LedgerState:
-    """A ledger in memory."""
-    state = LedgerState(DATASET)
-    content = {"kind": "open", "terms": found.content(), "caps": found.caps(found.epsilon), "who": "ana", "when": NOW, "dpcli": "0"}
-    return after(state, content)
-
-
-def after(state: LedgerState, content: dict[str, Any]) -> LedgerState:
-    return _rehearsed(state, sealed({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))
 
 
 def asked(state: LedgerState, amounts: dict[str, str], window: Sequence[str]) -> LedgerState | None:

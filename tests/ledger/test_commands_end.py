@@ -19,8 +19,8 @@ from dpcli.ledger.stores import postgres, postgres_patience, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cli.test_ledger_closed import ALL, called, marks
 from tests.ledger.conftest import OWNER, Database
+from tests.ledger.freezing import SOON, Freezes
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.ledger.test_postgres_waits import SOON, Freezes
 
 LOCK, ANSWER, CONNECT = 0.3, 1.0, 1  # seconds
 LOOKS_AWAY = {("doctor",)}  # what it finds is a line of its report

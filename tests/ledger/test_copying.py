@@ -31,10 +31,11 @@ from tests.cli.test_ledger_closed import ALL, called
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, File, Place, made
+from tests.ledger.deaths import killed
 from tests.ledger.people import by
 from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
 from tests.ledger.spenders import lines, started
-from tests.ledger.test_kill import killed
+from tests.ledger.versions import fill
 
 WAYS = ("sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres")
 
@@ -245,8 +246,6 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
 
 def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
     source, target = way
-    from tests.ledger.test_last_version import fill
-
     fill(source.url)
     states = {}
     for name in open_store(source.url).datasets():

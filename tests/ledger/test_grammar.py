@@ -24,9 +24,9 @@ from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
+from tests.ledger.families import FAMILIES
+from tests.ledger.families import terms as of_blocks
 from tests.ledger.setting import DATASET, TABLES, run, terms
-from tests.ledger.test_blocks import FAMILIES
-from tests.ledger.test_blocks import terms as of_blocks
 
 HUGE = 10**400
 STRINGS = (

@@ -25,8 +25,8 @@ from dpcli.ledger.verify import verify
 from dpcli.registry import FILTERS
 from tests.command import dpcli
 from tests.ledger.conftest import Place
+from tests.ledger.deaths import Deadly, killed
 from tests.ledger.pipelines import HEAD, pure
-from tests.ledger.test_kill import Deadly, killed
 
 USERS = LedgerTerms(unit="user", adjacency="add-remove", epsilon=3.0, delta=1e-6, filter="approx-dp")
 STATED = {"unit": "user", "adjacency": "add-remove"}
