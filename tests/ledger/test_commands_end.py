@@ -22,8 +22,8 @@ from dpcli.ledger.stores import postgres, postgres_patience, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cli.test_ledger_closed import ALL, called
 from tests.ledger.conftest import OWNER, Database
+from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.ledger.test_postgres_waits import Freezes
 from tests.waiting import PATIENCE
 
 LOCK, ANSWER, CONNECT = 0.3, 1.0, 1  # seconds

@@ -28,8 +28,8 @@ from dpcli.ledger.stores.places import open_ledger, open_store
 from tests.federated.files import file
 from tests.ledger.client_rounds import DATASET, RHO, SIGMA, cap, keys, opened, spent, written
 from tests.ledger.conftest import Place
+from tests.ledger.deaths import Deadly, killed
 from tests.ledger.spenders import lines, started
-from tests.ledger.test_kill import Deadly, killed
 
 
 def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_path: Path) -> None:

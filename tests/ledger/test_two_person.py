@@ -28,9 +28,9 @@ from dpcli.ledger.verify import verify
 from dpcli.toml.looks import looks
 from tests.command import dpcli
 from tests.ledger.conftest import Database, Place
+from tests.ledger.folding import folded
 from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.ledger.test_checkpoint import folded
 from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)
