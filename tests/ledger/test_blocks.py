@@ -571,7 +571,7 @@ def test_a_window_is_charged_as_a_whole_while_processes_are_killed(place: Place,
     assert kept(place.url, tmp_path, 0.5, 3, Decimal("0.1")) >= 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_windows_after_many_kills(place: Place, tmp_path: Path) -> None:
     """What is left after the last kill is spent to the end."""
     cap = Decimal("0.3") if "://" in place.url else Decimal("0.5")  # so that there is something left to spend after as many kills
