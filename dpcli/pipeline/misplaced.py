@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from dpcli.keys.annotations import members_of
 from dpcli.pipeline.families import MECHANISMS, SAMPLING
@@ -60,9 +60,10 @@ def _places(key: str, top: frozenset[str]) -> str:
     return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
 
 
-def _section(name: str) -> Iterator[TablePlace]:
+@functools.cache  # a file may have hundreds of keys that belong nowhere
+def _section(name: str) -> tuple[TablePlace, ...]:
     """The table of a section, and those in it."""
-    return places_in(SectionTable(name), name, f"[{name}]")
+    return tuple(places_in(SectionTable(name), name, f"[{name}]"))
 
 
 @functools.cache

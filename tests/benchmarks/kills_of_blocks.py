@@ -28,9 +28,9 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.benchmarks.ledger import BACKENDS
+from tests.ledger.folding import folded
 from tests.ledger.setting import DATASET, charge, terms
 from tests.ledger.spenders import COST, Diary, lines, started
-from tests.ledger.test_checkpoint import folded
 
 WORKERS, KILLS, PAUSE = 16, 1_000, 0.03
 BLOCKS, STAY, CAP = 100_000, 4, Decimal("0.06")  # a process asks for STAY runs from one block on: 16 * 4 * 2.5 runs read a block

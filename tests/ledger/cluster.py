@@ -33,7 +33,15 @@ listen_addresses = ''
 unix_socket_directories = '{folder}'
 max_connections = 60
 shared_buffers = '32MB'
+wal_level = minimal
+max_wal_senders = 0
+max_wal_size = '64MB'
+min_wal_size = '32MB'
 """
+MEMORY, ROOM = (
+    "/dev/shm",
+    2**30,
+)  # a folder that is kept in memory, where a commit waits for no disk; bytes that it needs to have free
 # The user with_password has to show one; everybody else is taken at his word.
 ACCESS = """
 local all with_password scram-sha-256
@@ -109,7 +117,7 @@ def running() -> Iterator[Cluster]:
     bin_folder = programs()
     assert bin_folder is not None
     account = _account() if os.getuid() == 0 else None
-    folder = tempfile.mkdtemp(prefix="dpcli-pg-", dir="/tmp")  # the path of a socket may have 107 characters
+    folder = tempfile.mkdtemp(prefix="dpcli-pg-", dir=_roomy())
     if account is not None:
         os.chown(folder, account.pw_uid, account.pw_gid)
     guard = None
@@ -126,6 +134,15 @@ def running() -> Iterator[Cluster]:
             guard.stdin.close()
             guard.wait(SECONDS)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _roomy() -> str:
+    """Where the folder goes: the path of a socket may have 107 characters."""
+    try:
+        found = os.statvfs(MEMORY)
+    except OSError:
+        return "/tmp"
+    return MEMORY if found.f_bavail * found.f_frsize >= ROOM and os.access(MEMORY, os.W_OK | os.X_OK) else "/tmp"
 
 
 def _initialise(bin_folder: Path, folder: str, account: pwd.struct_passwd | None) -> None:

@@ -22,6 +22,7 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from tests.command import dpcli
+from tests.ledger.cases import every
 from tests.ledger.conftest import Place
 from tests.ledger.pipelines import pure
 
@@ -85,26 +86,23 @@ def test_a_charge_that_is_not_there_afterwards_is_not_acknowledged(ledger: Ledge
         opened.spend(pure(0.1), "a", 0.0)
 
 
-@pytest.mark.parametrize("terms", [{"unit": ""}, {"unit": " "}, {"fingerprint": ""}, {"unit": "a\nb"}, {"team": ""}])
-def test_terms_in_blank_words_are_refused_before_anything_is_written(tmp_path: Path, terms: dict[str, str]) -> None:
-    stated = {
-        "unit": "user",
-        "adjacency": "add-remove",
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "filter": "approx-dp",
-        "parameters": {},
-        **terms,
-    }
-    with pytest.raises(InputError):
-        init(str(tmp_path / "new.db"), "visits", LedgerTerms(**stated))  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
+def test_terms_in_blank_words_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    stated = {"unit": "user", "adjacency": "add-remove", "epsilon": 1.0, "delta": 1e-6, "filter": "approx-dp", "parameters": {}}
+
+    def refused(terms: dict[str, str]) -> None:
+        with pytest.raises(InputError):
+            init(str(tmp_path / "new.db"), "visits", LedgerTerms(**{**stated, **terms}))  # type: ignore[arg-type]
+        assert list(tmp_path.iterdir()) == []
+
+    every([{"unit": ""}, {"unit": " "}, {"fingerprint": ""}, {"unit": "a\nb"}, {"team": ""}], refused)
 
 
-@pytest.mark.parametrize("name", ["rdp", "zcdp", "advanced", "gdp", "approx-dp"])
-def test_what_underflows_is_not_free(name: str) -> None:
-    found = opened_filter(name, 1.0, 1e-200, {})
-    assert any(Decimal(value) > 0 for value in found.cost(pure(1e-170), 0.0).amounts.values())
+def test_what_underflows_is_not_free() -> None:
+    def costs(name: str) -> None:
+        found = opened_filter(name, 1.0, 1e-200, {})
+        assert any(Decimal(value) > 0 for value in found.cost(pure(1e-170), 0.0).amounts.values())
+
+    every(["rdp", "zcdp", "advanced", "gdp", "approx-dp"], costs)
 
 
 def forged(path: Path, seq: int, **changes: object) -> None:
@@ -138,29 +136,33 @@ TERMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("seq", "changes"),
-    [
-        (2, {"note": float("nan")}),
-        (1, {"terms": {**TERMS, "epsilon": "much"}}),
-        (1, {"terms": {**TERMS, "delta": "little"}}),
-        (1, {"terms": {**TERMS, "filter": []}}),
-        (1, {"terms": {**TERMS, "parameters": {"planet": 1}}}),
-        (1, {"terms": {**TERMS, "mode": "declared"}}),
-        (1, {"caps": {"epsilon": "1E+4900", "delta": "0"}}),
-        (1, {"caps": {"epsilon": "1E+999999", "delta": "0"}}),
-        (2, {"pipeline": "x"}),
-        (2, {"pipeline": {"privacy": {}, "mechanism": ["x"]}}),
-        (2, {"delta": "abc"}),
-        (2, {"delta": None}),
-    ],
-)
-def test_forged_contents_are_damage_and_no_crash(ledger: Ledger, tmp_path: Path, seq: int, changes: dict[str, object]) -> None:
+FORGED: list[tuple[int, dict[str, object]]] = [
+    (2, {"note": float("nan")}),
+    (1, {"terms": {**TERMS, "epsilon": "much"}}),
+    (1, {"terms": {**TERMS, "delta": "little"}}),
+    (1, {"terms": {**TERMS, "filter": []}}),
+    (1, {"terms": {**TERMS, "parameters": {"planet": 1}}}),
+    (1, {"terms": {**TERMS, "mode": "declared"}}),
+    (1, {"caps": {"epsilon": "1E+4900", "delta": "0"}}),
+    (1, {"caps": {"epsilon": "1E+999999", "delta": "0"}}),
+    (2, {"pipeline": "x"}),
+    (2, {"pipeline": {"privacy": {}, "mechanism": ["x"]}}),
+    (2, {"delta": "abc"}),
+    (2, {"delta": None}),
+]
+
+
+def test_forged_contents_are_damage_and_no_crash(ledger: Ledger, tmp_path: Path) -> None:
     ledger.spend(pure(0.1), "a", 0.0)
     ledger.store.close()
-    forged(tmp_path / "l.db", seq, **changes)
-    for command in ("show", "log", "verify", "export", "anchor"):
-        assert dpcli("budget", command, str(tmp_path / "l.db")).code == 4, command
+
+    def damage(seq: int, changes: dict[str, object]) -> None:
+        shutil.copy2(tmp_path / "l.db", path := tmp_path / "forged.db")
+        forged(path, seq, **changes)
+        for command in ("show", "log", "verify", "export", "anchor"):
+            assert dpcli("budget", command, str(path)).code == 4, command
+
+    every(FORGED, damage)
 
 
 def test_a_path_of_any_bytes(tmp_path: Path) -> None:
@@ -246,6 +248,7 @@ def test_a_password_that_is_read_as_something_else_is_not_printed(url: str) -> N
     assert not any(part in result.err for part in ("pa/ss", "s3cret", "pa@ss"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["spend", "reserve"])
 def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
     """A retry is charged once; somebody else's run, which draws its own noise, never on the first one's charge."""

@@ -26,9 +26,9 @@ from dpcli.present.ledger_blocks import calendar
 from dpcli.registry import BLOCKS
 from tests.command import dpcli
 from tests.ledger.conftest import Place
+from tests.ledger.families import FAMILIES, terms
 from tests.ledger.setting import DATASET, charge, run, run_file
 from tests.ledger.setting import terms as plain
-from tests.ledger.test_blocks import FAMILIES, terms
 
 
 def filled(url: str, by: str, used: list[int], retired: int) -> Ledger:

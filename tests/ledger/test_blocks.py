@@ -8,14 +8,13 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.errors import Denied, DpcliError, InputError, LedgerError
@@ -24,9 +23,9 @@ from dpcli.ledger.amounts import written
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.checkpoint import stated, tallies
-from dpcli.ledger.filters.filter import Cost, opened_filter
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.findings import findings
-from dpcli.ledger.ledger import Ledger, _rehearsed
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
@@ -34,46 +33,17 @@ from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.registry import BLOCKS, FILTERS, load
+from tests.ledger.cases import every
 from tests.ledger.conftest import Database, Place
+from tests.ledger.families import FAMILIES, after, family, opening, terms
+from tests.ledger.folding import NOW, folded
+from tests.ledger.people import EVERY
 from tests.ledger.setting import DATASET, TABLES, charge, run
 from tests.ledger.setting import terms as plain
 from tests.ledger.spenders import COST, struggle
-from tests.ledger.test_checkpoint import folded
-from tests.ledger.test_postgres_checkpoint import EVERY
 
-NOW = "2030-01-01T00:00:00Z"
-# Every kind of block: what an opening says of it, and six blocks.
-FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "day": ({}, tuple((date(2027, 12, 29) + timedelta(i)).isoformat() for i in range(6))),
-    "week": ({}, ("2020-W52", "2020-W53", "2021-W01", "2021-W02", "2021-W03", "2021-W04")),
-    "region": ({"names": ["Asia", "a@b", "eu", "us west", "é", "日 😀"]}, ("Asia", "a@b", "eu", "us west", "é", "日 😀")),
-    "hash": ({"count": 12}, ("0", "1", "10", "11", "2", "9")),
-}
 POWERS = {"epsilon": 1, "rho": 2, "mu_squared": 2}  # what a group of j blocks costs: j to that power
 PROVED = (("approx-dp", 0.0), ("zcdp", 1e-6), ("gdp", 1e-6))
-
-
-def family(by: str = "day", max_blocks: int = 1) -> dict[str, Any]:
-    return {"by": by, "column": "when", "max_blocks": max_blocks, **FAMILIES[by][0]}
-
-
-def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: float = 0.0, epsilon: float = 1.0) -> LedgerTerms:
-    found = opened_filter(name, epsilon, delta, {})
-    parameters = dict(found.parameters()) or None
-    return LedgerTerms(
-        "example", "add-remove", epsilon, delta, filter=name, parameters=parameters, schema="0" * 64, blocks=family(by, max_blocks)
-    )
-
-
-def opening(found: LedgerTerms) -> LedgerState:
-    """A ledger in memory."""
-    state = LedgerState(DATASET)
-    content = {"kind": "open", "terms": found.content(), "caps": found.caps(found.epsilon), "who": "ana", "when": NOW, "dpcli": "0"}
-    return after(state, content)
-
-
-def after(state: LedgerState, content: dict[str, Any]) -> LedgerState:
-    return _rehearsed(state, sealed({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))
 
 
 def asked(state: LedgerState, amounts: dict[str, str], window: Sequence[str]) -> LedgerState | None:
@@ -210,22 +180,22 @@ def test_rho_of_a_group_grows_with_its_square_at_most(steps: int, logits: list[l
 # What is refused.
 
 
-@pytest.mark.parametrize("name", FILTERS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("most", [1, 2])
-def test_where_nothing_is_proved_nothing_is_opened(name: str, delta: float, most: int, tmp_path: Path) -> None:
-    try:
-        found = terms("day", most, name, delta)
-    except InputError:
-        return  # a filter that needs a delta
-    path = str(tmp_path / "l.db")
-    if most == 1 or (name, delta) in PROVED:
-        init(path, DATASET, found).close()
-    else:
-        with pytest.raises(InputError, match="not proved"):
-            init(path, DATASET, found)
-        with pytest.raises(LedgerError):
-            by_hand(found)
+def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
+    def opened(name: str, delta: float, most: int) -> None:
+        try:
+            found = terms("day", most, name, delta)
+        except InputError:
+            return  # a filter that needs a delta
+        path = str(tmp_path / f"{name} {delta} {most}.db")
+        if most == 1 or (name, delta) in PROVED:
+            init(path, DATASET, found).close()
+        else:
+            with pytest.raises(InputError, match="not proved"):
+                init(path, DATASET, found)
+            with pytest.raises(LedgerError):
+                by_hand(found)
+
+    every(itertools.product(FILTERS, (0.0, 1e-6), (1, 2)), opened)
 
 
 def by_hand(found: LedgerTerms) -> None:
@@ -250,12 +220,14 @@ WRONG: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("changed", "blocks", "why"), WRONG)
-def test_terms_that_are_refused(changed: dict[str, Any], blocks: dict[str, Any], why: str, tmp_path: Path) -> None:
-    found = terms()
-    with pytest.raises(InputError, match=why):
-        init(str(tmp_path / "l.db"), DATASET, replace(found, **changed, blocks={**(found.blocks or {}), **blocks}))
-    assert not (tmp_path / "l.db").exists()
+def test_terms_that_are_refused(tmp_path: Path) -> None:
+    def refused(changed: dict[str, Any], blocks: dict[str, Any], why: str) -> None:
+        found = terms()
+        with pytest.raises(InputError, match=why):
+            init(str(tmp_path / "l.db"), DATASET, replace(found, **changed, blocks={**(found.blocks or {}), **blocks}))
+        assert not (tmp_path / "l.db").exists()
+
+    every(WRONG, refused)
 
 
 @pytest.mark.parametrize("by", BLOCKS)
@@ -428,6 +400,7 @@ def test_a_ledger_of_blocks_does_what_a_dictionary_does(by: str, steps: list[Any
         both_agree(url, DATASET, by, steps)
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(by=st.sampled_from(sorted(BLOCKS)), steps=STEPS)
 def test_the_server_does_what_a_dictionary_does(by: str, steps: list[Any], many: Database) -> None:
     store: Store = open_store(many.url)
@@ -499,23 +472,26 @@ FORGED: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("changed", FORGED)
-def test_what_no_sound_ledger_holds_is_neither_read_nor_let_in(place: Place, changed: dict[str, Any]) -> None:
+def test_what_no_sound_ledger_holds_is_neither_read_nor_let_in(place: Place) -> None:
     ledger = init(place.url, DATASET, replace(terms(), schema=""))
     charge(ledger, "a", "0.3", window=["2027-12-29"])
     ledger.retire(["2027-12-31"], "gone")
-    content = {"kind": "spend", "key": "b", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}, **changed}
-    content = {name: value for name, value in content.items() if value is not None}
-    if content["kind"] == "retire":
-        content = {name: content[name] for name in ("kind", "window", "why")}
-    state = ledger.state()
-    entry = sealed({**content, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}, DATASET, state.head)
-    with pytest.raises(LedgerError):
-        state.rehearsal().apply(entry)
-    if "://" in place.url:
-        with pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
-            tail.append(entry.row)
-    assert len(ledger.entries()) == 3
+
+    def refused(changed: dict[str, Any]) -> None:
+        charged = {"kind": "spend", "key": "b", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}}
+        content = {name: value for name, value in {**charged, "detail": "stated", **changed}.items() if value is not None}
+        if content["kind"] == "retire":
+            content = {name: content[name] for name in ("kind", "window", "why")}
+        state = ledger.state()
+        entry = sealed({**content, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}, DATASET, state.head)
+        with pytest.raises(LedgerError):
+            state.rehearsal().apply(entry)
+        if "://" in place.url:
+            with pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
+                tail.append(entry.row)
+        assert len(ledger.entries()) == 3
+
+    every(FORGED, refused)
     ledger.close()
 
 
@@ -595,7 +571,7 @@ def test_a_window_is_charged_as_a_whole_while_processes_are_killed(place: Place,
     assert kept(place.url, tmp_path, 0.5, 3, Decimal("0.1")) >= 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_windows_after_many_kills(place: Place, tmp_path: Path) -> None:
     """What is left after the last kill is spent to the end."""
     cap = Decimal("0.3") if "://" in place.url else Decimal("0.5")  # so that there is something left to spend after as many kills

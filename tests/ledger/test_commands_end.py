@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +22,9 @@ from dpcli.ledger.stores import postgres, postgres_patience, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cli.ledgers import ALL, called, marks
 from tests.ledger.conftest import OWNER, Database
+from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.ledger.test_postgres_waits import SOON, Freezes
+from tests.waiting import PATIENCE
 
 LOCK, ANSWER, CONNECT = 0.3, 1.0, 1  # seconds
 LOOKS_AWAY = {("doctor",)}  # what it finds is a line of its report
@@ -107,38 +111,66 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite.SqliteStore.__init__, "__defaults__", (sqlite.connect, LOCK, False))
 
 
-@pytest.fixture(params=HURDLES, ids=[hurdle.__name__ for hurdle in HURDLES])
-def hindered(request: pytest.FixtureRequest, database: Database, tmp_path: Path) -> Iterator[str]:
-    init(database.url, DATASET, terms()).close()
-    request.getfixturevalue("impatient")  # now: what is prepared may take its time
-    with request.param(database, tmp_path) as url:
-        yield url
-
-
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in ALL])
-def test_every_command_ends_with_a_word(words: tuple[str, ...], hindered: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("work")
-    began = time.monotonic()
-    done = called(words, folder, hindered)
-    assert time.monotonic() - began < SOON
-    assert done.code == (0 if words in LOOKS_AWAY else 4), done
-
-
 CALLS: dict[str, Callable[[str], object]] = {
     "budget, spend": lambda url: budget(url, DATASET).spend(run(), "key"),
     "budget, reserve": lambda url: budget(url, DATASET).reserve(run(), "key"),
     "open_ledger": lambda url: charge(open_ledger(url, DATASET), "key"),
 }
+ASKED = [*CALLS, *(words for words in ALL if words[0] not in ("train", "sweep") or find_spec("torch") is not None)]
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("call", CALLS)
-def test_every_call_from_python_ends_with_a_word(call: str, hindered: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(LedgerError):
-        CALLS[call](hindered)
-    assert time.monotonic() - began < SOON
+@contextmanager
+def ending(asked: object) -> Iterator[None]:
+    """Whatever waits for ever in the block is interrupted, after minutes."""
+
+    def stop(*_: object) -> None:
+        pytest.fail(f"{asked} waits for ever")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def shares() -> Iterator[Any]:
+    """Each hurdle with one of what is asked, in a quick run; with its share of all, in a long one; with all."""
+    for i, hurdle in enumerate(HURDLES):
+        share = ASKED[i :: len(HURDLES)]
+        for name, asked, marks in (
+            ("one", share[:1], ()),
+            ("share", share, pytest.mark.long),
+            ("all", ASKED, pytest.mark.nightly),
+        ):
+            yield pytest.param(hurdle, asked, id=f"{hurdle.__name__}-{name}", marks=marks)
+
+
+@pytest.mark.parametrize(("hurdle", "asked"), list(shares()))
+def test_every_command_and_every_call_from_python_ends_with_a_word(
+    hurdle: Any, asked: list[Any], database: Database, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    init(database.url, DATASET, terms()).close()
+    request.getfixturevalue("impatient")  # now: what is prepared may take its time
+    for number, one in enumerate(asked):
+        (between := tmp_path / f"{number}").mkdir()
+        (work := tmp_path / f"work {number}").mkdir()
+        with hurdle(database, between) as url, ending(one):
+            if one in CALLS:
+                with pytest.raises(LedgerError):
+                    CALLS[one](url)
+                continue
+            done = called(one, work, url)
+        assert done.code == (0 if one in LOOKS_AWAY else 4), (one, done)
+
+
+def test_everything_is_asked_and_every_hurdle_is_met() -> None:
+    """In a long run, everything once; in a quick one, both commands and calls."""
+    quick, long = ([case.values for case in shares() if case.id.endswith(name)] for name in ("one", "share"))
+    assert [one for i in range(len(ASKED)) for one in [dict(long)[HURDLES[i % len(HURDLES)]][i // len(HURDLES)]]] == ASKED
+    assert {hurdle for hurdle, _ in quick} == set(HURDLES) and len(ASKED) > 2 * len(HURDLES)
+    assert {one in CALLS for _, asked in quick for one in asked} == {True, False}
 
 
 @pytest.mark.parametrize("kind", ["symbolic link", "directory"])
@@ -167,8 +199,6 @@ def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
         connection.execute("SELECT FROM dpcli.dataset FOR UPDATE")
         ledger = open_ledger(through, DATASET)
         ledger.store._limits = postgres_patience.Limits(0.3)  # type: ignore[attr-defined]
-        began = time.monotonic()
-        with pytest.raises(LedgerError, match="locked by another writer for too long"):
+        with ending("a charge"), pytest.raises(LedgerError, match="locked by another writer for too long"):
             charge(ledger, "key")
-        assert time.monotonic() - began < SOON
     ledger.close()

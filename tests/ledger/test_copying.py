@@ -31,12 +31,15 @@ from tests.cli.ledgers import ALL, called
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, File, Place, made
+from tests.ledger.deaths import killed
+from tests.ledger.people import by
 from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
 from tests.ledger.spenders import lines, started
-from tests.ledger.test_kill import killed
-from tests.ledger.test_two_person import by
+from tests.ledger.versions import fill
+from tests.waiting import until
 
-WAYS = ("sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres")
+# In an order in which two of them, evenly spaced, have every kind on either side.
+WAYS = ("sqlite to postgres", "sqlite to sqlite", "postgres to sqlite", "postgres to postgres")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +99,7 @@ def open_places(*places: Place) -> list[str]:
 # Byte for byte.
 
 
+@pytest.mark.sampled(2)
 def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
     source, target = way
     before = lived(source)
@@ -130,6 +134,7 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
     assert open_places(source, target) == [target.url]
 
 
+@pytest.mark.sampled(2)
 def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -161,6 +166,7 @@ def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place]
 WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it otherwise, or open something else
 
 
+@pytest.mark.sampled(1)
 def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tmp_path: Path) -> None:
     """And never that it has moved, or that anything fits; of the ledger that it comes from, what completes the move."""
     source, target = way
@@ -211,6 +217,7 @@ def address(place: Place) -> str:
         return ledger.store.address
 
 
+@pytest.mark.sampled(2)
 def test_a_copy_is_made_once(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -227,6 +234,7 @@ def test_a_copy_is_made_once(way: tuple[Place, Place], tmp_path: Path) -> None:
     assert open_places(source, target) == [target.url]
 
 
+@pytest.mark.sampled(1)
 def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -243,10 +251,9 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
         assert verify(ledger).problems == ()
 
 
+@pytest.mark.sampled(1)
 def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
     source, target = way
-    from tests.ledger.test_last_version import fill
-
     fill(source.url)
     states = {}
     for name in open_store(source.url).datasets():
@@ -282,6 +289,7 @@ POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("verify", "verified", False, 1),
 )
 CLOSED, OPENED = 4, 12  # the first points at which it is closed where it was, and open where it goes
+SOONEST = (0, 4, 7, 9, 14)  # those of a quick run
 HOMES: dict[str, Any] = {"leave": Ledger, "created": copying, "verify": copying}
 
 
@@ -302,7 +310,15 @@ def dying(name: str, before: bool, turn: int) -> None:
     setattr(home, name, fatal)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point[1].replace(" ", "-"))
+def deaths() -> Iterator[Any]:
+    """Every point on every way: first, last and some between on one of them each in a quick run, every point once in a long one."""
+    for number, point in enumerate(POINTS):
+        for other, way in enumerate(WAYS):
+            tier = [pytest.mark.nightly] if (number + other) % len(WAYS) else [] if number in SOONEST else [pytest.mark.long]
+            yield pytest.param(point, way, id=f"{point[1]}-{way}".replace(" ", "-"), marks=tier)
+
+
+@pytest.mark.parametrize(("point", "way"), list(deaths()), indirect=["way"])
 def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -328,7 +344,13 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
         assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point[1].replace(" ", "-"))
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(point, id=point[1].replace(" ", "-"), marks=() if number in SOONEST else pytest.mark.long)
+        for number, point in enumerate(POINTS)
+    ],
+)
 def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, int], tmp_path: Path) -> None:
     """Whatever is left beside, as a draft or under its name, is charged in one place at most, as it is and after the same command."""
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
@@ -391,46 +413,58 @@ def follow(source: str, target: str, folder: Path, name: str) -> None:
         number += 1
 
 
+ERRORS: dict[int, BaseException] = {
+    4: LedgerError("the disk is full; nothing was written"),
+    130: KeyboardInterrupt(),
+}  # by exit code
+FAILURES = [("read_again", False), ("_prepare", True), ("name", True), ("open", True)]
+
+
 @pytest.mark.parametrize(
-    "error", [LedgerError("the disk is full; nothing was written"), KeyboardInterrupt()], ids=["full", "stopped"]
+    ("point", "closed", "way"),
+    [
+        pytest.param(*failure, way, marks=[pytest.mark.nightly] if (i + j) % len(WAYS) else [])
+        for i, failure in enumerate(FAILURES)
+        for j, way in enumerate(WAYS)
+    ],
+    indirect=["way"],
 )
-@pytest.mark.parametrize(("point", "closed"), [("read_again", False), ("_prepare", True), ("name", True), ("open", True)])
 def test_who_fails_after_it_was_closed_here_says_so(
-    way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool, error: BaseException
+    way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool
 ) -> None:
+    """Twice at the same point, for one reason and for another."""
     source, target = way
     lived(source)
 
-    def fail(*arguments: object) -> None:
+    def fail(error: BaseException) -> None:
         raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Copying, point, fail)
-        done = dpcli("budget", "copy", source.url, target.url)
-    assert done.code == (4 if isinstance(error, LedgerError) else 130)
-    assert ("completes the move" in done.err) == closed
-    assert open_places(source, target) == ([] if closed else [source.url])
+    for code, error in ERRORS.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(Copying, point, lambda *arguments, error=error: fail(error))
+            done = dpcli("budget", "copy", source.url, target.url)
+        assert done.code == code, error
+        assert ("completes the move" in done.err) == closed, error
+        assert open_places(source, target) == ([] if closed else [source.url]), error
     assert dpcli("budget", "copy", source.url, target.url).code == 0
     assert open_places(source, target) == [target.url]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
     workers = [started(lambda name=f"w{i}": follow(source.url, target.url, tmp_path, name)) for i in range(2)]  # type: ignore[misc]
     try:
-        deadline = time.monotonic() + 60.0
         for pause in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
             child = started(lambda: copied(source.url, target.url, DATASET) and None)
             time.sleep(pause)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         copied(source.url, target.url, DATASET)
-        there = 0
-        while not there and time.monotonic() < deadline:
-            there = sum(line.startswith("True") for path in tmp_path.glob("*.acknowledged") for line in lines(path))
-            time.sleep(0.02)
+        there = until(
+            lambda: any(line.startswith("True") for path in tmp_path.glob("*.acknowledged") for line in lines(path)), 0.02
+        )
     finally:
         (tmp_path / "stop").touch()
         ended = [os.waitpid(worker, 0)[1] for worker in workers]
@@ -445,6 +479,7 @@ def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place]
 # What is refused.
 
 
+@pytest.mark.sampled(1)
 def test_what_is_not_the_same_chain_stays_as_it_is(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -502,6 +537,7 @@ def test_a_copy_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
     assert done.code == 4 and "would be a second budget" in done.err and not os.path.exists(target.url)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "change", ["UPDATE entry SET body = replace(body, '0.125', '0.025') WHERE seq = 2", "DELETE FROM entry WHERE seq = 3"]
 )
@@ -514,6 +550,7 @@ def test_a_broken_chain_is_not_copied(way: tuple[Place, Place], change: str) -> 
     assert runs_at(target) == set()
 
 
+@pytest.mark.sampled(2)
 def test_guards_that_were_changed_are_found_before_anything_moves(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -523,6 +560,7 @@ def test_guards_that_were_changed_are_found_before_anything_moves(way: tuple[Pla
     assert open_places(source, target) == [source.url]
 
 
+@pytest.mark.sampled(2)
 def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) -> None:
     from dataclasses import replace
 
@@ -536,6 +574,7 @@ def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) ->
     assert open_places(source) == [source.url]
 
 
+@pytest.mark.sampled(1)
 def test_an_upgrade_passes_what_has_moved(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -543,6 +582,7 @@ def test_an_upgrade_passes_what_has_moved(way: tuple[Place, Place]) -> None:
     assert upgrade(source.url) == () == upgrade(target.url)
 
 
+@pytest.mark.sampled(2)
 def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     """Totals are noted as it is opened in a file, and never where the last entry says that it has moved."""
     source, target = way
@@ -582,6 +622,7 @@ def proposed(source: Place, target: Place, why: str = "a server of our own") -> 
     return int(re.search("entry ([0-9]+) of", str(refused.value))[1])  # type: ignore[index]
 
 
+@pytest.mark.sampled(1)
 def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     """Where nobody else looks he could approve what he asks for: another person has to approve the place."""
     source, target = way
@@ -605,6 +646,7 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     assert copied(source.url, target.url, DATASET).repeated
 
 
+@pytest.mark.sampled(1)
 def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
     source, target = way
     before, asked = governed(source)
@@ -875,6 +917,7 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
             read(kinds)
 
 
+@pytest.mark.sampled(1)
 def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> None:
     source, target = way
     lived(source)
@@ -901,16 +944,16 @@ def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
             real(url, fill, seconds)
             os.rename(url, aside.url)
             (tmp_path / "durable").touch()
-            time.sleep(1.0)
+            assert until((tmp_path / "second").exists)
 
         copying.created = slow  # type: ignore[attr-defined]
         with suppress(LedgerError):
             copied(source.url, target.url, DATASET)
 
-    child, deadline = started(first), time.monotonic() + 30.0
-    while not (tmp_path / "durable").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    child = started(first)
+    assert until((tmp_path / "durable").exists, every=0.01)
     copied(source.url, target.url, DATASET)
+    (tmp_path / "second").touch()
     assert os.waitpid(child, 0)[1] == 0
     assert open_places(source, target, aside) == [target.url]
     os.rename(target.url, tmp_path / "elsewhere.db")
@@ -920,6 +963,7 @@ def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
     assert open_places(source, target) == []
 
 
+@pytest.mark.sampled(1)
 def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = way
     lived(source)

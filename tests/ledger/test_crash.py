@@ -26,6 +26,9 @@ NAME = "ledger.db"
 LONG = "a reason that takes some room " * 40  # so that pages split, and entries span several
 
 
+SHORT = {"synchronous": "EXTRA", "times": 1}
+
+
 @dataclass(slots=True)
 class Life:
     """What happened, and the chain that it led to."""
@@ -36,8 +39,9 @@ class Life:
 
 @pytest.fixture
 def life(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
-    """A ledger opened, spent from, denied, reserved in, voided in, and closed; the parameter replaces `synchronous = EXTRA`."""
-    setting = getattr(request, "param", "EXTRA")
+    """A ledger opened, spent from, denied, reserved in, voided in, and closed; the parameter replaces `synchronous = EXTRA`, or makes it
+    longer."""
+    setting, times = {**SHORT, **getattr(request, "param", {})}.values()
     planted = tuple(text.replace("synchronous = EXTRA", f"synchronous = {setting}") for text in sqlite.SETTINGS)
     monkeypatch.setattr(sqlite, "SETTINGS", planted)
     log = Log()
@@ -49,21 +53,21 @@ def life(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         return Translated(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=name))
 
     (tmp_path / "life").mkdir()
-    yield live(str(tmp_path / "life" / NAME), log, connect)
+    yield live(str(tmp_path / "life" / NAME), log, connect, times)
     monkeypatch.undo()
     vfs.unregister()
 
 
-def live(path: str, log: Log, connect: sqlite.Connect) -> Life:
-    """Open a ledger at `path` and use it, noting every acknowledgement."""
+def live(path: str, log: Log, connect: sqlite.Connect, times: int) -> Life:
+    """Open a ledger at `path` and use it, with as many charges of each length, noting every acknowledgement."""
     create(path, lambda store: open_dataset(store, DATASET, terms()) and None, connect)
     log.acknowledge(1)
     ledger = Ledger(SqliteStore(path, connect), DATASET)
-    for i in range(4):
+    for i in range(times):
         log.acknowledge(charge(ledger, f"short {i}").state.head.seq)
     log.acknowledge(charge(ledger, "reserved", kind="reserve").state.head.seq)
     log.acknowledge(ledger.void("reserved", "the job was cancelled in the queue").state.head.seq)
-    for i in range(3):
+    for i in range(times):
         log.acknowledge(charge(ledger, f"long {i}", why=LONG).state.head.seq)
     log.acknowledge(ledger.amend(0.5, "too much was promised", "the board", acknowledged=True).state.head.seq)
     hashes = [entry.row.hash for entry in ledger.entries()]
@@ -129,11 +133,17 @@ def entries_on(names: Names, folder: Path, hashes: list[str]) -> int | None:
     return len(found) if whole and found == hashes[: len(found)] and found else None
 
 
-def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(life: Life, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("life", "points", "disks"),
+    [({}, 100, 200), pytest.param({"times": 4}, 200, 500, marks=pytest.mark.long)],
+    indirect=["life"],
+    ids=["short", "long"],
+)
+def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(life: Life, points: int, disks: int, tmp_path: Path) -> None:
     outcome = crashed(life, tmp_path / "after")
     assert (outcome.lost, outcome.broken) == (set(), set())
-    assert outcome.points > 200
-    assert outcome.distinct > 500
+    assert outcome.points > points
+    assert outcome.distinct > disks
 
 
 def test_a_new_ledger_is_there_whole_or_not_at_all(life: Life, tmp_path: Path) -> None:
@@ -146,6 +156,6 @@ def test_a_new_ledger_is_there_whole_or_not_at_all(life: Life, tmp_path: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("life", ["FULL", "NORMAL"], indirect=True)
+@pytest.mark.parametrize("life", [{"synchronous": "FULL"}, {"synchronous": "NORMAL"}], ids=["FULL", "NORMAL"], indirect=True)
 def test_weaker_settings_lose_acknowledged_spends(life: Life, tmp_path: Path) -> None:
     assert crashed(life, tmp_path / "after").lost

@@ -7,7 +7,6 @@ which no client of that version reads again; "stopped" has one dated in 9999, af
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,14 +19,14 @@ from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
-from dpcli.ledger.stores.postgres_install import ROLES, renew
+from dpcli.ledger.stores.postgres_install import renew
 from dpcli.ledger.stores.sqlite_schema import BESIDE
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
-from tests.ledger.cluster import programs
 from tests.ledger.conftest import OWNER, Database, File
 from tests.ledger.pipelines import gaussian, pure
 from tests.ledger.setting import DATASET, run, terms
+from tests.ledger.versions import restore
 from tests.waiting import PATIENCE
 
 VECTORS = ROOT / "tests" / "vectors"
@@ -46,16 +45,7 @@ def old_file(tmp_path: Path) -> str:
 @pytest.fixture
 def old_database(database: Database) -> Database:
     """The database, restored."""
-    cluster, folder = database.cluster, programs()
-    assert folder is not None
-    with cluster.connect() as connection:
-        for role in ROLES:
-            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
-                connection.execute(f"CREATE ROLE {role}")
-        for member, role in ((ROLES[1], ROLES[0]), (ROLES[2], ROLES[1]), (OWNER, ROLES[2])):
-            connection.execute(f"GRANT {role} TO {member}")
-    command = [folder / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", cluster.url(database.name)]
-    subprocess.run(command, input=(VECTORS / "ledger-v1.sql").read_bytes(), check=True, capture_output=True)
+    restore(database, (VECTORS / "ledger-v1.sql").read_bytes())
     return database
 
 

@@ -24,18 +24,18 @@ from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.stores.places import init, open_store
-from dpcli.ledger.stores.sqlite import BUSY_SECONDS
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import anchor_of, verify
+from tests.ledger.cases import every
 from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 NOW = "2030-01-01T00:00:00Z"
 LATER = "2030-02-01T00:00:00Z"
 LATE = "2999-01-01T00:00:00Z"
 WRITERS = 4
-spawn = multiprocessing.get_context("spawn")
+fork = multiprocessing.get_context("fork")
 
 
 def clock() -> str:
@@ -113,7 +113,7 @@ def write(url: str, name: str, count: int, start: Any, results: Any) -> None:
     """One process: ask for `count` runs of 0.1; how many were granted, and how many denied."""
     ledger = Ledger(open_store(url), DATASET)
     granted = denied = 0
-    start.wait(60)
+    start.wait(PATIENCE)
     try:
         for i in range(count):
             try:
@@ -127,13 +127,13 @@ def write(url: str, name: str, count: int, start: Any, results: Any) -> None:
 
 @pytest.mark.sampled(1)
 def test_writers_reach_the_cap_exactly(place: Place, ledger: Ledger) -> None:
-    start, results = spawn.Barrier(WRITERS), spawn.Queue()
-    writers = [spawn.Process(target=write, args=(place.url, f"w{i}", 6, start, results)) for i in range(WRITERS)]
+    start, results = fork.Barrier(WRITERS), fork.Queue()
+    writers = [fork.Process(target=write, args=(place.url, f"w{i}", 6, start, results)) for i in range(WRITERS)]
     for writer in writers:
         writer.start()
-    found = [results.get(timeout=90) for _ in writers]
+    found = [results.get(timeout=PATIENCE) for _ in writers]
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE)
     assert [writer.exitcode for writer in writers] == [0] * WRITERS
     assert sum(granted for granted, _ in found) == 10
     assert sum(denied for _, denied in found) == 6 * WRITERS - 10
@@ -144,26 +144,26 @@ def test_writers_reach_the_cap_exactly(place: Place, ledger: Ledger) -> None:
 def same_key(url: str, start: Any, results: Any) -> None:
     """One process: ask for the same run as everybody else."""
     ledger = Ledger(open_store(url), DATASET)
-    start.wait(60)
+    start.wait(PATIENCE)
     results.put(charge(ledger, "the run", "0.6").repeated)
 
 
 @pytest.mark.sampled(1)
 def test_one_key_is_charged_once_by_writers_at_once(place: Place, ledger: Ledger) -> None:
-    start, results = spawn.Barrier(WRITERS), spawn.Queue()
-    writers = [spawn.Process(target=same_key, args=(place.url, start, results)) for _ in range(WRITERS)]
+    start, results = fork.Barrier(WRITERS), fork.Queue()
+    writers = [fork.Process(target=same_key, args=(place.url, start, results)) for _ in range(WRITERS)]
     for writer in writers:
         writer.start()
-    repeated = [results.get(timeout=90) for _ in writers]
+    repeated = [results.get(timeout=PATIENCE) for _ in writers]
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE)
     assert sorted(repeated) == [False] + [True] * (WRITERS - 1)
     assert len(ledger.entries()) == 2
 
 
 def open_same(url: str, name: str, fingerprint: str | None, start: Any, results: Any) -> None:
     """One process: open a dataset."""
-    start.wait(60)
+    start.wait(PATIENCE)
     try:
         init(url, name, replace(terms(), fingerprint=fingerprint))
         results.put("opened")
@@ -174,13 +174,13 @@ def open_same(url: str, name: str, fingerprint: str | None, start: Any, results:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("names", "fingerprint"), [(["same"] * 3, None), (["a", "b", "c"], "f" * 64)], ids=["name", "data"])
 def test_one_of_many_opens(place: Place, ledger: Ledger, names: list[str], fingerprint: str | None) -> None:
-    start, results = spawn.Barrier(len(names)), spawn.Queue()
-    writers = [spawn.Process(target=open_same, args=(place.url, name, fingerprint, start, results)) for name in names]
+    start, results = fork.Barrier(len(names)), fork.Queue()
+    writers = [fork.Process(target=open_same, args=(place.url, name, fingerprint, start, results)) for name in names]
     for writer in writers:
         writer.start()
-    found = [results.get(timeout=90) for _ in writers]
+    found = [results.get(timeout=PATIENCE) for _ in writers]
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE)
     assert found.count("opened") == 1, found
     assert len(ledger.store.datasets()) == 2
 
@@ -200,10 +200,8 @@ def test_reading_goes_on_while_somebody_writes(place: Place, ledger: Ledger) -> 
     charge(ledger, "before")
     reader = opened(place)
     with ledger.store.writing(DATASET) as tail:
-        began = time.monotonic()
-        assert len(reader.entries()) == 2
+        assert len(reader.entries()) == 2  # whoever waited for the writer would be refused: it goes on only afterwards
         assert reader.store.datasets() == (DATASET,)
-        assert time.monotonic() - began < BUSY_SECONDS  # as long as a writer waits for a lock
         assert len(tail.after(0)) == 2
 
 
@@ -238,14 +236,14 @@ def charge_until_killed(url: str, acknowledged: Any) -> None:
 def test_what_a_killed_writer_acknowledged_is_there(place: Place, ledger: Ledger) -> None:
     told: set[str] = set()
     for _ in range(3):
-        receiver, sender = spawn.Pipe(duplex=False)
-        writer = spawn.Process(target=charge_until_killed, args=(place.url, sender))
+        receiver, sender = fork.Pipe(duplex=False)
+        writer = fork.Process(target=charge_until_killed, args=(place.url, sender))
         writer.start()
         sender.close()
         told.add(receiver.recv())
         time.sleep(0.1)
         writer.kill()
-        writer.join(60)
+        writer.join(PATIENCE)
         with suppress(EOFError):
             while True:
                 told.add(receiver.recv())
@@ -268,12 +266,12 @@ def append_and_wait(url: str, ready: Any) -> None:
 
 
 def test_a_writer_killed_inside_a_transaction_leaves_nothing(place: Place, ledger: Ledger) -> None:
-    ready = spawn.Event()
-    writer = spawn.Process(target=append_and_wait, args=(place.url, ready))
+    ready = fork.Event()
+    writer = fork.Process(target=append_and_wait, args=(place.url, ready))
     writer.start()
-    assert ready.wait(60)
+    assert ready.wait(PATIENCE)
     writer.kill()
-    writer.join(60)
+    writer.join(PATIENCE)
     charge(ledger, "afterwards", "1")
     assert [entry.key for entry in ledger.entries()] == ["", "afterwards"]
 
@@ -289,17 +287,18 @@ def test_a_key_is_charged_once(ledger: Ledger) -> None:
     assert again.run == first.run
 
 
-@pytest.mark.parametrize("kind", ["spend", "reserve"])
-def test_a_key_with_another_body_is_a_conflict(ledger: Ledger, kind: str) -> None:
+def test_a_key_with_another_body_is_a_conflict(ledger: Ledger) -> None:
     ledger.reserve(run(0.1), "run")
-    with unchanged(ledger), pytest.raises(LedgerError, match='key "run": expected'):
-        getattr(ledger, kind)(run(0.2), "run")
+    for ask in (ledger.spend, ledger.reserve):
+        with unchanged(ledger), pytest.raises(LedgerError, match='key "run": expected'):
+            ask(run(0.2), "run")
 
 
-@pytest.mark.parametrize("key", ["Läufe", "日本 😀", 'a"b\\c', "x" * 200, "é̂"], ids=ascii)
-def test_keys_in_any_language(place: Place, ledger: Ledger, key: str) -> None:
-    charge(ledger, key, why=f"because of {key}")
-    assert list(opened(place).state().runs) == [key]
+def test_keys_in_any_language(place: Place, ledger: Ledger) -> None:
+    keys = ["Läufe", "日本 😀", 'a"b\\c', "x" * 200, "é̂"]
+    for key in keys:
+        charge(ledger, key, why=f"because of {key}")
+    assert list(opened(place).state().runs) == keys
 
 
 # Long runs.
@@ -345,15 +344,18 @@ def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
     assert verify(ledger).problems == ()
 
 
-@pytest.mark.parametrize(("first", "second"), [(None, LATE), (LATE, None), (LATER, LATE), (LATE, LATE)])
-def test_a_reservation_keeps_its_first_end_and_says_so(first: str | None, second: str | None, ledger: Ledger) -> None:
-    assert ledger.reserve(run(0.1), "long", expires=first).told == ()
-    with unchanged(ledger):
-        told = ledger.reserve(run(0.1), "long", expires=second).told
-    assert ledger.state().run("long").content.get("expires") == first
-    assert "this is no new run" in told[0]
-    assert [line for line in told if "keeps the --expires" in line and (first or "none") in line] == list(told[1:])
-    assert len(told) == 1 + (first != second)
+def test_a_reservation_keeps_its_first_end_and_says_so(ledger: Ledger) -> None:
+    def kept(first: str | None, second: str | None) -> None:
+        key = f"{first} {second}"
+        assert ledger.reserve(run(0.1), key, expires=first).told == ()
+        with unchanged(ledger):
+            told = ledger.reserve(run(0.1), key, expires=second).told
+        assert ledger.state().run(key).content.get("expires") == first
+        assert "this is no new run" in told[0]
+        assert [line for line in told if "keeps the --expires" in line and (first or "none") in line] == list(told[1:])
+        assert len(told) == 1 + (first != second)
+
+    every([(None, LATE), (LATE, None), (LATER, LATE), (LATE, LATE)], kept)
 
 
 def test_void_needs_a_reason_and_a_run(ledger: Ledger) -> None:
@@ -431,19 +433,16 @@ def test_the_same_data_has_one_ledger(place: Place, ledger: Ledger) -> None:
 # What was written stays.
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+def test_rows_never_change_by_hand(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "run")
+    for statement in (
         "UPDATE entry SET body = body",
         "UPDATE entry SET hash = 'x' WHERE seq = 2",
         "DELETE FROM entry WHERE seq = 2",
         "DELETE FROM entry",
-    ],
-)
-def test_rows_never_change_by_hand(place: Place, ledger: Ledger, statement: str) -> None:
-    charge(ledger, "run")
-    with unchanged(ledger), pytest.raises(Exception, match=r"never change|never removed"):
-        place.by_hand(statement)
+    ):
+        with unchanged(ledger), pytest.raises(Exception, match=r"never change|never removed"):
+            place.by_hand(statement)
 
 
 SPENT = """replace(body, '"epsilon":"0.5"', '"epsilon":"0.1"')"""

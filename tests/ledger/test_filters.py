@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import filter_named, opened_filter
 from dpcli.ledger.filters.gdp import mu_of
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.registry import FILTERS
+from tests.ledger.cases import every
 from tests.ledger.pipelines import gaussian, pipeline, pure
 
 DELTA = 1e-6
@@ -56,12 +57,14 @@ def _refused(found: object, cap: float) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", FILTERS)
-def test_parameters_survive_the_opening_entry(name: str) -> None:
-    found = opened(name)
-    assert filter_named(name, found.parameters()) == found
-    assert found.source
-    assert found.name == name
+def test_parameters_survive_the_opening_entry() -> None:
+    def survive(name: str) -> None:
+        found = opened(name)
+        assert filter_named(name, found.parameters()) == found
+        assert found.source
+        assert found.name == name
+
+    every(FILTERS, survive)
 
 
 def test_zcdp_costs_are_rho() -> None:
@@ -146,29 +149,29 @@ def _cost(name: str, run) -> dict[str, Decimal]:
     return amounts.read(opened(name).cost(run, 0.0).amounts)
 
 
-@pytest.mark.parametrize(
-    ("name", "run", "error", "words"),
-    [
-        ("zcdp", gaussian(1.0, 10, 0.1), NotRepresentable, "sampling does not lower rho"),
-        ("gdp", gaussian(1.0, 10, 0.1), NotRepresentable, "Gaussian noise without sampling"),
-        (
-            "rdp",
-            pipeline('[[mechanism]]\nname = "a"\ntype = "approx-dp"\nepsilon = 1.0\ndelta = 1e-6\n'),
-            NotRepresentable,
-            "delta > 0",
-        ),
-        ("approx-dp", gaussian(1.0), CannotCertify, "no finite epsilon"),
-    ],
-)
-def test_a_run_without_a_cost_is_refused_with_the_reason(name: str, run, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        opened(name).cost(run, 0.0)
+WITHOUT_COST = [
+    ("zcdp", gaussian(1.0, 10, 0.1), NotRepresentable, "sampling does not lower rho"),
+    ("gdp", gaussian(1.0, 10, 0.1), NotRepresentable, "Gaussian noise without sampling"),
+    (
+        "rdp",
+        pipeline('[[mechanism]]\nname = "a"\ntype = "approx-dp"\nepsilon = 1.0\ndelta = 1e-6\n'),
+        NotRepresentable,
+        "delta > 0",
+    ),
+    ("approx-dp", gaussian(1.0), CannotCertify, "no finite epsilon"),
+]
 
 
-@pytest.mark.parametrize("name", ["zcdp", "rdp", "gdp", "advanced"])
-def test_filters_that_convert_need_a_delta(name: str) -> None:
-    with pytest.raises(InputError, match="--delta"):
-        opened_filter(name, 1.0, 0.0, {})
+def test_a_run_without_a_cost_is_refused_with_the_reason() -> None:
+    for name, run, error, words in WITHOUT_COST:
+        with pytest.raises(error, match=words):
+            opened(name).cost(run, 0.0)
+
+
+def test_filters_that_convert_need_a_delta() -> None:
+    for name in ("zcdp", "rdp", "gdp", "advanced"):
+        with pytest.raises(InputError, match="--delta"):
+            opened_filter(name, 1.0, 0.0, {})
 
 
 def test_an_order_that_the_conversion_eats_up_is_refused() -> None:
@@ -212,9 +215,9 @@ def test_ten_tenths_are_one() -> None:
     assert total["x"] == 1
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf", "-1", "", "1e", "ten", 1.0, None, "9" * 500])
-def test_amounts_that_nobody_wrote_are_refused(bad: object) -> None:
-    from dpcli.errors import LedgerError
+def test_amounts_that_nobody_wrote_are_refused() -> None:
+    def refused(bad: object) -> None:
+        with pytest.raises(LedgerError):
+            amounts.read({"x": bad})
 
-    with pytest.raises(LedgerError):
-        amounts.read({"x": bad})
+    every(["nan", "inf", "-1", "", "1e", "ten", 1.0, None, "9" * 500], refused)

@@ -21,6 +21,7 @@ from dpcli.ledger.ledger import refuse_double
 from dpcli.ledger.stores.places import init as opened
 from dpcli.ledger.stores.places import open_store
 from tests.command import Result, dpcli
+from tests.ledger.cases import every
 from tests.ledger.conftest import Database, Place
 from tests.ledger.setting import run_file, terms
 
@@ -70,24 +71,24 @@ def _changes(path: Path) -> None:
     path.write_bytes(path.read_bytes()[::-1])
 
 
-@pytest.mark.parametrize("change", [_grows, _changes])
-@pytest.mark.parametrize("at", range(4))
-def test_a_file_that_is_written_meanwhile_has_none(
-    at: int, change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (data := tmp_path / "data").write_bytes(b"abcd")
-    os.utime(data, ns=(0, 0))  # whatever the clock of the file system shows
-    reads = iter(range(10))
+def test_a_file_that_is_written_meanwhile_has_none(tmp_path: Path) -> None:
+    def refused(at: int, change: Callable[[Path], None]) -> None:
+        (data := tmp_path / f"data {at} {change.__name__}").write_bytes(b"abcd")
+        os.utime(data, ns=(0, 0))  # whatever the clock of the file system shows
+        reads = iter(range(10))
 
-    class Total:
-        def update(self, piece: bytes) -> None:
-            if next(reads) == at:
-                change(data)
+        class Total:
+            def update(self, piece: bytes) -> None:
+                if next(reads) == at:
+                    change(data)
 
-    monkeypatch.setattr(fingerprint, "PIECE", 1)
-    monkeypatch.setattr(fingerprint.hashlib, "sha256", Total)
-    with pytest.raises(InputError, match="changed while it was read"):
-        fingerprint_of([str(data)])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fingerprint, "PIECE", 1)
+            patch.setattr(fingerprint.hashlib, "sha256", Total)
+            with pytest.raises(InputError, match="changed while it was read"):
+                fingerprint_of([str(data)])
+
+    every(itertools.product(range(4), (_grows, _changes)), refused)
 
 
 def test_the_same_data_under_a_second_name(place: Place, tmp_path: Path) -> None:
@@ -138,6 +139,7 @@ def test_declared_runs_of_another_dataset_open_nothing(stated: str | None, code:
 HASHES = [("a" * 64, "A" * 64), ("AB" * 32, "ab" * 32), ("aB" * 32, "Ab" * 32), ("sha256:" + "f" * 64, "SHA256:" + "F" * 64)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("first", "second"), HASHES)
 def test_a_hash_in_capitals_is_the_same_data(first: str, second: str, place: Place) -> None:
     opened(place.url, "clicks", replace(terms(), fingerprint=first)).close()

@@ -19,6 +19,7 @@ from tests.ledger.setting import DATASET, run_file, terms
 MOMENTS = {"waiting": "nothing was written", "writing": UNSURE, "committed": UNSURE}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_an_interrupted_charge_says_what_it_leaves(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -21,10 +21,10 @@ from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.registry import BLOCKS, FILTERS
 from tests.command import dpcli
 from tests.ledger.conftest import Place
+from tests.ledger.families import FAMILIES, terms
+from tests.ledger.folding import Counting
 from tests.ledger.setting import charge
 from tests.ledger.setting import terms as plain
-from tests.ledger.test_blocks import FAMILIES, terms
-from tests.ledger.test_checkpoint import Counting
 
 HOLDS = ("total", "records")
 

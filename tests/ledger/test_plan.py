@@ -24,9 +24,9 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.pipeline.read import load
 from dpcli.registry import BLOCKS
 from tests.ledger.conftest import Place
+from tests.ledger.families import FAMILIES, terms
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
-from tests.ledger.test_blocks import FAMILIES, terms
 
 KINDS = ("", *BLOCKS)  # "" has no blocks
 FIRST = date(2027, 12, 20)

@@ -18,10 +18,10 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.registry import BLOCKS
 from tests.command import Result, dpcli
 from tests.ledger.conftest import Place
+from tests.ledger.families import FAMILIES, terms
+from tests.ledger.people import by as by_name
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
-from tests.ledger.test_blocks import FAMILIES, terms
-from tests.ledger.test_two_person import by as by_name
 
 HOLDS = ("total", "records")
 KINDS = ("", *BLOCKS)

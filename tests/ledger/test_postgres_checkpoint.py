@@ -16,11 +16,9 @@ from dpcli.ledger.stores.postgres import create
 from dpcli.ledger.stores.postgres_install import definitions
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import Database
+from tests.ledger.folding import STEPS, alike, begin_alike, folded, step
+from tests.ledger.people import EVERY, USUAL
 from tests.ledger.setting import DATASET, charge, terms
-from tests.ledger.test_checkpoint import STEPS, alike, begin_alike, folded, step
-
-(USUAL,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.every.*?\$\$;", definitions("postgres_functions.sql"))
-EVERY = USUAL.replace("256", "3")
 
 
 @pytest.fixture

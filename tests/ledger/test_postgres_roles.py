@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from dpcli.ledger.stores.places import init, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import OWNER, Database, made
+from tests.ledger.people import by_hand
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
 from tests.waiting import until
 
@@ -61,15 +61,6 @@ def body(who: str, head: Head, changes: Mapping[str, Any] | None = None) -> dict
     chained = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
     whole = {**charged, **signed, **chained, **(changes or {})}
     return {name: value for name, value in whole.items() if value is not None}
-
-
-def by_hand(
-    database: Database, user: str, text: str, *, seq: int | None = None, hash_: str | None = None, dataset: str = DATASET
-) -> None:
-    """Call the function as somebody without dpcli would."""
-    number = json.loads(text)["seq"] if seq is None else seq
-    with database.cluster.connect(database.name, user) as connection:
-        connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (dataset, number, text, hash_ or digest(text)))
 
 
 def refused(database: Database, user: str, text: str, **other: Any) -> str:

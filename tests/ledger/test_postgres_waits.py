@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,44 +16,8 @@ from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import OWNER, Database
+from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, terms
-
-SOON = 20.0  # seconds, on a machine that does other things as well
-
-
-@contextmanager
-def soon() -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < SOON
-
-
-class Freezes(threading.Thread):
-    """Stands between client and server, and passes nothing on any more once it is frozen."""
-
-    def __init__(self, folder: Path, real: str, frozen: bool = False) -> None:
-        super().__init__(daemon=True)
-        self.real, self.listener, self.frozen = real, socket.socket(socket.AF_UNIX), threading.Event()
-        self.listener.bind(str(folder / ".s.PGSQL.5432"))
-        self.listener.listen()
-        if frozen:
-            self.frozen.set()
-
-    def run(self) -> None:
-        while True:
-            client, _ = self.listener.accept()
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(f"{self.real}/.s.PGSQL.5432")
-            for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self.pass_on, args=(one, other), daemon=True).start()
-
-    def pass_on(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while data := one.recv(65536):
-                while self.frozen.is_set():
-                    time.sleep(0.05)
-                other.sendall(data)
-
 
 ASKED: dict[str, Callable[[Ledger], object]] = {
     "read": lambda ledger: ledger.entries(),
@@ -81,7 +42,7 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
     ledger = Ledger(PostgresStore(through), DATASET)
     between.frozen.set()
     monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: 1.0))
-    with soon(), pytest.raises(LedgerError, match="the server has not answered for 1 s"):
+    with pytest.raises(LedgerError, match="the server has not answered for 1 s"):
         ASKED[asked](ledger)
 
 
@@ -90,7 +51,7 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
 def test_a_server_that_takes_connections_and_says_nothing(database: Database, tmp_path: Path, asked: str) -> None:
     Freezes(tmp_path, database.cluster.folder, frozen=True).start()
     url = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER) + "&connect_timeout=1"
-    with soon(), pytest.raises(LedgerError, match="cannot connect"):
+    with pytest.raises(LedgerError, match="cannot connect"):
         open_store(url) if asked == "open_store" else init(url, DATASET, terms())
 
 
@@ -99,9 +60,8 @@ def test_a_lock_that_anybody_can_take_stops_nobody(database: Database, number: i
     nick = database.cluster.login("nick")
     with database.cluster.connect(database.name, nick) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (number,))
-        with soon():
-            init(database.url, DATASET, terms()).store.close()
-            charge(Ledger(PostgresStore(database.url), DATASET), "run")
+        init(database.url, DATASET, terms()).store.close()
+        charge(Ledger(PostgresStore(database.url), DATASET), "run")
 
 
 @pytest.mark.parametrize("milliseconds", [0, -1, 1, 2**31 - 1])
@@ -115,12 +75,11 @@ def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Da
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         writer = Ledger(PostgresStore(database.url, 0.3), DATASET)
         number = connection.info.backend_pid
-        with soon(), pytest.raises(LedgerError, match=rf"held by sam \(server process {number}\)"):
+        with pytest.raises(LedgerError, match=rf"held by sam \(server process {number}\)"):
             charge(writer, "run")
-        with soon():
-            assert len(writer.entries()) == 1
-            assert verify(writer).problems == ()
-            init(database.url, "second", terms()).store.close()
+        assert len(writer.entries()) == 1
+        assert verify(writer).problems == ()
+        init(database.url, "second", terms()).store.close()
         database.cluster.run(f"SELECT pg_terminate_backend({number}, 5000)")  # as the message says
     charge(writer, "run")
 
@@ -131,7 +90,7 @@ def test_an_opening_that_somebody_holds_up_ends(database: Database) -> None:
     with database.cluster.connect(database.name, ada) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT dpcli.hold('no such dataset', 1)")
-        with soon(), pytest.raises(LedgerError, match=r"locked by another writer for too long.*held by ada"):
+        with pytest.raises(LedgerError, match=r"locked by another writer for too long.*held by ada"):
             create(database.url, lambda store: open_dataset(store, "second", terms()) and None, seconds=0.3)
 
 
@@ -139,7 +98,7 @@ def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(database: 
     with database.cluster.connect(database.name) as connection:
         connection.execute("BEGIN")
         connection.execute("CREATE SCHEMA dpcli")
-        with soon(), pytest.raises(LedgerError, match="locked by another writer for too long"):
+        with pytest.raises(LedgerError, match="locked by another writer for too long"):
             create(database.url, lambda store: open_dataset(store, DATASET, terms()) and None, seconds=0.3)
         connection.execute("ROLLBACK")
     init(database.url, DATASET, terms()).store.close()

@@ -24,9 +24,9 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from tests.command import dpcli
+from tests.command import ROOT, dpcli
 from tests.ledger.conftest import Database
-from tests.ledger.test_earlier import old_database  # noqa: F401
+from tests.ledger.versions import restore
 
 FILE = """\
 format = 1
@@ -159,11 +159,12 @@ def test_a_file_with_such_an_entry_fails_verify(tmp_path: Any) -> None:
     assert "4.000 times as much" in done.out
 
 
-def test_an_old_database_with_such_an_entry_fails_verify(old_database: Database) -> None:  # noqa: F811
+def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> None:
     """The checks of the first version let it in; those of this one do not."""
-    store = open_store(old_database.url)
+    restore(database, (ROOT / "tests" / "vectors" / "ledger-v1.sql").read_bytes())
+    store = open_store(database.url)
     open_dataset(store, "later", replace(terms("zcdp"), schema=digest(store.schema())))
-    head = open_ledger(old_database.url, "later").state().head
+    head = open_ledger(database.url, "later").state().head
     other = charge(terms("zcdp"), stated(HONEST, ("unit", "adjacency")))
     signed = {
         **other,
@@ -175,10 +176,10 @@ def test_an_old_database_with_such_an_entry_fails_verify(old_database: Database)
         "seq": 2,
         "previous": head.hash,
     }
-    old_database.cluster.login("sam", "dpcli_spender")
-    with old_database.cluster.connect(old_database.name, "sam") as connection:
+    database.cluster.login("sam", "dpcli_spender")
+    with database.cluster.connect(database.name, "sam") as connection:
         connection.execute("SELECT dpcli.append('later', 2, %s, %s)", (canonical(signed), digest(canonical(signed))))
-    done = dpcli("budget", "verify", old_database.url, "--dataset", "later")
+    done = dpcli("budget", "verify", database.url, "--dataset", "later")
     assert (done.code, "4.000 times as much" in done.out) == (1, True)
 
 

@@ -28,11 +28,9 @@ from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, Place, made
+from tests.ledger.folding import folded
+from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
-from tests.ledger.test_checkpoint import folded
-from tests.ledger.test_postgres_checkpoint import EVERY
-from tests.ledger.test_postgres_roles import by_hand
-from tests.ledger.test_two_person import by, signed, written
 
 DAYS = {"by": "day", "column": "event_date", "max_blocks": 1}
 BLOCKS = ("2026-01-01", "2026-01-02", "2026-01-03")

@@ -23,7 +23,7 @@ from tests.ledger.cluster import programs
 from tests.ledger.conftest import Database, File, Place
 from tests.ledger.setting import DATASET, charge, run_file, terms
 from tests.ledger.spenders import started
-from tests.ledger.test_last_version import restore
+from tests.ledger.versions import restore
 
 
 def backed_up(place: Place) -> Callable[[], None]:

@@ -23,9 +23,9 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.toml.render import InvalidFile
 from tests.federated.files import file
-from tests.ledger.test_blocks import family
-from tests.ledger.test_kill import killed
-from tests.ledger.test_rounds import RHO, SIGMA, cap, keys, opened, spent, written
+from tests.ledger.client_rounds import RHO, SIGMA, cap, keys, opened, spent, written
+from tests.ledger.deaths import killed
+from tests.ledger.families import family
 
 COUNT = '[[mechanism]]\nname = "count"\ntype = "zcdp"\nrho = {}\n'
 

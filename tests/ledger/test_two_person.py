@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dpcli.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import checkpoint
-from dpcli.ledger.chain import canonical, sealed
+from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
@@ -24,29 +24,19 @@ from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
-from dpcli.ledger.stores.postgres import PostgresStore
 from dpcli.ledger.verify import verify
 from dpcli.toml.looks import looks
 from tests.command import dpcli
 from tests.ledger.conftest import Database, Place
+from tests.ledger.folding import folded
+from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.ledger.test_checkpoint import folded
-from tests.ledger.test_postgres_checkpoint import EVERY
-from tests.ledger.test_postgres_roles import by_hand
 from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)
 PEOPLE = ("ada", "eve")
 ELSEWHERE = "/srv/elsewhere.db"
 ALIKE = ("ADA", "Ada ", "\uff41da", "\u0430da", "a\u0301da", " ada")
-
-
-def by(place: Place, who: str, role: str = "dpcli_admin", dataset: str = DATASET) -> Ledger:
-    """The ledger as somebody has it: by his login in a database, by the name of his account in a file."""
-    if hasattr(place, "cluster"):  # whichever name its module was imported under
-        place.cluster.login(who, role)
-        return Ledger(PostgresStore(place.cluster.url(place.name, who)), dataset)
-    return Ledger(open_store(place.url), dataset, who=who)
 
 
 @pytest.fixture
@@ -254,12 +244,6 @@ def test_without_the_term_nothing_is_proposed(place: Place) -> None:
 # By hand.
 
 
-def signed(ledger: Ledger, content: dict[str, Any], who: str) -> dict[str, Any]:
-    head = ledger.state().head
-    chain = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
-    return {**content, "who": who, "when": clock(), "dpcli": "0", **chain}
-
-
 CAPS = {"epsilon": "2.0", "delta": "0"}
 AMEND = {"kind": "amend", "epsilon": 2.0, "caps": CAPS, "why": "a reason"}
 VOID = {"kind": "void", "key": "night", "why": "a reason"}
@@ -350,13 +334,6 @@ def test_a_spender_proposes_and_withdraws_what_is_his(proposed: Database) -> Non
         sam.refuse(number(sam.void("mine", "no data")), "there is some")
         eve.approve(number(sam.void("mine", "none after all")), "it is fine")
         assert sam.state().run("mine").status == "void"
-
-
-def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
-    """Past every request, as whoever may write a file can."""
-    entry = sealed({**content, "who": who, "when": clock(), "dpcli": "0"}, DATASET, ledger.state().head)
-    with ledger.store.writing(DATASET) as tail:
-        tail.append(entry.row)
 
 
 FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name in LIES if name in {

@@ -29,7 +29,7 @@ from dpcli.document.chart import Chart, Grid
 from dpcli.ledger.state import LedgerState
 from dpcli.plots.block_calendar import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, chart
 from dpcli.registry import BLOCKS, CHART_FORMATS, load
-from tests.ledger.test_blocks import FAMILIES, opening, terms
+from tests.ledger.families import FAMILIES, opening, terms
 from tests.report.drawn import SVG, boxes, luminance
 
 FIRST = date(2026, 1, 28)
