@@ -30,6 +30,7 @@ from tests.ledger.client_rounds import DATASET, RHO, SIGMA, cap, keys, opened, s
 from tests.ledger.conftest import Place
 from tests.ledger.deaths import Deadly, killed
 from tests.ledger.spenders import lines, started
+from tests.of_each import of_each
 
 
 def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_threads_share_a_run(tmp_path: Path) -> None:
     assert sorted(taken) == list(range(1, 25)) and len(keys(url)) == 8
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+@of_each("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_nothing_that_was_paid_for_is_copied(copied: Callable[[Any], Any], tmp_path: Path) -> None:
     run = dpcli.rounds(written(tmp_path), opened(str(tmp_path / "l.db")), "k", chunk=3)
     for one in (run, run.round()):
@@ -242,8 +243,8 @@ def of(tmp_path: Path, **more: Any) -> dpcli.Rounds:
     return dpcli.rounds(written(tmp_path), str(tmp_path / "l.db"), "k", **more)
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
+@of_each(
+    "more, words",
     [
         ({"chunk": 0}, "chunk: expected a whole number of at least 1, found 0"),
         ({"chunk": 1.0}, "chunk: expected a whole number of at least 1, found 1.0"),
@@ -349,8 +350,8 @@ def test_the_noise_of_a_round_is_as_large_as_is_charged_and_drawn_once(tmp_path:
         first.release({}, count)
 
 
-@pytest.mark.parametrize(
-    ("table", "words"),
+@of_each(
+    "table, words",
     [
         ({"noise": "local"}, 'federated.noise: expected "server" with release, found "local": clients add the noise'),
         ({"clip": None}, "federated.clip: expected the norm that an update is clipped to, found none"),
