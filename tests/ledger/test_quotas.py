@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from dpcli.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import checkpoint
-from dpcli.ledger.chain import canonical
+from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated, tallies
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
 from dpcli.ledger.opening import stated_quota
 from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init, open_store
@@ -274,47 +274,57 @@ def step(ledger: Ledger, model: Model, what: str, number: int, amount: str, plac
 
 
 @pytest.fixture(scope="module")
-def many(cluster: Cluster) -> Iterator[Database]:
-    """A server that notes its totals at every third entry."""
+def many(cluster: Cluster) -> Iterator[tuple[Database, People]]:
+    """A server that notes its totals at every third entry, and a connection of each person."""
     with made(cluster) as found:
         init(found.url, DATASET, terms()).close()
         found.by_hand(EVERY)
-        yield found
+        with of_all(found) as people:
+            yield found, people
+
+
+People = dict[str, Ledger]
+
+
+@contextmanager
+def of_all(place: Place) -> Iterator[People]:
+    with ExitStack() as opened:
+        yield {who: opened.enter_context(by(place, who)) for who in WHO}
 
 
 @given(steps=STEPS, cut=st.booleans())
 def test_a_file_does_what_a_dictionary_does(steps: list[Any], cut: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     url = str(tmp_path_factory.mktemp("quotas") / "l.db")
-    with pytest.MonkeyPatch.context() as patched:
+    init(url, DATASET, terms()).close()
+    with pytest.MonkeyPatch.context() as patched, of_all(_file(url)) as people:
         patched.setattr(checkpoint, "EVERY", 3)
-        agree(_file(url), DATASET, steps, cut)
+        agree(people, "another", steps, cut)
 
 
 @given(steps=STEPS, cut=st.booleans())
-def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: Database) -> None:
-    name = f"data {uuid.uuid4().hex}"
-    agree(many, name, steps[:12], cut)
-    with many.cluster.connect(many.name) as connection:
+def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: tuple[Database, People]) -> None:
+    name, (database, people) = f"data {uuid.uuid4().hex}", many
+    agree(people, name, steps[:12], cut)
+    with database.cluster.connect(database.name) as connection:
         (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
-    with Ledger(open_store(many.url), name) as reader:
-        assert tallies(json.loads(body), folded(reader)), body
+    assert tallies(json.loads(body), folded(Ledger(people["ada"].store, name))), body
 
 
-def agree(place: Place, name: str, steps: list[Any], cut: bool) -> None:
-    init(place.url, name, replace(terms(), blocks=DAYS if cut else None), new=True).close()
-    model = Model(cut)
-    with ExitStack() as opened:
-        stores = {who: opened.enter_context(by(place, who, dataset=name)).store for who in WHO}
-        for what, who, number, amount, places in steps:  # by somebody who has read nothing yet
-            step(Ledger(stores[who], name, who=who), model, what, number, amount, places)
-    with by(place, "ada", dataset=name) as reader:
-        truth, found = folded(reader), reader.state()
-        assert canonical(stated(found)) == canonical(stated(truth))
-        assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
-        for quota in truth.quotas.values():
-            most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
-            assert Fraction(truth.quota_used(quota)["epsilon"]) == most
-        assert verify(reader).notes == ()
+def agree(people: People, name: str, steps: list[Any], cut: bool) -> None:
+    """Each step is of somebody who has read nothing yet."""
+    first, model = people["ada"], Model(cut)
+    found_terms = replace(first.state().open_terms(), schema=digest(first.store.schema()), blocks=DAYS if cut else None)
+    open_dataset(first.store, name, found_terms, "ada", new=True)
+    for what, who, number, amount, places in steps:
+        step(Ledger(people[who].store, name, who), model, what, number, amount, places)
+    reader = Ledger(first.store, name, "ada")
+    truth, found = folded(reader), reader.state()
+    assert canonical(stated(found)) == canonical(stated(truth))
+    assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
+    for quota in truth.quotas.values():
+        most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
+        assert Fraction(truth.quota_used(quota)["epsilon"]) == most
+    assert verify(reader).notes == ()
 
 
 def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

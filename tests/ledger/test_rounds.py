@@ -39,9 +39,10 @@ def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_
     taken = []
 
     def go_on() -> None:
-        for one in run:
-            taken.append(one.key)
-            assert spent(url) == pytest.approx(len(taken) * RHO, rel=1e-9)  # before its noise
+        with open_ledger(url, DATASET) as ledger:
+            for one in run:
+                taken.append(one.key)
+                assert float(ledger.state().spent["rho"]) == pytest.approx(len(taken) * RHO, rel=1e-9)  # before its noise
 
     with pytest.raises(Denied, match=rf"^round {most + 1}: denied, and nothing was written: fed: the run costs 0\.00125"):
         go_on()
@@ -72,12 +73,12 @@ def test_the_rounds_of_a_plan_cost_what_the_whole_plan_costs(place: Place, tmp_p
         path = written(tmp_path, table, entry)
         with open_ledger(url, DATASET) as ledger:
             whole = float(ledger.cost(dpcli.load(path))[0].amounts["rho"])
-        run = dpcli.rounds(path, url, f"plan {number}")
-        for taken, _ in enumerate(run, start=1):
-            due = min(-(-taken // portion), entry["steps"])
-            assert spent(url) - before == pytest.approx(
-                whole * due * portion / (entry["steps"] * (4 if "type" in entry else 1)), rel=1e-8
-            ) or ("max_participations" in table and spent(url) - before == pytest.approx(whole * min(taken, 5) / 5, rel=1e-8))
+            run = dpcli.rounds(path, url, f"plan {number}")
+            for taken, _ in enumerate(run, start=1):
+                due, now = min(-(-taken // portion), entry["steps"]), float(ledger.state().spent["rho"])
+                assert now - before == pytest.approx(
+                    whole * due * portion / (entry["steps"] * (4 if "type" in entry else 1)), rel=1e-8
+                ) or ("max_participations" in table and now - before == pytest.approx(whole * min(taken, 5) / 5, rel=1e-8))
         assert taken == 12 and spent(url) - before == pytest.approx(whole, rel=1e-8)
         with pytest.raises(InputError, match="expected at most the 12 rounds that are planned, found one more"):
             run.round()
@@ -160,24 +161,29 @@ def test_no_kill_gives_a_round_for_nothing(place: Place, tmp_path: Path) -> None
     assert deaths >= 2
 
 
-@pytest.mark.parametrize(("point", "charges"), [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
-def test_what_is_charged_after_death_at(point: str, charges: int, place: Place, tmp_path: Path) -> None:
+@pytest.fixture
+def books(place: Place) -> str:
+    return opened(place.url)
+
+
+@of_each("point, charges", [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
+def test_what_is_charged_after_death_at(point: str, charges: int, books: str, tmp_path: Path) -> None:
     """A round that was charged and may have drawn noise stays charged; the next process pays for the one that it does again."""
-    url, path = opened(place.url), written(tmp_path)
-    dpcli.rounds(path, url, "k").round()
+    path, before = written(tmp_path), spent(books)
+    dpcli.rounds(path, books, point).round()
 
     def dies() -> None:
-        run = dpcli.rounds(path, url, "k", done=1)
-        run._open = lambda: Ledger(Deadly(open_store(url), point), DATASET)  # type: ignore[method-assign]
+        run = dpcli.rounds(path, books, point, done=1)
+        run._open = lambda: Ledger(Deadly(open_store(books), point), DATASET)  # type: ignore[method-assign]
         run.round()
 
     assert killed(dies)
-    assert len(keys(url)) == charges
-    run = dpcli.rounds(path, url, "k", done=1)
+    assert len([key for key in keys(books) if key.startswith(f"{point}/")]) == charges
+    run = dpcli.rounds(path, books, point, done=1)
     assert run.charged == charges
     again = run.round()
-    assert (again.number, again.key) == (2, f"k/round-{charges + 1:06d}")
-    assert spent(url) == pytest.approx((charges + 1) * RHO)
+    assert (again.number, again.key) == (2, f"{point}/round-{charges + 1:06d}")
+    assert spent(books) - before == pytest.approx((charges + 1) * RHO)
 
 
 def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
