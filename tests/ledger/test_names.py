@@ -11,13 +11,15 @@ import pytest
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.places import init, open_ledger, open_store
+from dpcli.ledger.verify import verify
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.looks import looks, mixed, strange
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File
 from tests.ledger.pipelines import pipeline
-from tests.ledger.setting import terms
+from tests.ledger.setting import charge, terms
+from tests.of_each import of_each
 
 HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\n'
 QUERY = '[[mechanism]]\nname = "q"\ntype = "pure-dp"\nepsilon = 0.01\n'
@@ -26,24 +28,24 @@ ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds
 SPELLED = ("ads ", " ads", "\uff41\uff44\uff53", "ads\u3000", "a\ufb06")
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("other", ALIKE, ids=ascii)
-def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database, other: str) -> None:
+def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database) -> None:
     init(place.url, "ads", terms()).store.close()
-    with pytest.raises(LedgerError, match="which looks like 'ads'"):
-        init(place.url, other, terms())
+    for other in ALIKE:
+        with pytest.raises(LedgerError, match="which looks like 'ads'"):
+            init(place.url, other, terms())
     assert open_store(place.url).datasets() == ("ads",)
-    init(place.url, other, terms(), new=True).store.close()
-    assert set(open_store(place.url).datasets()) == {"ads", other}
+    for other in ALIKE:
+        init(place.url, other, terms(), new=True).store.close()
+    assert set(open_store(place.url).datasets()) == {"ads", *ALIKE}
 
 
-@pytest.mark.parametrize("other", ["\u13aads", "ad\uabae", "\ua4d3ds"], ids=ascii)
-def test_a_name_in_two_scripts_needs_to_be_new(place: File | Database, other: str) -> None:
+def test_a_name_in_two_scripts_needs_to_be_new(place: File | Database) -> None:
     """No table of letters that look alike is whole; letters beside Latin ones are of East Asian scripts, or stand out."""
     init(place.url, "ads", terms()).store.close()
-    with pytest.raises(LedgerError, match="expected a name in one script"):
-        init(place.url, other, terms())
-    init(place.url, other, terms(), new=True).store.close()
+    for other in ("\u13aads", "ad\uabae", "\ua4d3ds"):
+        with pytest.raises(LedgerError, match="expected a name in one script"):
+            init(place.url, other, terms())
+        init(place.url, other, terms(), new=True).store.close()
     for harmless in ("\u65e5\u672c data", "\u0434\u0430\u043d\u043d\u044b\u0435", "gr\u00f6\u00dfe"):
         init(place.url, harmless, terms()).store.close()
 
@@ -57,15 +59,16 @@ STRANGE = (
 )
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("other", STRANGE, ids=ascii)
-def test_a_name_with_a_character_that_may_pass_for_another_needs_to_be_new(place: File | Database, other: str) -> None:
+def test_a_name_with_a_character_that_may_pass_for_another_needs_to_be_new(place: File | Database) -> None:
     """No table of what looks alike is whole: what is none of the letters that people write today is refused, whatever it looks like."""
     init(place.url, "ads", terms()).store.close()
-    with pytest.raises(LedgerError, match="--new opens it all the same"):
-        init(place.url, other, terms())
-    init(place.url, other, terms(), new=True).store.close()
-    assert set(open_store(place.url).datasets()) == {"ads", other}
+    for other in STRANGE:
+        with pytest.raises(LedgerError, match="--new opens it all the same"):
+            init(place.url, other, terms())
+    assert open_store(place.url).datasets() == ("ads",)
+    for other in STRANGE[:: 1 if place.url.endswith(".db") else 4]:
+        init(place.url, other, terms(), new=True).store.close()
+        assert other in open_store(place.url).datasets()
 
 
 def test_every_character_is_a_letter_in_use_or_strange() -> None:
@@ -87,16 +90,14 @@ def test_every_character_is_a_letter_in_use_or_strange() -> None:
         assert strange(name) == mixed(name) == (), name
 
 
-@pytest.mark.parametrize("other", SPELLED, ids=ascii)
-def test_a_name_in_an_unusual_form_is_refused(place: File | Database, other: str) -> None:
+def test_a_name_in_an_unusual_form_is_refused(place: File | Database) -> None:
     init(place.url, "first", terms()).store.close()
-    with pytest.raises(InputError, match=r"in its usual form|printable characters"):
-        init(place.url, other, terms(), new=True)
+    for other in SPELLED:
+        with pytest.raises(InputError, match=r"in its usual form|printable characters"):
+            init(place.url, other, terms(), new=True)
 
 
-@pytest.mark.parametrize(
-    "others", [("ads", "ads2"), ("clicks", "click"), ("day", "week"), ("a-2025", "a-2026"), ("users eu", "users us")]
-)
+@of_each("others", [("ads", "ads2"), ("clicks", "click"), ("day", "week"), ("a-2025", "a-2026"), ("users eu", "users us")])
 def test_other_names_are_other_names(others: tuple[str, str]) -> None:
     assert looks(others[0]) != looks(others[1])
 
@@ -110,10 +111,6 @@ def test_the_flag(tmp_path: object) -> None:
 
 def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
     """Neither for reading, verifying and charging, nor for opening a third one with a fingerprint."""
-    from dataclasses import replace
-
-    from dpcli.ledger.stores.places import open_ledger
-    from tests.ledger.setting import charge
 
     for name in ("whole", "broken"):
         charge(init(place.url, name, terms()), "run")
@@ -126,9 +123,6 @@ def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
 
 
 def test_the_end_of_another_chain_does_not_fail_verify(database: Database) -> None:
-    from dpcli.ledger.stores.places import open_ledger
-    from dpcli.ledger.verify import verify
-    from tests.ledger.setting import charge
 
     for name in ("whole", "broken"):
         charge(init(database.url, name, terms()), "run")

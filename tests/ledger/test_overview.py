@@ -23,8 +23,10 @@ from tests.command import dpcli
 from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, terms
 from tests.ledger.folding import Counting
+from tests.ledger.people import USUAL
 from tests.ledger.setting import charge
 from tests.ledger.setting import terms as plain
+from tests.of_each import of_each
 
 HOLDS = ("total", "records")
 
@@ -50,10 +52,15 @@ def test_the_fullest_first(place: Place) -> None:
         assert glance.state.latest and glance.warnings == (("more than 80 % is used",) if i > 4 else ())
 
 
-@pytest.mark.parametrize("name", renderable(HOLDS))
-def test_every_format_has_every_dataset(name: str, place: Place, tmp_path: Path) -> None:
+@pytest.fixture
+def full(place: Place) -> Place:
     filled(place.url)
-    missing = str(tmp_path / "missing.db")
+    return place
+
+
+@of_each("name", renderable(HOLDS))
+def test_every_format_has_every_dataset(name: str, full: Place, tmp_path: Path) -> None:
+    place, missing = full, str(tmp_path / "missing.db")
     whole = dpcli("budget", "overview", place.url, "-f", name)
     assert whole.code == 0
     found = dpcli("budget", "overview", place.url, missing, "-f", name)
@@ -125,7 +132,7 @@ def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatc
     from dpcli.ledger import checkpoint
 
     monkeypatch.setattr(checkpoint, "EVERY", 4)
-    every = 4 if "://" not in place.url else 256  # a server notes them by itself
+    every = 4
     stores: list[Counting] = []
 
     def counting(url: str) -> Any:
@@ -134,6 +141,8 @@ def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(module, "open_store", counting)
     init(place.url, "long", replace(plain(), schema="")).close()
+    if "://" in place.url:  # a server notes them by itself
+        place.by_hand(USUAL.replace("256", f"{every}"))
     asked = []
     for kind in (SqliteStore, PostgresStore):
         real = kind.after

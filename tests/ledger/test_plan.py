@@ -27,6 +27,7 @@ from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, terms
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
+from tests.of_each import of_each
 
 KINDS = ("", *BLOCKS)  # "" has no blocks
 FIRST = date(2027, 12, 20)
@@ -65,10 +66,10 @@ def windows(by: str) -> st.SearchStrategy[str | tuple[str, ...] | None]:
     return named | moving
 
 
-def opened(url: str, by: str, most: int = 1) -> Ledger:
+def opened(url: str, by: str, most: int = 1, name: str = DATASET) -> Ledger:
     """A new ledger, on which something is spent and something retired already."""
     found = terms(by, most) if by else plain()
-    ledger = init(url, DATASET, replace(found, schema=""))
+    ledger = init(url, name, replace(found, schema=""))
     if by:
         charge(ledger, "before", "0.3", window=FAMILIES[by][1][:2])
         charge(ledger, "reserved", "0.05", "reserve", window=FAMILIES[by][1][1:3])
@@ -114,14 +115,14 @@ def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: 
         assert_fits(folder / f"{i}.db", by, changed(folder, plan, each.change), each.runs, blocks)
 
 
-@pytest.mark.parametrize("by", KINDS)
+@of_each("by", KINDS)
 def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: Path) -> None:
     """The same with fresh schedules of many runs, which some store may add up otherwise."""
     seed = random.randrange(10**9)
     draw = random.Random(seed)
     for i in range(3):
         (tmp_path / f"{i}.toml").write_text(run_file(draw.randint(1, 40) / 100))
-    with opened(place.url, by) as ledger:
+    with opened(place.url, by, name=f"data by {by or 'none'}") as ledger:
         plan = plan_of(ledger, Schedule(tuple(drawn(draw, by, tmp_path / f"{i}.toml") for i in range(3))))
         assert made(ledger, plan) == [run.fits for run in plan.runs], seed
         state = ledger.state()
@@ -211,8 +212,8 @@ def test_noise_that_fits_a_whole_plan(tmp_path: Path) -> None:
         assert all(made(ledger, plan_of(ledger, schedule)))
 
 
-@pytest.mark.parametrize(
-    ("rhythm", "first", "days"),
+@of_each(
+    "rhythm, first, days",
     [
         (Rhythm(1, "month"), date(2028, 1, 31), ["2028-01-31", "2028-02-29", "2028-03-31", "2028-04-30"]),
         (Rhythm(5, "month"), date(2026, 9, 30), ["2026-09-30", "2027-02-28", "2027-07-30", "2027-12-30"]),
@@ -245,7 +246,7 @@ def test_a_window_that_moves_holds_every_day_of_its_stretch(by: str, count: int,
     assert all(kind.first_day(block) <= each for block, each in [(blocks[0], days[0]), (blocks[-1], days[-1])])
 
 
-@pytest.mark.parametrize("by", BLOCKS)
+@of_each("by", BLOCKS)
 def test_days_and_blocks_are_one_calendar(by: str) -> None:
     kind = terms(by).family.kind  # type: ignore[union-attr]
     for block in FAMILIES[by][1]:

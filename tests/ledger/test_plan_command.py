@@ -10,20 +10,20 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from dpcli.cli.picture_path import ALONE
 from dpcli.formats.facts import renderable
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.registry import BLOCKS
+from dpcli.registry import BLOCKS as KINDS_OF_BLOCKS
 from tests.command import Result, dpcli
-from tests.ledger.conftest import Place
+from tests.ledger.conftest import Database, Place
 from tests.ledger.families import FAMILIES, terms
 from tests.ledger.people import by as by_name
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
+from tests.of_each import of_each
 
 HOLDS = ("total", "records")
+BLOCKS = tuple(KINDS_OF_BLOCKS)
 KINDS = ("", *BLOCKS)
 PLAN = """format = 1
 [[run]]
@@ -47,8 +47,8 @@ def schedule(folder: Path, by: str, count: int, epsilon: float = 0.3) -> str:
     return str(path)
 
 
-def opened(url: str, by: str) -> None:
-    with init(url, DATASET, replace(terms(by) if by else plain(), schema="")) as ledger:
+def opened(url: str, by: str, name: str = DATASET) -> None:
+    with init(url, name, replace(terms(by) if by else plain(), schema="")) as ledger:
         charge(ledger, "before", "0.05", window=FAMILIES[by][1][:1] if by else ())
 
 
@@ -56,30 +56,36 @@ def asked(url: str, path: str, *more: str) -> Result:
     return dpcli("budget", "plan", url, path, *more)
 
 
-@pytest.mark.parametrize("by", KINDS)
+@of_each("by", KINDS)
 def test_all_fit_or_one_does_not(by: str, place: Place, tmp_path: Path) -> None:
-    opened(place.url, by)
-    with open_ledger(place.url) as ledger:
+    name = f"data by {by or 'none'}"
+    opened(place.url, by, name)
+    with open_ledger(place.url, name) as ledger:
         head = ledger.state().head
-    fits = asked(place.url, schedule(tmp_path, by, 3))
-    assert (fits.code, fits.err) == (0, "") and f"{DATASET}: all 3 runs fit; " in fits.out, fits
-    full = asked(place.url, schedule(tmp_path, by, 9))
+    fits = asked(place.url, schedule(tmp_path, by, 3), "--dataset", name)
+    assert (fits.code, fits.err) == (0, "") and f"{name}: all 3 runs fit; " in fits.out, fits
+    full = asked(place.url, schedule(tmp_path, by, 9), "--dataset", name)
     assert full.code == 1 and full.err == f"dpcli: the run of {tmp_path}/runs/weekly.toml on 2028-01-20 does not fit\n"
     assert "does not is" in full.out and "too little" in full.out and "would fit: count = 3 (now 9), 3 runs in all" in full.out
     assert "the budget runs out on 2028-01-20, after 3 runs" in full.out
-    data = json.loads(asked(place.url, schedule(tmp_path, by, 9), "-f", "json").out)
+    data = json.loads(asked(place.url, schedule(tmp_path, by, 9), "--dataset", name, "-f", "json").out)
     assert data["schema"] == "dpcli/budget-plan/v1" and data["exit_code"] == 1 and data["fitting_before_refused"] == 3
     assert data["first_refused"]["day"] == "2028-01-20" == data["runs"][3]["day"] and not data["runs"][3]["fits"]
     assert ("blocks" in data) == bool(by)
     if by:
         assert max(block["runs"] for block in data["blocks"]) == 3
         assert data["share_after"] == max(block["share"] for block in data["blocks"])
-    with open_ledger(place.url) as ledger:
+    with open_ledger(place.url, name) as ledger:
         assert ledger.state().head == head
 
 
-@pytest.mark.parametrize("by", KINDS)
-@pytest.mark.parametrize("name", renderable(HOLDS))
+FORMATS = [
+    *((name, by) for at, name in enumerate(renderable(HOLDS)) for by in ("", BLOCKS[at % len(BLOCKS)])),
+    *(("html", by) for by in BLOCKS),
+]
+
+
+@of_each("name, by", FORMATS)
 def test_every_format(name: str, by: str, tmp_path: Path) -> None:
     url = str(tmp_path / "l.db")
     opened(url, by)
@@ -99,16 +105,12 @@ def test_every_format(name: str, by: str, tmp_path: Path) -> None:
         assert printed.out.count("<svg") == 1 and ("at the end of the plan" if by else "2028-01-20: does not fit") in printed.out
 
 
-@pytest.mark.parametrize("by", KINDS)
-@pytest.mark.parametrize("ending", ALONE)
-def test_pictures_by_the_ending(ending: str, by: str, place: Place, tmp_path: Path) -> None:
-    if ending == ".png" and importlib.util.find_spec("matplotlib") is None:
-        pytest.skip("the plot extra is not installed")
-    opened(place.url, by)
-    now, then = tmp_path / f"now{ending}", tmp_path / f"then{ending}"
-    shown = dpcli("budget", "show", place.url, "-o", str(now))
-    assert shown.code == 0 and shown.out == dpcli("budget", "show", place.url).out
-    assert asked(place.url, schedule(tmp_path, by, 3), "-o", str(then)).code == 0
+def assert_drawn(ending: str, by: str, url: str, folder: Path) -> None:
+    opened(url, by)
+    now, then = folder / f"now{ending}", folder / f"then{ending}"
+    shown = dpcli("budget", "show", url, "-o", str(now))
+    assert shown.code == 0 and shown.out == dpcli("budget", "show", url).out
+    assert asked(url, schedule(folder, by, 3), "-o", str(then)).code == 0
     assert now.read_bytes() != then.read_bytes()
     if ending == ".svg":
         titles = [ElementTree.parse(path).getroot()[0].text or "" for path in (now, then)]
@@ -116,7 +118,22 @@ def test_pictures_by_the_ending(ending: str, by: str, place: Place, tmp_path: Pa
         assert all(words in title for words, title in zip(expected, titles, strict=True))
 
 
-@pytest.mark.parametrize("by", KINDS)
+def endings() -> list[tuple[str, str]]:
+    """Every ending and every kind of block: pictures without pixels of each."""
+    drawn = [ending for ending in ALONE if ending != ".png" or importlib.util.find_spec("matplotlib") is not None]
+    return [(ending, by) for ending in drawn for by in (KINDS if ending == ".svg" else ("", "day"))]
+
+
+@of_each("ending, by", endings)
+def test_pictures_by_the_ending(ending: str, by: str, tmp_path: Path) -> None:
+    assert_drawn(ending, by, str(tmp_path / "l.db"), tmp_path)
+
+
+def test_a_picture_of_a_database(database: Database, tmp_path: Path) -> None:
+    assert_drawn(".svg", "day", database.url, tmp_path)
+
+
+@of_each("by", KINDS)
 def test_a_page_has_its_pictures(by: str, tmp_path: Path) -> None:
     url = str(tmp_path / "l.db")
     opened(url, by)
@@ -176,20 +193,23 @@ def schedule_kept(folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("by", KINDS)
+@of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
     """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""
-    init(place.url, DATASET, replace(terms(by) if by else plain(), schema="", two_person=True)).close()
-    with by_name(place, "ada") as ada, by_name(place, "eve") as eve:
+    name = f"data by {by or 'none'}"
+    init(place.url, name, replace(terms(by) if by else plain(), schema="", two_person=True)).close()
+    with by_name(place, "ada", dataset=name) as ada, by_name(place, "eve", dataset=name) as eve:
         for share in ("0.1", "0.2"):
             found = ada.quota("person", "ada", share, why="a fair share").entry
             assert found is not None
             if share == "0.1":
                 eve.approve(found.row.seq, "it is fair")
         charge(ada, "before", "0.05", window=FAMILIES[by][1][:1] if by else ())
-    assert (asked(place.url, schedule(tmp_path, by, 3)).code, asked(place.url, schedule(tmp_path, by, 9)).code) == (0, 1)
+    codes = [asked(place.url, schedule(tmp_path, by, count), "--dataset", name).code for count in (3, 9)]
+    assert codes == [0, 1]
     (tmp_path / "run.toml").write_text(run_file(0.01))
     if by:
-        assert dpcli("budget", "windows", place.url, str(tmp_path / "run.toml")).code == 0
-    seen = dpcli("budget", "overview", place.url)
-    assert seen.code == 0 and "1 proposal waits for another person's approval" in " ".join(seen.out.split()), seen
+        assert dpcli("budget", "windows", place.url, str(tmp_path / "run.toml"), "--dataset", name).code == 0
+    seen = dpcli("budget", "overview", place.url, "-f", "json")
+    (row,) = (row for row in json.loads(seen.out)["datasets"] if row["dataset"] == name)
+    assert seen.code == 0 and "1 proposal waits for another person's approval" in " ".join(row["warnings"]), row

@@ -26,6 +26,7 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import anchor_of, verify
 from tests.ledger.setting import DATASET, charge, run, terms
+from tests.of_each import of_each
 
 TENTH = "0.1"
 
@@ -219,8 +220,8 @@ def refolded(found: list[chain.StoredRow]) -> LedgerState:
     return state
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@of_each(
+    "change, message",
     [
         (lambda r: [*r[:2], chain.StoredRow(3, r[2].body.replace("0.01", "0.00"), r[2].hash), r[3]], "does not match its hash"),
         (lambda r: [*r[:2], r[3]], "missing from the chain"),
@@ -237,7 +238,7 @@ def refolded(found: list[chain.StoredRow]) -> LedgerState:
 def test_a_changed_chain_is_refused(
     change: Callable[[list[chain.StoredRow]], list[chain.StoredRow]], message: str, ledger: Ledger
 ) -> None:
-    whole = rows(ledger)
+    whole = rows(ledger)  # the same ones for each change
     assert refolded(whole).spent["epsilon"] == Decimal("0.03")
     with pytest.raises(LedgerError, match=message):
         refolded(change(whole))

@@ -222,6 +222,8 @@ def test_a_dataset_that_is_locked_for_too_long(database: Database, ledger: Ledge
             f"SELECT pg_terminate_backend({ledger.store.connection.info.backend_pid})"
         )
     charge(hasty, "run")
+    with hasty.store.writing(DATASET):
+        assert hasty.store.connection.execute("SHOW lock_timeout").fetchone() == ("200ms",)
 
 
 def test_datasets_do_not_lock_each_other(database: Database, ledger: Ledger) -> None:
@@ -420,6 +422,7 @@ def test_the_command_line_takes_a_url(database: Database, tmp_path: Path) -> Non
 # The cluster itself.
 
 
+@pytest.mark.long
 def test_a_cluster_leaves_nothing(cluster: Cluster) -> None:
     with running() as short:
         with short.connect() as connection:

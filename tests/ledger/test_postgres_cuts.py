@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +14,14 @@ import pytest
 
 from dpcli.errors import DpcliError
 from dpcli.ledger.grammar import rules
-from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.stores.places import init, open_ledger, upgrade
+from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres_install import VERSION
 from dpcli.ledger.stores.store import NOTHING, STANDS, UNSURE
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.cutting import DOWN, UP, Cuts
 from tests.ledger.setting import charge, terms
+from tests.of_each import of_each
 
 AROUND = 14  # messages at the end, where a request is written and acknowledged
 
@@ -70,14 +72,24 @@ def between(database: Database, tmp_path: Path) -> Iterator[Cuts]:
 class Moments:
     """One request, asked of a new dataset each time, with a cut somewhere."""
 
-    def __init__(self, kind: str, database: Database, between: Cuts, folder: Path) -> None:
-        self.kind, self.database, self.between, self.count = kind, database, between, 0
+    def __init__(self, kind: str, way: str, database: Database, between: Cuts) -> None:
+        self.kind, self.way, self.database, self.between, self.count = kind, way, database, between, 0
+        folder = Path(between.listener.getsockname()).parent
         self.through = replace(database.cluster, folder=str(folder)).url(database.name, OWNER)
+
+    def __enter__(self) -> Moments:
+        self.store = open_store(self.database.url)
+        self.watching = self.database.cluster.connect(self.database.name)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.store.close()
+        self.watching.close()
 
     def prepared(self) -> str:
         """The dataset that is asked for. An upgrade goes through all that there are: it has one, or each moment would cost more."""
         self.count += 1
-        name = f"data {self.count}"
+        name = f"{self.kind} {self.way} {self.count}"
         if self.kind == "upgrade":
             self.database.by_hand(
                 "ALTER TABLE format DISABLE TRIGGER ALL; DELETE FROM format; INSERT INTO format VALUES (5);"
@@ -85,33 +97,34 @@ class Moments:
             )
             return "the first"
         if self.kind != "open":
-            opened(self.database.url, name, True if self.kind in TWO else None)
-            on(lambda ledger: charge(ledger, "kept", kind="reserve", window=DAYS))(self.database.url, name)
-        if self.kind == "refuse":
-            ASKED["propose"](self.database.url, name)
+            two = True if self.kind in TWO else None
+            ledger = open_dataset(self.store, name, replace(terms(), blocks=BLOCKS, two_person=two))
+            charge(ledger, "kept", kind="reserve", window=DAYS)
+            if self.kind == "refuse":
+                ledger.amend(2.0, "more is needed")
         return name
 
     def entries(self, dataset: str) -> int:
         """So many of the kind, once nobody writes any more; of an upgrade, whether the definitions are new."""
         busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dpcli' AND state <> 'idle' AND datname = %s"
         query = "SELECT count(*) FROM dpcli.entry WHERE dataset = %s AND kind = %s AND body NOT LIKE %s"
-        with self.database.cluster.connect(self.database.name) as connection:
-            while connection.execute(busy, (self.database.name,)).fetchone() != (0,):
-                time.sleep(0.005)
-            if self.kind == "upgrade":
-                return int(connection.execute("SELECT max(version) = %s FROM dpcli.format", (VERSION,)).fetchone()[0])
-            kept = '%"key":"kept"%' if self.kind == "reserve" else ""
-            return int(connection.execute(query, (dataset, self.kind, kept)).fetchone()[0])
+        connection = self.watching
+        while connection.execute(busy, (self.database.name,)).fetchone() != (0,):
+            time.sleep(0.005)
+        if self.kind == "upgrade":
+            return int(connection.execute("SELECT max(version) = %s FROM dpcli.format", (VERSION,)).fetchone()[0])
+        kept = '%"key":"kept"%' if self.kind == "reserve" else ""
+        return int(connection.execute(query, (dataset, self.kind, kept)).fetchone()[0])
 
-    def cut(self, way: str, most: int | None, half: bool) -> None:
-        """Ask with one cut, compare what was said with what is there, and ask again without."""
-        name, said = self.prepared(), ""
+    def cut(self, most: int | None, half: bool = False) -> int:
+        """Ask with one cut, compare what was said with what is there, and ask again without; how many messages there were."""
+        way, name, said = self.way, self.prepared(), ""
         self.between.arm(way, most, half)
         try:
             ASKED[self.kind](self.through, name)
         except DpcliError as error:
             said = str(error)
-        self.passed = dict(self.between.messages)
+        passed = self.between.messages[way]
         self.between.arm(way, None)
         there, at = self.entries(name), f"{self.kind}, cut {way} after {most}: {said or 'acknowledged'}"
         assert there in (0, 1), at
@@ -126,19 +139,48 @@ class Moments:
             ):  # of what is there once only
                 ASKED[self.kind](self.database.url, name)
         assert self.entries(name) == 1 or (self.kind in OFTEN and there), at
+        return passed
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("way", [UP, DOWN])
-@pytest.mark.parametrize("kind", ASKED)
-def test_what_is_said_of_a_charge_is_true(kind: str, way: str, database: Database, between: Cuts, tmp_path: Path) -> None:
-    moments = Moments(kind, database, between, tmp_path)
-    ASKED["open"](database.url, "the first")
-    moments.cut(way, None, half=False)
-    last, chance = moments.passed[way], random.Random()
-    early = chance.sample(range(max(last - AROUND, 0)), min(8, max(last - AROUND, 0)))
-    for most in (*early, *range(max(last - AROUND, 0), last + 1)):
-        moments.cut(way, most, half=chance.random() < 0.3)
+WAYS = [(kind, way) for kind in ("upgrade", *(kind for kind in ASKED if kind != "upgrade")) for way in (UP, DOWN)]
+
+
+@pytest.fixture
+def begun(database: Database) -> Database:
+    """A ledger with one dataset."""
+    opened(database.url, "the first")
+    return database
+
+
+def cut_off(kind: str, way: str, database: Database, between: Cuts, early: int, around: int) -> None:
+    """A request that is cut off at so many moments before it writes, and at so many where it does and is acknowledged."""
+    chance = random.Random(f"{0 if os.environ.get('CI') else random.random()} {kind} {way}")
+    with Moments(kind, way, database, between) as moments:
+        last = moments.cut(None)
+        first = max(last - AROUND, 0)
+        for most in (*few(chance, range(first), early), *few(chance, range(first, last + 1), around)):
+            moments.cut(most, half=chance.random() < 0.3)
+
+
+def few(chance: random.Random, moments: range, count: int) -> list[int]:
+    return sorted(chance.sample(moments, min(count, len(moments))))
+
+
+@of_each("kind, way", [WAYS[2 * at + at % 2] for at in range(len(ASKED))])
+def test_what_is_said_of_a_charge_is_true(kind: str, way: str, begun: Database, between: Cuts) -> None:
+    cut_off(kind, way, begun, between, 0, 2 if kind == "spend" else 1)
+
+
+@pytest.mark.long
+@of_each("kind, way", WAYS)
+def test_what_is_said_of_a_charge_is_true_at_more_moments(kind: str, way: str, begun: Database, between: Cuts) -> None:
+    cut_off(kind, way, begun, between, 1, 4)
+
+
+@pytest.mark.nightly
+@of_each("kind, way", WAYS)
+def test_what_is_said_of_a_charge_is_true_at_every_moment(kind: str, way: str, begun: Database, between: Cuts) -> None:
+    cut_off(kind, way, begun, between, 8, AROUND + 1)
 
 
 def test_every_kind_of_entry_is_asked_for() -> None:

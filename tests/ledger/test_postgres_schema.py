@@ -20,6 +20,7 @@ from dpcli.ledger.stores.postgres import PostgresStore
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
 from tests.ledger.setting import DATASET, terms
+from tests.of_each import of_each
 
 CHANGES = [
     "DROP TRIGGER never ON dpcli.entry",
@@ -70,19 +71,17 @@ def store(installed: Database) -> Iterator[PostgresStore]:
     found.close()
 
 
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_any_guard_shows(store: PostgresStore, change: str) -> None:
-    before = store.schema()
-    with store.connection.transaction(force_rollback=True):
-        store.connection.execute(change)
-        assert store.schema() != before
+def test_a_change_of_any_guard_shows(store: PostgresStore) -> None:
+    before, seen = store.schema(), {}
+    for change in CHANGES:
+        with store.connection.transaction(force_rollback=True):
+            store.connection.execute(change)
+            seen[change] = store.schema()
+    assert [change for change in CHANGES if seen[change] == before] == []
     assert store.schema() == before
 
 
-@pytest.mark.parametrize(
-    "harmless", ["SET search_path = dpcli", "ANALYZE dpcli.entry", "CREATE ROLE somebody", "SET quote_all_identifiers = off"]
-)
+@of_each("harmless", ["SET search_path = dpcli", "ANALYZE dpcli.entry", "CREATE ROLE somebody", "SET quote_all_identifiers = off"])
 def test_what_guards_nothing_does_not_show(store: PostgresStore, harmless: str) -> None:
     before = store.schema()
     with store.connection.transaction(force_rollback=True):
@@ -140,22 +139,19 @@ def test_python_and_the_database_spell_alike(store: PostgresStore, documents: li
     assert spelled(store, canonical(whole)) == canonical(whole)
 
 
-@pytest.mark.sampled(9)
-@pytest.mark.parametrize(
+@of_each(
     "number",
     [
         *(1e22, 1e23, 9.5e22, 1e15, 1e16, 123456789012345680.0, 9007199254740993.0, 2.0**70, 1e100, 1.7976931348623157e308),
         *(5e-324, 2.0**-1074 * 3, 2.2250738585072014e-308, 1e-5, 9.999e-5, 1e-4, 2.0**-30, 0.1, 1 / 3, 4.35, 100.0, -0.0, 0.0),
         *(10, -3, 10**30),
     ],
-    ids=repr,
 )
 def test_numbers_are_spelled_alike(store: PostgresStore, number: float) -> None:
     assert spelled(store, json.dumps(number)) == json.dumps(number)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
+@of_each(
     "text", ["1.50", "1e5", "1E-7", "1e-7", "1e-007", "0.00001", "-0", "1e16", "10000000000000000.0", "0e0", "0.30000000000000001"]
 )
 def test_other_spellings_of_a_number_are_refused(store: PostgresStore, text: str) -> None:

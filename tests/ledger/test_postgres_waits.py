@@ -18,6 +18,7 @@ from dpcli.ledger.verify import verify
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, terms
+from tests.of_each import of_each
 
 ASKED: dict[str, Callable[[Ledger], object]] = {
     "read": lambda ledger: ledger.entries(),
@@ -32,7 +33,7 @@ ASKED: dict[str, Callable[[Ledger], object]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     init(database.url, DATASET, terms()).store.close()
@@ -46,13 +47,19 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
         ASKED[asked](ledger)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("asked", ["open_store", "init"])
-def test_a_server_that_takes_connections_and_says_nothing(database: Database, tmp_path: Path, asked: str) -> None:
+def test_a_server_that_takes_connections_and_says_nothing(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    connect, limits = psycopg.connect, list[object]()
+    monkeypatch.setattr(psycopg, "connect", lambda *url, **given: limits.append(given["connect_timeout"]) or connect(*url, **given))
     Freezes(tmp_path, database.cluster.folder, frozen=True).start()
     url = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER) + "&connect_timeout=1"
-    with pytest.raises(LedgerError, match="cannot connect"):
-        open_store(url) if asked == "open_store" else init(url, DATASET, terms())
+    for ask in (lambda: open_store(url), lambda: init(url, DATASET, terms())):
+        with pytest.raises(LedgerError, match="cannot connect"):
+            ask()
+    assert limits and set(limits) == {1}
 
 
 @pytest.mark.parametrize("number", [0x6470636C, 0])
@@ -64,22 +71,23 @@ def test_a_lock_that_anybody_can_take_stops_nobody(database: Database, number: i
         charge(Ledger(PostgresStore(database.url), DATASET), "run")
 
 
-@pytest.mark.parametrize("milliseconds", [0, -1, 1, 2**31 - 1])
+@of_each("milliseconds", [0, -1, 1, 2**31 - 1])
 def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Database, milliseconds: int) -> None:
-    init(database.url, DATASET, terms()).store.close()
+    held = f"held for {milliseconds}"
+    init(database.url, held, terms()).store.close()
     sam = database.cluster.login("sam", "dpcli_spender")
     with closing(database.cluster.connect(database.name, sam)) as connection:
         connection.execute("BEGIN")
-        connection.execute("SELECT dpcli.hold(%s, %s)", (DATASET, milliseconds))
+        connection.execute("SELECT dpcli.hold(%s, %s)", (held, milliseconds))
         assert connection.execute("SHOW lock_timeout").fetchone() not in [("0",), ("-1",)]
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        writer = Ledger(PostgresStore(database.url, 0.3), DATASET)
+        writer = Ledger(PostgresStore(database.url, 0.3), held)
         number = connection.info.backend_pid
         with pytest.raises(LedgerError, match=rf"held by sam \(server process {number}\)"):
             charge(writer, "run")
         assert len(writer.entries()) == 1
         assert verify(writer).problems == ()
-        init(database.url, "second", terms()).store.close()
+        init(database.url, f"second of {milliseconds}", terms()).store.close()
         database.cluster.run(f"SELECT pg_terminate_backend({number}, 5000)")  # as the message says
     charge(writer, "run")
 
@@ -101,25 +109,29 @@ def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(database: 
         with pytest.raises(LedgerError, match="locked by another writer for too long"):
             create(database.url, lambda store: open_dataset(store, DATASET, terms()) and None, seconds=0.3)
         connection.execute("ROLLBACK")
+    shown: list[object] = []
+    create(database.url, lambda store: shown.append(store.connection.execute("SHOW lock_timeout").fetchone()), seconds=0.3)
+    assert shown == [("300ms",)]
     init(database.url, DATASET, terms()).store.close()
 
 
-@pytest.mark.parametrize("move", ["start", "commit", "void"])
-def test_a_reservation_is_moved_by_its_maker_or_an_administrator(database: Database, move: str) -> None:
+def test_a_reservation_is_moved_by_its_maker_or_an_administrator(database: Database) -> None:
     init(database.url, DATASET, terms()).store.close()
     people = {
         name: database.cluster.login(name, role)
         for name, role in (("sam", "dpcli_spender"), ("mia", "dpcli_spender"), ("ada", "dpcli_admin"))
     }
     ledgers = {name: Ledger(PostgresStore(database.cluster.url(database.name, name)), DATASET) for name in people}
-    for key in ("one", "two"):
-        charge(ledgers["sam"], key, kind="reserve")
-    with pytest.raises(LedgerError, match="that reservation is of sam"):
-        getattr(ledgers["mia"], move)("one", "I would like to")
-    with pytest.raises(Exception, match="--reason"):
-        getattr(ledgers["ada"], move)("one", "")
-    assert getattr(ledgers["ada"], move)("one", "sam is on leave").entry.content["who"] == "ada"
-    assert not getattr(ledgers["sam"], move)("two", "mine").repeated
+    for move in ("start", "commit", "void"):
+        one, two = f"one to {move}", f"two to {move}"
+        for key in (one, two):
+            charge(ledgers["sam"], key, kind="reserve")
+        with pytest.raises(LedgerError, match="that reservation is of sam"):
+            getattr(ledgers["mia"], move)(one, "I would like to")
+        with pytest.raises(Exception, match="--reason"):
+            getattr(ledgers["ada"], move)(one, "")
+        assert getattr(ledgers["ada"], move)(one, "sam is on leave").entry.content["who"] == "ada", move
+        assert not getattr(ledgers["sam"], move)(two, "mine").repeated
 
 
 WARNS = """
@@ -128,13 +140,15 @@ CREATE CONSTRAINT TRIGGER warns AFTER INSERT ON dpcli.entry DEFERRABLE {when} FO
 """
 
 
-@pytest.mark.parametrize("heard", ["notice", "error"])
-@pytest.mark.parametrize(("when", "acknowledged"), [("INITIALLY DEFERRED", False), ("INITIALLY IMMEDIATE", True)])
+MOMENTS = (("INITIALLY DEFERRED", False), ("INITIALLY IMMEDIATE", True))
+
+
+@of_each("when, acknowledged, heard", [(*moment, heard) for moment in MOMENTS for heard in ("notice", "error")])
 def test_a_commit_with_a_warning_is_not_acknowledged(database: Database, when: str, acknowledged: bool, heard: str) -> None:
     """A server that stops waiting for its standby (a statement's time is over, somebody cancels) commits, and warns: whatever a setting
     says of warnings."""
-    init(database.url, DATASET, terms()).store.close()
-    ledger = Ledger(PostgresStore(f"{database.url}&options=-c%20client_min_messages%3D{heard}"), DATASET)
+    init(database.url, f"{when}, {heard}", terms()).store.close()
+    ledger = Ledger(PostgresStore(f"{database.url}&options=-c%20client_min_messages%3D{heard}"), f"{when}, {heard}")
     with database.cluster.connect(database.name) as owner:
         owner.execute(WARNS.format(when=when))
     try:

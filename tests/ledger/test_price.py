@@ -27,6 +27,7 @@ from dpcli.pipeline.read import parse
 from tests.command import ROOT, dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.versions import restore
+from tests.of_each import of_each
 
 FILE = """\
 format = 1
@@ -86,9 +87,10 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
     return [said for entry in entries[1:] for said in prices.understated(entry)]
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", ["rdp", "zcdp", "gdp", "approx-dp", "advanced"])
-@pytest.mark.parametrize("others", [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)], ids="+".join)
+CHANGED = [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)]
+
+
+@of_each("name, others", [(name, others) for name in ("rdp", "zcdp", "gdp", "approx-dp", "advanced") for others in CHANGED])
 def test_other_terms_are_found_with_what_the_run_costs_there(name: str, others: tuple[str, ...]) -> None:
     sampled = "dataset_size" in others and name not in ("gdp", "zcdp")
     honest = parse((FILE + SAMPLED * sampled).encode(), "run.toml")
@@ -128,7 +130,7 @@ def test_a_price_of_another_run_is_found() -> None:
     assert "100.0 times as much" in said
 
 
-@pytest.mark.parametrize(
+@of_each(
     "mechanism",
     [
         {},
@@ -137,7 +139,6 @@ def test_a_price_of_another_run_is_found() -> None:
         {"name": "a", "type": "gaussian", "noise_multiplier": "x"},
         {"steps": -1},
     ],
-    ids=str,
 )
 def test_a_run_that_nobody_can_price_is_a_problem_and_no_crash(mechanism: dict[str, Any]) -> None:
     found = terms("zcdp")
@@ -198,11 +199,12 @@ def test_a_declared_run_that_is_another_is_found() -> None:
     assert "expected one of the 1 runs that were declared" in said
 
 
-@pytest.mark.parametrize("remembered", [1, 3, 1_000])
+@of_each("remembered", [1, 3, 1_000])
 def test_what_was_priced_before_is_priced_as_if_it_had_not(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that differ in anything, each charged too little, some of them again and again."""
+    seed = random.randrange(2**32)
     monkeypatch.setattr("dpcli.ledger.price.REMEMBERED", remembered)
-    found, chance = terms("rdp"), random.Random()
+    found, chance = terms("rdp"), random.Random(seed)
     changes = [
         {"noise": 20.0},
         {"noise": 19.0},
@@ -222,8 +224,8 @@ def test_what_was_priced_before_is_priced_as_if_it_had_not(remembered: int, monk
         cost = {name: str(Decimal(value) / chance.choice([1, 2])) for name, value in charge(found, pipeline)["cost"].items()}
         contents.append({**charge(found, pipeline), "key": f"run {i}", "cost": cost, "delta": chance.choice(["1e-07", "1e-06"])})
     alone = [said.partition(": ")[2] for content in contents for said in problems(found, content)]
-    assert [said.partition(": ")[2] for said in problems(found, *contents)] == alone
-    assert alone
+    assert [said.partition(": ")[2] for said in problems(found, *contents)] == alone, seed
+    assert alone, seed
 
 
 def test_a_run_that_comes_again_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:

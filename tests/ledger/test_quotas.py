@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from dpcli.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import checkpoint
-from dpcli.ledger.chain import canonical
+from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated, tallies
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
 from dpcli.ledger.opening import stated_quota
 from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init, open_store
@@ -31,6 +31,7 @@ from tests.ledger.conftest import Database, Place, made
 from tests.ledger.folding import folded
 from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
+from tests.of_each import of_each
 
 DAYS = {"by": "day", "column": "event_date", "max_blocks": 1}
 BLOCKS = ("2026-01-01", "2026-01-02", "2026-01-03")
@@ -89,11 +90,12 @@ def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Pl
         charge(eve, "f", "0.4")
 
 
-@pytest.mark.parametrize("full", range(3))
+@of_each("full", range(3))
 def test_a_quota_holds_on_each_block(full: int, place: Place) -> None:
     """Whichever block of a window is full decides, wherever it stands among them."""
-    init(place.url, DATASET, replace(terms(), blocks=DAYS)).close()
-    with by(place, "ada") as ada, by(place, "eve") as eve:
+    name = f"data {full}"
+    init(place.url, name, replace(terms(), blocks=DAYS)).close()
+    with by(place, "ada", dataset=name) as ada, by(place, "eve", dataset=name) as eve:
         limited(eve, "ada", "0.25")
         charge(eve, "others", "0.5", window=BLOCKS)
         charge(ada, "one", "0.25", window=BLOCKS[full : full + 1])
@@ -272,46 +274,57 @@ def step(ledger: Ledger, model: Model, what: str, number: int, amount: str, plac
 
 
 @pytest.fixture(scope="module")
-def many(cluster: Cluster) -> Iterator[Database]:
-    """A server that notes its totals at every third entry."""
+def many(cluster: Cluster) -> Iterator[tuple[Database, People]]:
+    """A server that notes its totals at every third entry, and a connection of each person."""
     with made(cluster) as found:
         init(found.url, DATASET, terms()).close()
         found.by_hand(EVERY)
-        yield found
+        with of_all(found) as people:
+            yield found, people
+
+
+People = dict[str, Ledger]
+
+
+@contextmanager
+def of_all(place: Place) -> Iterator[People]:
+    with ExitStack() as opened:
+        yield {who: opened.enter_context(by(place, who)) for who in WHO}
 
 
 @given(steps=STEPS, cut=st.booleans())
 def test_a_file_does_what_a_dictionary_does(steps: list[Any], cut: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     url = str(tmp_path_factory.mktemp("quotas") / "l.db")
-    with pytest.MonkeyPatch.context() as patched:
+    init(url, DATASET, terms()).close()
+    with pytest.MonkeyPatch.context() as patched, of_all(_file(url)) as people:
         patched.setattr(checkpoint, "EVERY", 3)
-        agree(_file(url), DATASET, steps, cut)
+        agree(people, "another", steps, cut)
 
 
 @given(steps=STEPS, cut=st.booleans())
-def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: Database) -> None:
-    name = f"data {uuid.uuid4().hex}"
-    agree(many, name, steps[:12], cut)
-    with many.cluster.connect(many.name) as connection:
+def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: tuple[Database, People]) -> None:
+    name, (database, people) = f"data {uuid.uuid4().hex}", many
+    agree(people, name, steps[:12], cut)
+    with database.cluster.connect(database.name) as connection:
         (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
-    with Ledger(open_store(many.url), name) as reader:
-        assert tallies(json.loads(body), folded(reader)), body
+    assert tallies(json.loads(body), folded(Ledger(people["ada"].store, name))), body
 
 
-def agree(place: Place, name: str, steps: list[Any], cut: bool) -> None:
-    init(place.url, name, replace(terms(), blocks=DAYS if cut else None), new=True).close()
-    model = Model(cut)
+def agree(people: People, name: str, steps: list[Any], cut: bool) -> None:
+    """Each step is of somebody who has read nothing yet."""
+    first, model = people["ada"], Model(cut)
+    found_terms = replace(first.state().open_terms(), schema=digest(first.store.schema()), blocks=DAYS if cut else None)
+    open_dataset(first.store, name, found_terms, "ada", new=True)
     for what, who, number, amount, places in steps:
-        with by(place, who, dataset=name) as ledger:
-            step(ledger, model, what, number, amount, places)
-    with by(place, "ada", dataset=name) as reader:
-        truth, found = folded(reader), reader.state()
-        assert canonical(stated(found)) == canonical(stated(truth))
-        assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
-        for quota in truth.quotas.values():
-            most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
-            assert Fraction(truth.quota_used(quota)["epsilon"]) == most
-        assert verify(reader).notes == ()
+        step(Ledger(people[who].store, name, who), model, what, number, amount, places)
+    reader = Ledger(first.store, name, "ada")
+    truth, found = folded(reader), reader.state()
+    assert canonical(stated(found)) == canonical(stated(truth))
+    assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
+    for quota in truth.quotas.values():
+        most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
+        assert Fraction(truth.quota_used(quota)["epsilon"]) == most
+    assert verify(reader).notes == ()
 
 
 def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +350,7 @@ def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest
     assert said["checkpoint"] == 2  # a version that knows no quotas reads all entries, and stops at the first of them
 
 
-@pytest.mark.parametrize("two_person", [None, True])
+@of_each("two_person", [None, True])
 def test_a_quota_after_totals_of_before_however_it_is_set(
     two_person: bool | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,7 +428,7 @@ FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("asked", "message"), FLAGS, ids=lambda one: str(one)[:40])
+@of_each("asked, message", FLAGS)
 def test_flags_that_name_no_quota(asked: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         stated_quota(*asked)
@@ -446,12 +459,12 @@ def test_what_is_charged_together_over_a_quota_is_told_so(place_of_two: Place) -
             assert ada.state().head == before
 
 
-@pytest.mark.parametrize(("share", "spelled"), [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])
+@of_each("share, spelled", [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])
 def test_a_share_has_one_spelling(share: str, spelled: str) -> None:
     assert stated_quota("a", None, (), share, "0.8")[2] == spelled
 
 
-@pytest.mark.parametrize(("share", "cost"), [("0.5", "0.1"), ("0.3", "0.1"), ("0.25", "0.1"), ("0", "0.1"), ("1", "0.3")])
+@of_each("share, cost", [("0.5", "0.1"), ("0.3", "0.1"), ("0.25", "0.1"), ("0", "0.1"), ("1", "0.3")])
 def test_what_still_fits_is_what_whoever_ran_last_may_charge(share: str, cost: str, tmp_path: Any) -> None:
     """As many of the last run as are said are granted, and not one more."""
     url = str(tmp_path / "ledger.db")
@@ -481,8 +494,11 @@ def test_the_headline_of_a_denial_says_what_is_used_up(members: tuple[str, ...],
         assert done.code == 1 and f"denied: the run does not fit in what is left{of}\n" in f"{done.err}\n"
 
 
-@pytest.mark.parametrize("members", [("ana",), ("ana", "ben"), ("ana", "ben", "cyd"), (getuser(),), (getuser(), "ana"), ()])
-@pytest.mark.parametrize("share", ["0.5", "1"])
+OF_ALL = [("ana", "ben"), (getuser(), "ana")]
+MEMBERS = [*OF_ALL, ("ana",), ("ana", "ben", "cyd"), (getuser(),), ()]
+
+
+@of_each("members, share", [*((members, "0.5") for members in MEMBERS), *((members, "1") for members in OF_ALL)])
 def test_a_quota_of_names_that_nobody_signs_with_says_so(members: tuple[str, ...], share: str, tmp_path: Any) -> None:
     """A slip in a name would leave the person free, without a word."""
     place = str(tmp_path / "l.db")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.analysis.calibrate import substitute
-from dpcli.errors import Denied
+from dpcli.errors import Denied, DpcliError
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.fit import fitting
@@ -27,6 +27,7 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pure
+from tests.of_each import of_each
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document, queries
 
@@ -136,7 +137,7 @@ def test_a_quote_spends_nothing(tmp_path) -> None:
     assert (tmp_path / "l.db").read_bytes() == before
 
 
-@pytest.mark.parametrize("cost", ["3E-30", "7E-330", "0.1", "0.30000000000000004", "1E-9"])
+@of_each("cost", ["3E-30", "7E-330", "0.1", "0.30000000000000004", "1E-9"])
 def test_a_count_of_runs_is_exact_however_long(tmp_path: Path, cost: str) -> None:
     """A quotient that is rounded to 28 digits is off by many runs where there are more."""
     from tests.ledger import setting
@@ -188,8 +189,7 @@ max_rows = 1
 """
 
 
-@pytest.mark.parametrize(("key", "power"), [("epsilon", 1), ("rho", 2)])
-@pytest.mark.parametrize("spent", [0.1, 0.9])
+@of_each("key, power, spent", [(*key, spent) for key in (("epsilon", 1), ("rho", 2)) for spent in (0.1, 0.9)])
 def test_what_would_fit_of_a_query_is_no_key_that_its_file_lacks(key: str, power: int, spent: float, tmp_path: Path) -> None:
     """And does fit, put into the key that it has: noise grows as epsilon falls, and as the root of rho."""
     with opened(str(tmp_path / "ledger.db"), "zcdp", 1.0) as ledger:
@@ -213,18 +213,39 @@ def asked_of(cost: float, *tables: Mapping[str, Any]) -> Pipeline:
     return parse(text_of({**found, "privacy": {**found["privacy"], "delta": 1e-3}}), "asked.toml")
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("table", [table for _, table in queries()], ids=[label for label, _ in queries()])
-def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(table: Mapping[str, Any], count: int, tmp_path: Path) -> None:
-    """Whatever they measure: one of two queries alone, or one of the mechanisms of a query, is nothing that a file can make noisier."""
-    tables, free = (table,) * count, asked_of(0.3, *(table,) * count)
-    with opened(str(tmp_path / "ledger.db"), "approx-dp", 0.2, 1e-2, unit="visitor") as ledger:
+TABLES = dict(queries())
+
+
+@of_each("label, count", [(label, count) for label in TABLES for count in (1, 2)])
+def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(label: str, count: int, tmp_path: Path) -> None:
+    """Whatever they measure: one of two queries alone, or one of the mechanisms of a query, is nothing that a file can make noisier.
+
+    In a ledger that prices them at a glance, where it prices them at all.
+    """
+    tables = (TABLES[label],) * count
+    try:
+        opened_filter("zcdp", 0.2, 1e-2, {}).cost(asked_of(0.3, *tables), 1e-3)
+    except DpcliError:
+        assert_that_all_fit("approx-dp", tables, tmp_path)
+    else:
+        assert_that_all_fit("zcdp", tables, tmp_path)
+
+
+@pytest.mark.long
+@of_each("label, count", [(label, 1 + place % 2) for place, label in enumerate(label for label in TABLES if label.endswith("-0"))])
+def test_what_would_fit_of_queries_fits_where_every_number_is_computed(label: str, count: int, tmp_path: Path) -> None:
+    assert_that_all_fit("approx-dp", (TABLES[label],) * count, tmp_path)
+
+
+def assert_that_all_fit(name: str, tables: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    free = asked_of(0.3, *tables)
+    with opened(str(folder / "ledger.db"), name, 0.2, 1e-2, unit="visitor") as ledger:
         found = fitting(ledger.state(), free, 1e-3)
         if any(entry.spec.fixed_threshold for entry in free.mechanisms):
             assert found == ()  # its threshold hangs on its noise
             return
         (said,) = found
-        where = "every query" if count > 1 else "query-0"
+        where = "every query" if len(tables) > 1 else "query-0"
         times = re.fullmatch(rf"([0-9.]+) times the noise in {where}, by a smaller epsilon, rho or weight, or a larger error", said)
         assert times is not None
         ledger.spend(asked_of(0.3 / float(times[1]), *tables), "less")
@@ -249,8 +270,7 @@ def test_where_no_mechanism_alone_can_fit_all_of_them_are_said_to_need_noise(tmp
         assert float(ledger.state().left()["rho"]) < 0.01 * float(ledger.state().caps["rho"])
 
 
-@pytest.mark.parametrize("name", FILTERS)
-@pytest.mark.parametrize("called", [None, "clicks-week", "a\n  b\x1b[2J", "w" * 300])
+@of_each("name, called", [(name, called) for name in FILTERS for called in (None, "clicks-week", "a\n  b\x1b[2J", "w" * 300)])
 def test_a_denial_names_the_pipeline(name: str, called: str | None, tmp_path: Path) -> None:
     from dataclasses import replace
 

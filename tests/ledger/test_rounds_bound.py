@@ -26,6 +26,7 @@ from tests.federated.files import file
 from tests.ledger.client_rounds import RHO, SIGMA, cap, keys, opened, spent, written
 from tests.ledger.deaths import killed
 from tests.ledger.families import family
+from tests.of_each import of_each
 
 COUNT = '[[mechanism]]\nname = "count"\ntype = "zcdp"\nrho = {}\n'
 
@@ -138,10 +139,12 @@ def brief(value: object) -> str:
     return f"{value.bit_length()} bits" if isinstance(value, int) else repr(value)[:20]
 
 
-@pytest.mark.parametrize("client", NO_CLIENTS, ids=brief)
-@pytest.mark.parametrize("table", [{}, {"sampling": "poisson", "max_participations": 9, "rounds": 10_000, "clients_per_round": 50}])
+DRAWN = {"sampling": "poisson", "max_participations": 9, "rounds": 10_000, "clients_per_round": 50}
+
+
+@of_each("client, table", [(client, table) for client in NO_CLIENTS for table in ({}, DRAWN)], lambda of: (brief(of[0]), of[1]))
 def test_clients_are_plain_numbers(client: Any, table: dict[str, Any], url: str, tmp_path: Path) -> None:
-    one = dpcli.rounds(written(tmp_path, table), url, "k").round()
+    one = dpcli.rounds(written(tmp_path, table), url, tmp_path.name).round()
     if table and type(client) is int and 100 <= client < 2**256:  # the server draws, and knows its clients' numbers
         return
     with pytest.raises(
@@ -182,29 +185,27 @@ NO_UPDATES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("update", NO_UPDATES, ids=lambda update: repr(update)[:20])
+@of_each("update", NO_UPDATES, lambda update: repr(update)[:20])
 def test_what_is_no_update_is_refused_and_not_quoted(update: Any, url: str, tmp_path: Path) -> None:
-    one = dpcli.rounds(written(tmp_path), url, "k").round()
+    one = dpcli.rounds(written(tmp_path), url, tmp_path.name).round()
     with pytest.raises(InputError, match=r"^update of client 3: expected 1 numbers in a row, found ") as refusal:
         one.release({3: update}, 1)
     assert SECRET not in str(refusal.value) and refusal.value.__context__ is None
     assert one.release({3: np.array([1.0], np.float16), 4: [True], 5: np.ma.array([2], mask=[1])}, 1).shape == (1,)
 
 
-@pytest.mark.parametrize(
-    "update", [[1e-320, 1.0], [1e-200, 1e-200], [1e308, 1e308], [float("inf"), 1.0], [5e-324, 5e-324], "huge"], ids=str
-)
+@of_each("update", [[1e-320, 1.0], [1e-200, 1e-200], [1e308, 1e308], [float("inf"), 1.0], [5e-324, 5e-324], "huge"])
 def test_numpy_says_nothing_of_an_update(update: Any, url: str, tmp_path: Path) -> None:
     """Whoever has errors of floating point raised, or warnings told, learns nothing from a round that fails or from its log."""
     sent = np.array([1e300, 1.0], np.longdouble) * np.longdouble(1e300) if update == "huge" else update
-    run = dpcli.rounds(written(tmp_path), url, "k")
+    run = dpcli.rounds(written(tmp_path), url, tmp_path.name)
     with np.errstate(all="raise"):
         assert run.round().release({3: sent}, 2).shape == (2,)
 
 
-@pytest.mark.parametrize("size", [-1, 1.0, True, "1", None, 10**13, 10**5000, (1,), float("nan"), SECRET], ids=brief)
+@of_each("size", [-1, 1.0, True, "1", None, 10**13, 10**5000, (1,), float("nan"), SECRET], brief)
 def test_a_size_is_a_plain_number(size: Any, url: str, tmp_path: Path) -> None:
-    one = dpcli.rounds(written(tmp_path), url, "k").round()
+    one = dpcli.rounds(written(tmp_path), url, tmp_path.name).round()
     with pytest.raises(InputError, match=r"^round 1: expected a size from 0 to ") as refusal:
         one.release({}, size)
     assert SECRET not in str(refusal.value)
@@ -234,10 +235,10 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("chunk", [1, 2])
-@pytest.mark.parametrize(("what", "change"), CHANGES, ids=[what for what, _ in CHANGES])
-def test_a_key_is_of_one_file(what: str, change: dict[str, Any], chunk: int, url: str, tmp_path: Path) -> None:
+@of_each("what, change, chunk", [(*change, chunk) for change in CHANGES for chunk in (1, 2)])
+def test_a_key_is_of_one_file(what: str, change: dict[str, Any], chunk: int, tmp_path: Path) -> None:
     """Whatever of it changes, and however many rounds its charges are of."""
+    url = opened(str(tmp_path / "l.db"), 1e3)
     first = dpcli.rounds(plan(tmp_path, COUNT.format(0.005)), url, "k")
     for _ in range(2):
         first.round()
@@ -429,6 +430,7 @@ KEPT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("table", "entry"), KEPT)
 def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
     """A server that sends one client wherever that is let in: with several objects, in any order of releases, until the ledger says no.
@@ -573,8 +575,10 @@ def test_a_fork_within_a_round_of_another_thread_is_refused_and_does_not_wait(
     assert child_code == 0 and run.round().number == 2
 
 
-@pytest.mark.parametrize("clip", [1e-8, 1e-3, 1.0, 1e12])
-@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-170, 1e-12, 1.0, 1e100, 1e200, 1.7e308])
+SIZES = (1e-320, 1e-200, 1e-170, 1e-12, 1.0, 1e100, 1e200, 1.7e308)
+
+
+@of_each("clip, size", [(clip, size) for clip in (1e-8, 1e-3, 1.0, 1e12) for size in SIZES])
 def test_a_norm_is_kept_whatever_its_square(clip: float, size: float) -> None:
     for update in (np.full(4, size), np.array([size, 0.0, -size, 1e-300]), np.array([1e-160] * 3 + [size])):
         got = clipped(update, clip)
@@ -586,7 +590,7 @@ def test_a_norm_is_kept_whatever_its_square(clip: float, size: float) -> None:
             assert np.linalg.norm(got) == pytest.approx(clip)
 
 
-@pytest.mark.parametrize("clip", [1e-300, 9e-9, 1.1e12, 1e308])
+@of_each("clip", [1e-300, 9e-9, 1.1e12, 1e308])
 def test_norms_that_cannot_be_measured_are_refused(clip: float, tmp_path: Path, url: str) -> None:
     with pytest.raises(InvalidFile, match=r"federated\.clip: expected a number from 1e-08 to 1e"):
         dpcli.rounds(written(tmp_path, {"clip": clip}), url, "k")

@@ -21,6 +21,7 @@ from dpcli.pipeline.schema import schedule_schema
 from dpcli.toml.render import InvalidFile
 from tests.command import dpcli
 from tests.gate.samples import GATE
+from tests.of_each import of_each
 
 EACH = st.sampled_from([None, "day", "3 days", "week"])
 DATES = ("from", "to")
@@ -46,8 +47,8 @@ def test_the_example_of_the_manual_is_read(tmp_path: Path) -> None:
     assert named <= set(KEYS["run"].kind.item.members)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@of_each(
+    "text, said",
     [
         ("format = 1\n", "run: expected at least one [[run]] table, found none"),
         ("format = 1\nrun = []\n", "run: expected at least one [[run]] table, found none"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from tests.cli.ledgers import ALL, called, marks
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.setting import run_file
+from tests.of_each import of_each
 
 SECRET = "s3cr3t-word"
 AT = "127.0.0.1:1/db"
@@ -68,19 +69,39 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("url", URLS)
-def test_no_command_shows_a_password(url: str, tmp_path: Path) -> None:
+def pairs(count: int, each: int) -> list[tuple[int, int]]:
+    """Of so many commands each with so many of the URLs, in turn, so that each URL is tried."""
+    return [(at, (at * each + more * (1 + len(URLS) // each)) % len(URLS)) for at in range(count) for more in range(each)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a ledger in a file, and whatever the commands read."""
     (tmp_path / "run.toml").write_text(run_file(0.001))
     (tmp_path / "schedule.toml").write_text('format = 1\n[[run]]\nfile = "run.toml"\nfrom = 2030-01-01\n')
     (tmp_path / "h.csv").write_text("date,key,epsilon,unit,adjacency\n2024-01-01,k,0.1,user,add-remove\n")
     assert dpcli("budget", "init", str(tmp_path / "a.db"), *TERMS).code == 0
-    for words in COMMANDS:
-        done = dpcli("budget", *(url if word == "URL" else str(tmp_path / word) if word in FILES else word for word in words))
-        assert done.code not in (0, 1) and SECRET not in done.out + done.err, (words[0], done)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "h.csv", "run.toml", "schedule.toml"]
+    return tmp_path
 
 
-WALKED = [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in ALL]
+def shows_none(words: tuple[str, ...], url: str, folder: Path) -> None:
+    done = dpcli("budget", *(url if word == "URL" else str(folder / word) if word in FILES else word for word in words))
+    assert done.code not in (0, 1) and SECRET not in done.out + done.err, done
+    assert sorted(path.name for path in folder.iterdir()) == ["a.db", "h.csv", "run.toml", "schedule.toml"]
+
+
+@of_each("at, url", pairs(len(COMMANDS), 5), lambda case: (COMMANDS[case[0]][0], URLS[case[1]]))
+def test_no_command_shows_a_password(at: int, url: int, folder: Path) -> None:
+    shows_none(COMMANDS[at], URLS[url], folder)
+
+
+@pytest.mark.nightly
+@of_each("words, url", [(words, url) for words in COMMANDS for url in URLS])
+def test_no_command_shows_a_password_of_any_url(words: tuple[str, ...], url: str, folder: Path) -> None:
+    shows_none(words, url, folder)
+
+
+WALKED = [words for words in ALL if not marks(words) or find_spec("torch") is not None]
 
 
 def quoting(folder: Path) -> list[str]:
@@ -90,45 +111,70 @@ def quoting(folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("url", URLS)
-@pytest.mark.parametrize("words", WALKED)
-def test_no_command_that_takes_a_ledger_shows_a_password(words: tuple[str, ...], url: str, tmp_path: Path) -> None:
-    done = called(words, tmp_path, url)
+def quotes_none(words: tuple[str, ...], url: str, folder: Path) -> None:
+    done = called(words, folder, url)
     assert SECRET not in done.out + done.err, done
     assert done.code in ((0, 2) if words == ("doctor",) else (2, 4)), done
-    assert quoting(tmp_path) == []
+    assert quoting(folder) == []
 
 
-def opened_for(words: tuple[str, ...], database: Database, unit: str) -> str:
-    """The URL, password and all, of a ledger that has room for what a command would charge."""
+@of_each("at, url", pairs(len(WALKED), 2), lambda case: (" ".join(WALKED[case[0]]), URLS[case[1]]))
+def test_no_command_that_takes_a_ledger_shows_a_password(at: int, url: int, tmp_path: Path) -> None:
+    quotes_none(WALKED[at], URLS[url], tmp_path)
+
+
+@pytest.mark.nightly
+@of_each("words, url", [(words, url) for words in WALKED for url in URLS])
+def test_no_command_that_takes_a_ledger_shows_a_password_of_any_url(words: tuple[str, ...], url: str, tmp_path: Path) -> None:
+    quotes_none(words, url, tmp_path)
+
+
+# Units of the files that commands read, where it is not a user; those that draw noise for many answers take long.
+UNITS = {"label": "example", "generate": "example", "prompt": "example", "sweep": "example", "train": "example", "fit": "author"}
+UNITS |= {"release": "patient"}
+DEAR = {"generate", "prompt", "sweep", "train", "fit", "release"}
+
+
+def opened_for(words: tuple[str, ...], database: Database) -> str:
+    """The URL, password and all, of a new ledger that has room for what a command would charge."""
     database.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=database.name)
+    unit, name = UNITS.get(words[-1], "user"), "clicks" if words[-1] == "init" else "visits"
     terms = ("--unit", unit, "--adjacency", "add-remove", "--epsilon", "1000", "--delta", "1e-3", "--filter", "approx-dp")
-    made = dpcli("budget", "init", database.url, "--dataset", "clicks" if words[-1] == "init" else "visits", *terms)
+    made = dpcli("budget", "init", database.url, "--dataset", name, *terms)
     assert made.code == 0, made
     database.cluster.login("with_password", "dpcli_admin")
     database.cluster.run(f"ALTER ROLE with_password PASSWORD '{SECRET}'")
     return database.cluster.url(database.name, "with_password", SECRET)
 
 
-@pytest.mark.sampled(24)
-@pytest.mark.parametrize("words", WALKED)
-def test_no_command_keeps_a_password_that_opens_a_ledger(words: tuple[str, ...], database: Database, tmp_path: Path) -> None:
-    """Neither in what it prints, nor in a run's folder or another file, nor in an entry."""
-    done = called(words, tmp_path, opened_for(words, database, "user"))
-    if (other := re.search(r'found "(\w+)" \(DP103', done.err)) is not None:  # the file of this command has a unit of its own
-        (tmp_path / "again").mkdir()
-        done = called(words, tmp_path / "again", opened_for(words, database, other[1]))
-    assert "DP103" not in done.err, done
-    assert done.code in (0, 1, 2, 3, 4) and "authentication failed" not in done.err, done
-    assert SECRET not in done.out + done.err, done
-    assert quoting(tmp_path) == []
-    with database.cluster.connect(database.name) as connection:
-        rows = connection.execute("SELECT body FROM dpcli.entry").fetchall()
-    assert rows and not any(SECRET in body for (body,) in rows)
+def keeps_none(walked: list[tuple[str, ...]], database: Database, folder: Path) -> None:
+    """Neither in what it prints, nor in a run's folder or another file, nor in an entry; a ledger is used again, until it has moved."""
+    url, unit, failed = "", "", list[object]()
+    for words in sorted(walked, key=lambda words: (UNITS.get(words[-1], "user"), words[-1] == "copy", words)):
+        if not url or words[-1] == "init" or UNITS.get(words[-1], "user") != unit:
+            url, unit = opened_for(words, database), UNITS.get(words[-1], "user") if words[-1] != "init" else ""
+        (place := folder / " ".join(words)).mkdir()
+        done = called(words, place, url)
+        sound = "DP103" not in done.err and done.code in (0, 1, 2, 3, 4) and "authentication failed" not in done.err
+        if not sound or SECRET in done.out + done.err or quoting(place):
+            failed.append((words, done, quoting(place)))
+        with database.cluster.connect(database.name) as connection:
+            rows = connection.execute("SELECT body FROM dpcli.entry").fetchall()
+        if not rows or any(SECRET in body for (body,) in rows):
+            failed.append((words, "in an entry", rows))
+    assert failed == []
 
 
-@pytest.mark.parametrize("name", ["./u:x@y.db", "a@b:c.db", "sub/u:x@y.db", "2026-01-01T00:00.db"])
+def test_no_command_keeps_a_password_that_opens_a_ledger(database: Database, tmp_path: Path) -> None:
+    keeps_none([words for words in WALKED if words[-1] not in DEAR], database, tmp_path)
+
+
+@pytest.mark.long
+def test_no_command_that_takes_its_time_keeps_a_password_that_opens_a_ledger(database: Database, tmp_path: Path) -> None:
+    keeps_none([words for words in WALKED if words[-1] in DEAR], database, tmp_path)
+
+
+@of_each("name", ["./u:x@y.db", "a@b:c.db", "sub/u:x@y.db", "2026-01-01T00:00.db"])
 def test_a_file_whose_name_holds_such_characters_is_still_one(name: str, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert dpcli("budget", "init", name, *TERMS, folder=tmp_path).code == 0 and (tmp_path / name).is_file()

@@ -6,7 +6,7 @@ import json
 import random
 import unicodedata
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
 from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
@@ -31,6 +31,7 @@ from tests.ledger.conftest import Database, Place
 from tests.ledger.folding import folded
 from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, terms
+from tests.of_each import of_each
 from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)
@@ -46,6 +47,30 @@ def two(place: Place) -> Place:
     with by(place, "ada") as ada:
         charge(ada, "night", "0.25", "reserve")
     return place
+
+
+Made = Callable[[str], tuple[Ledger, Ledger]]
+
+
+@pytest.fixture
+def made(place: Place) -> Iterator[Made]:
+    """Makes a dataset like that one: as ada has it, and as eve does, each over one connection for all of them."""
+    init(place.url, DATASET, TWO).close()
+    with by(place, "ada") as first, by(place, "eve") as second:
+        found = first.state().open_terms()
+
+        def make(name: str) -> tuple[Ledger, Ledger]:
+            charge(open_dataset(first.store, name, found, "ada", new=True), "night", "0.25", "reserve")
+            return Ledger(first.store, name, "ada"), Ledger(second.store, name, "eve")
+
+        yield make
+
+
+def late(ledger: Ledger, time: str) -> None:
+    """Go on once its clock has reached a time: a server's by itself."""
+    if "://" not in ledger.store.place:
+        ledger.now = lambda: time
+    assert until(lambda: ledger.now() >= time)
 
 
 def number(receipt: Receipt) -> int:
@@ -77,47 +102,48 @@ def done(ledger: Ledger, kind: str) -> bool:
 # One proposes, another approves.
 
 
-@pytest.mark.parametrize("kind", TWO_PERSONS)
-def test_another_person_makes_it_effective(kind: str, two: Place) -> None:
-    with by(two, "ada") as ada, by(two, "eve") as eve:
-        seq = asked(ada, kind)
-        assert not done(eve, kind) and eve.state().spent["epsilon"] != 0
-        with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
-            ada.approve(seq, "it is fine")
-        receipt = eve.approve(seq, "it is fine")
-        assert receipt.entry is not None
-        assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
-        assert done(ada, kind) and not ada.state().proposals
-        with pytest.raises(LedgerError, match=r"still open|has moved to"):
-            eve.approve(seq, "again")
-        assert verify(eve).notes == ()
+@of_each("kind", TWO_PERSONS)
+def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
+    ada, eve = made(f"data to {kind}")
+    seq = asked(ada, kind)
+    assert not done(eve, kind) and eve.state().spent["epsilon"] != 0
+    with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
+        ada.approve(seq, "it is fine")
+    receipt = eve.approve(seq, "it is fine")
+    assert receipt.entry is not None
+    assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
+    assert done(ada, kind) and not ada.state().proposals
+    with pytest.raises(LedgerError, match=r"still open|has moved to"):
+        eve.approve(seq, "again")
+    assert verify(eve).notes == ()
 
 
-@pytest.mark.parametrize("kind", TWO_PERSONS)
-@pytest.mark.parametrize("name", ALIKE, ids=ascii)
-def test_no_name_that_looks_like_the_proposer_s(kind: str, name: str, two: Place) -> None:
-    with by(two, "ada") as ada, by(two, name) as other:
-        seq = asked(ada, kind)
-        with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
-            other.approve(seq, "it is fine")
-        assert not done(ada, kind)
+def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
+    """Whatever is proposed."""
+    with by(two, "ada") as ada:
+        proposed = {kind: asked(ada, kind) for kind in TWO_PERSONS}
+        for name in ALIKE:
+            with by(two, name) as other:
+                for kind, seq in proposed.items():
+                    with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
+                        other.approve(seq, "it is fine")
+                    assert not done(ada, kind), (kind, name)
 
 
-@pytest.mark.parametrize("kind", TWO_PERSONS)
-@pytest.mark.parametrize("who", PEOPLE)
-def test_a_proposal_that_was_closed_is_approved_by_nobody(kind: str, who: str, two: Place) -> None:
+@of_each("kind, who", [(kind, who) for kind in TWO_PERSONS for who in PEOPLE])
+def test_a_proposal_that_was_closed_is_approved_by_nobody(kind: str, who: str, made: Made) -> None:
     """Withdrawn by whoever proposed it, or refused by another."""
-    with by(two, "ada") as ada, by(two, "eve") as eve:
-        seq = asked(ada, kind)
-        (ada if who == "ada" else eve).refuse(seq, "a mistake")
-        for ledger in (ada, eve):
-            with pytest.raises(LedgerError, match="still open"):
-                ledger.refuse(seq, "again")
+    ada, eve = made(f"data to {kind} by {who}")
+    seq = asked(ada, kind)
+    (ada if who == "ada" else eve).refuse(seq, "a mistake")
+    for ledger in (ada, eve):
         with pytest.raises(LedgerError, match="still open"):
-            eve.approve(seq, "it is fine")
-        assert not done(eve, kind)
-        eve.approve(asked(ada, kind), "once more")
-        assert done(ada, kind)
+            ledger.refuse(seq, "again")
+    with pytest.raises(LedgerError, match="still open"):
+        eve.approve(seq, "it is fine")
+    assert not done(eve, kind)
+    eve.approve(asked(ada, kind), "once more")
+    assert done(ada, kind)
 
 
 def move(kind: str) -> Callable[[Ledger, Ledger], object]:
@@ -147,39 +173,39 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "meanwhile"), OVERTAKEN.values(), ids=OVERTAKEN)
-def test_a_proposal_ends_when_what_it_is_about_changes(kind: str, meanwhile: Callable[..., object], two: Place) -> None:
-    with by(two, "ada") as ada, by(two, "eve") as eve:
-        seq = asked(ada, kind)
-        meanwhile(ada, eve)
-        before = eve.state().head
-        with pytest.raises(LedgerError, match="still open"):
-            eve.approve(seq, "it is fine")
-        assert eve.state().head == before
-
-
-@pytest.mark.parametrize("kind", TWO_PERSONS)
-def test_a_proposal_outlives_what_is_said_of_others(kind: str, two: Place) -> None:
-    with by(two, "ada") as ada, by(two, "eve") as eve:
-        charge(ada, "other", "0.1", "reserve")
-        seq = asked(ada, kind)
-        asked(ada, "void" if kind == "amend" else "amend")
-        ada.start("other")
+@of_each("what", OVERTAKEN)
+def test_a_proposal_ends_when_what_it_is_about_changes(what: str, made: Made) -> None:
+    (kind, meanwhile), (ada, eve) = OVERTAKEN[what], made(what)
+    seq = asked(ada, kind)
+    meanwhile(ada, eve)
+    before = eve.state().head
+    with pytest.raises(LedgerError, match="still open"):
         eve.approve(seq, "it is fine")
-        assert done(ada, kind)
+    assert eve.state().head == before
 
 
-@pytest.mark.parametrize("kind", TWO_PERSONS)
-def test_a_proposal_expires(kind: str, two: Place) -> None:
+@of_each("kind", TWO_PERSONS)
+def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> None:
+    ada, eve = made(f"data to {kind}")
+    charge(ada, "other", "0.1", "reserve")
+    seq = asked(ada, kind)
+    asked(ada, "void" if kind == "amend" else "amend")
+    ada.start("other")
+    eve.approve(seq, "it is fine")
+    assert done(ada, kind)
+
+
+def test_a_proposal_expires(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
         soon = later(ada.now(), seconds=3)
-        seq = asked(ada, kind, expires=soon)
-        assert until(lambda: eve.now() >= soon)
-        with pytest.raises(LedgerError, match="found one that expired on"):
-            eve.approve(seq, "it is fine")
-        assert not done(eve, kind)
-        with pytest.raises(InputError, match=f"at most {MOST_DAYS} days"):
-            asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
+        proposed = {kind: asked(ada, kind, expires=soon) for kind in TWO_PERSONS}
+        late(eve, soon)
+        for kind, seq in proposed.items():
+            with pytest.raises(LedgerError, match="found one that expired on"):
+                eve.approve(seq, "it is fine")
+            assert not done(eve, kind), kind
+            with pytest.raises(InputError, match=f"at most {MOST_DAYS} days"):
+                asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
 
 
 def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
@@ -187,26 +213,26 @@ def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
         soon = later(ada.now(), seconds=3)
         charge(ada, "brief", "0.1", "reserve", expires=soon)
         seq = number(ada.void("brief", "it never started"))
-        assert until(lambda: eve.now() >= soon)
+        late(eve, soon)
         with pytest.raises(LedgerError, match="it counts in full"):
             eve.approve(seq, "it is fine")
         assert eve.state().run("brief").status == "reserved"
 
 
-@pytest.mark.parametrize("words", ["", " ", "\u3164"], ids=ascii)
-def test_a_reason_on_both_sides(words: str, two: Place) -> None:
+def test_a_reason_on_both_sides(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
         seq = asked(ada, "amend")
-        for ask in (
-            lambda: ada.amend(2.0, words),
-            lambda: ada.void("night", words),
-            lambda: ada.quota("person", "bob", "0.5", why=words),
-            lambda: ada.leave(ELSEWHERE, words),
-            lambda: eve.approve(seq, words),
-            lambda: eve.refuse(seq, words),
-        ):
+        asks: tuple[Callable[[str], object], ...] = (
+            lambda words: ada.amend(2.0, words),
+            lambda words: ada.void("night", words),
+            lambda words: ada.quota("person", "bob", "0.5", why=words),
+            lambda words: ada.leave(ELSEWHERE, words),
+            lambda words: eve.approve(seq, words),
+            lambda words: eve.refuse(seq, words),
+        )
+        for ask, words in ((ask, words) for ask in asks for words in ("", " ", "\u3164")):
             with pytest.raises(InputError, match="--reason"):
-                ask()
+                ask(words)
         with pytest.raises(InputError, match="--approver: expected none in a ledger of two persons"):
             ada.amend(2.0, "a reason", "the board")
 
@@ -342,10 +368,10 @@ FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name i
 }}  # fmt: skip
 
 
-@pytest.mark.parametrize(("who", "content"), FORGED.values(), ids=FORGED)
-def test_a_file_in_which_one_person_wrote_for_two_is_refused(who: str, content: dict[str, Any], tmp_path: Any) -> None:
+@of_each("forged", FORGED)
+def test_a_file_in_which_one_person_wrote_for_two_is_refused(forged: str, tmp_path: Any) -> None:
     """By hand, past every request: no reader takes it."""
-    url = str(tmp_path / "ledger.db")
+    (who, content), url = FORGED[forged], str(tmp_path / "ledger.db")
     init(url, DATASET, TWO).close()
     with Ledger(open_store(url), DATASET, who="ada") as ada:
         charge(ada, "night", "0.25", "reserve")
@@ -393,6 +419,7 @@ def test_both_see_names_alike(database: Database) -> None:
             assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
 
 
+@pytest.mark.long
 def test_no_letter_makes_another_person_of_one(database: Database) -> None:
     """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""
     init(database.url, DATASET, TWO).close()
@@ -485,10 +512,11 @@ def test_both_databases_answer_alike_and_their_notes_are_true(
     name = f"data {uuid.uuid4().hex}"
     init(database.url, name, TWO, new=True).close()
     init(path, name, TWO).close()
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, by(database, "ada") as ada, by(database, "eve") as eve:
         patched.setattr(checkpoint, "EVERY", 3)
-        for what, who, at in acts:
-            with by(database, who, dataset=name) as server, Ledger(open_store(path), name, who=who) as file:
+        for what, who, at in acts:  # by somebody who has read nothing yet
+            server = Ledger((ada if who == "ada" else eve).store, name)
+            with Ledger(open_store(path), name, who=who) as file:
                 assert act(server, what, at) == act(file, what, at), (what, who, at)
         for reader in (Ledger(open_store(path), name), Ledger(open_store(database.url), name)):
             with reader:
