@@ -22,7 +22,7 @@ from dpcli.registry import load
 from dpcli.toml.positions import locate
 from tests.command import dpcli
 from tests.gate.conftest import git
-from tests.pipeline.test_every_key import toml
+from tests.inline import toml
 
 Document = dict[str, Any]
 BASE: Document = {

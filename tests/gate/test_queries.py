@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.command import Result, dpcli
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release.files import document
 
 SUM = {"name": "total", "measure": "sum", "column": "spent", "where": "age > 3", "rho": 0.005, "max_rows": 2}

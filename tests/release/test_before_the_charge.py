@@ -10,8 +10,8 @@ import pytest
 
 from dpcli.ledger.stores.places import init
 from tests.command import dpcli
+from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
-from tests.pipeline.test_every_key import text_of
 from tests.release.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")

@@ -23,7 +23,7 @@ from dpcli.release.entries import AskedQuery, asked
 from dpcli.release.measures import mode, quantile
 from dpcli.release.settings import Source
 from dpcli.toml.render import InvalidFile
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, columns, neighbour, question, table
 

@@ -29,7 +29,7 @@ from dpcli.release.run import release
 from dpcli.release.settings import Source
 from dpcli.release.window import row_window
 from dpcli.sessions.window import over_window
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
 from tests.release.files import COLUMNS, document, queries

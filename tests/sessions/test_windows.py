@@ -29,9 +29,9 @@ from dpcli.sweep import run as sweeping
 from dpcli.sweep import select as selecting
 from dpcli.sweep.worker import Job, perform
 from tests.command import Result, dpcli
+from tests.inline import text_of
 from tests.ledger.conftest import Place, cluster, database, place, used_again  # noqa: F401
 from tests.ledger.test_blocks import FAMILIES, family
-from tests.pipeline.test_every_key import text_of
 from tests.predict import pmixed_files, samples, test_generate, test_prompt
 from tests.release.files import COLUMNS, document
 from tests.sweep.pretended import InOneProcess, pretended
