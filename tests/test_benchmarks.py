@@ -12,9 +12,10 @@ from tests.benchmarks import mixtures, peers, pmixed
 from tests.benchmarks.isolation import Answer
 from tests.benchmarks.settings import SETTINGS, SMALL, Setting
 from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
+from tests.cases import together
 
 
-@pytest.mark.parametrize("setting", [*SETTINGS, *SMALL], ids=lambda s: s.name)
+@together("setting", [*SETTINGS, *SMALL])
 def test_a_setting_is_a_question(setting: Setting) -> None:
     assert 0.0 < setting.delta <= 1e-3
     for rate, noise, steps in setting.phases:

@@ -31,9 +31,9 @@ from dpcli.numerics.contour.tilted_rows import _telescoped
 from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.shifted import ShiftedRemove
 from dpcli.numerics.work import limited
-from tests.accountants.test_big_jump import one
-
-SEED = random.SystemRandom().randrange(10**6)
+from tests.accountants.one_step import one
+from tests.cases import tiered
+from tests.exam.subjects import SEED
 
 
 def weak(count: int, seed: int) -> Steps:
@@ -63,7 +63,7 @@ def answered(steps: Steps, delta: float) -> tuple[float, float]:
     return found.lower, found.upper
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-10])
+@pytest.mark.parametrize("delta", tiered([1e-5, 1e-10], 1, 1))
 def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
     """As far apart as 1e-6 at most, and above what the single worst steps alone come to."""
     for steps in (weak(100, SEED), schedule(100), weak(60, SEED) + STRONG):
@@ -81,6 +81,7 @@ def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     assert 0.0 < found.lower <= found.upper <= found.lower * (1.0 + 1e-5)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, 12])
 @pytest.mark.parametrize("epsilon", [1.6e5, 4e6])
 def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, epsilon: float) -> None:
@@ -90,15 +91,13 @@ def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, e
         assert 0.0 <= (found.lower or 0.0) <= found.upper <= 1e-8
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-10])
+@pytest.mark.parametrize("delta", tiered([1e-5, 1e-7, 1e-10], 0, 1))
 def test_a_thousand_weak_steps_are_answered(delta: float) -> None:
     for steps in (weak(1000, SEED), schedule(1000), weak(1000, SEED) + STRONG):
         answered(steps, delta)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("count", "delta"), [(12, 1e-5), (40, 1e-6), (100, 1e-6)])
+@pytest.mark.parametrize(("count", "delta"), tiered([(12, 1e-5), (40, 1e-6), (100, 1e-6)], 0, 1))
 def test_the_grid_accountant_agrees(count: int, delta: float) -> None:
     for steps in (weak(count, SEED), schedule(count)):
         low, high = answered(steps, delta)
