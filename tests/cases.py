@@ -67,3 +67,14 @@ def together(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Ca
         return whole
 
     return decorate
+
+
+def in_turn(first: Iterable[Any], second: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Each of the first with one of the second, which are taken in turn."""
+    second = list(second)
+    return [(one, second[k % len(second)]) for k, one in enumerate(first)]
+
+
+def every(step: int, names: Iterable[str], marks: Any = ()) -> list[Any]:
+    """(name, which of its things) for `parametrize`: one of `step`, beginning at another one for each name."""
+    return [pytest.param(name, slice(k % step, None, step), marks=marks, id=f"{name}-{step}") for k, name in enumerate(names)]
