@@ -87,6 +87,7 @@ def test_one_query_after_the_other_costs_what_all_at_once_do() -> None:
     assert pate.one_by_one(counts) == pytest.approx(pate.vectorised(counts), rel=1e-9)
 
 
+@pytest.mark.long
 def test_projections_are_timed() -> None:
     """A small vocabulary: every row is there, and the bisection finds the share that the cubic finds."""
     found = pmixed.main(["--vocabulary", "300", "--models", "3", "--rounds", "2"])

@@ -87,6 +87,7 @@ def test_the_worked_figures() -> None:
     assert "reveal" in rows["rdp"]["reason"]
 
 
+@pytest.mark.long
 def test_the_ensemble_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eighty models in seconds, and a text of their made-up language."""
     for path in (ROOT / "examples").glob("pmixed*"):
@@ -209,6 +210,7 @@ def test_clients_learn_the_digits_until_the_cap(
     assert spent == pytest.approx(ROUNDS * cost, rel=1e-6) and spent <= 1.6987 < spent + cost
 
 
+@pytest.mark.long
 @pytest.mark.needs("duckdb", "opendp", "sqlglot")
 def test_the_questions_about_visits_are_answered_once(tmp_path: Path) -> None:
     path = str(ROOT / "examples" / "release.toml")

@@ -78,6 +78,7 @@ def test_more_steps_never_cost_less(subject: Pipeline, factor: int) -> None:
     grows(account(subject), account(more_steps(subject, factor)))
 
 
+@pytest.mark.long
 @given(pipelines(), log_uniform(0.1, 3.0))
 def test_a_larger_delta_never_costs_more(subject: Pipeline, factor: float) -> None:
     assert subject.privacy.delta is not None
@@ -264,6 +265,7 @@ def pipeline_of(parts: list[Entry], delta: float) -> Pipeline:
     return replace(pipeline(parts[0], delta=delta), mechanisms=tuple(parts))
 
 
+@pytest.mark.long
 @given(
     st.floats(0.5, 8.0),
     st.floats(0.5, 8.0),

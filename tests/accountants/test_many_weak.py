@@ -32,7 +32,7 @@ from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.shifted import ShiftedRemove
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
-from tests.cases import tiered
+from tests.cases import by_tier, tiered
 from tests.exam.subjects import SEED
 
 
@@ -72,7 +72,7 @@ def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
         assert fewer <= low <= high, SEED
 
 
-@pytest.mark.parametrize("steps", [40, 600])
+@pytest.mark.parametrize("steps", by_tier(40, 600, None))
 def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     """Wider than elsewhere, as what fails first must leave enough work to what serves."""
     parts = tuple((SampledGaussian(1.0 / (2.0 + 0.03 * i), 1.2e-4 + 1e-5 * i), 1 + (steps * i) // 12) for i in range(12))
@@ -81,8 +81,7 @@ def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     assert 0.0 < found.lower <= found.upper <= found.lower * (1.0 + 1e-5)
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("count", [1, 12])
+@pytest.mark.parametrize("count", by_tier(1, 12, None))
 @pytest.mark.parametrize("epsilon", [1.6e5, 4e6])
 def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, epsilon: float) -> None:
     parts = tuple((SampledGaussian(1.0 + 0.01 * i, 0.1), 10**7 // count) for i in range(count))

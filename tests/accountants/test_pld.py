@@ -85,7 +85,10 @@ def test_gaussians_at_any_delta(mu: float, delta: float) -> None:
     assert bound.upper - bound.lower <= 2e-3 * max(bound.upper, 0.1)
 
 
-@pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (10.0, 6, 1e-6), (0.01, 10000, 1e-5), (1.0, 3, 1e-9)])
+@pytest.mark.parametrize(
+    ("epsilon", "count", "delta"),
+    [(0.1, 100, 1e-5), (10.0, 6, 1e-6), (1.0, 3, 1e-9), pytest.param(0.01, 10000, 1e-5, marks=pytest.mark.long)],
+)
 def test_pure_mechanisms_equal_the_optimal_theorem(epsilon: float, count: int, delta: float) -> None:
     """Kairouz, Oh, Viswanath 2015: k-fold randomised response, in closed form. 6 x 10 at 1e-6 is about 60, not 48."""
     steps: Steps = ((Pure(epsilon), count),)

@@ -81,6 +81,7 @@ def test_the_same_question_is_answered_alike_whatever_was_asked_before(dear: int
         assert answers.setdefault(id(one), answer) == answer, (seed, one)
 
 
+@pytest.mark.long
 def test_a_lattice_is_answered_within_the_work_of_one_command() -> None:
     """1,000 bins hide most of a step: .0031 where the step alone costs .116 and a refused lattice left its zCDP bound, .123."""
     bins = parse(BINS.encode(), "bins.toml")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.fields import Key
@@ -33,6 +34,7 @@ JUDGED = [
 ]
 
 
+@pytest.mark.long
 def test_is_a_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
