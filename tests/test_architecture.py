@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -204,14 +205,23 @@ def test_the_ground_imports_nothing_of_ours() -> None:
         assert not [each for each in imports(sources()[f"dpcli.{name}"]) if each.startswith("dpcli")]
 
 
-def loaded_after(*arguments: str) -> set[str]:
-    """Top-level modules that really ran (a lazy stub has no submodules) in a process of its own."""
+@cache
+def modules_after(*arguments: str) -> dict[str, bool]:
+    """Modules that a command in a process of its own has left, and whether each is a package."""
     code = (
         "import sys, io, contextlib\nfrom dpcli.cli.main import main\n"
         f"with contextlib.redirect_stdout(io.StringIO()):\n    main({list(arguments)!r})\n"
-        "print(' '.join(sorted({m.split('.')[0] for m in sys.modules if '.' in m})))"
+        "found = {m: m.startswith('dpcli.') and hasattr(value, '__path__') for m, value in sys.modules.items()}\n"
+        "import json\nprint(json.dumps(found))"
     )
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    found: dict[str, bool] = json.loads(done.stdout)
+    return found
+
+
+def loaded_after(*arguments: str) -> set[str]:
+    """Top-level modules that really ran (a lazy stub has no submodules)."""
+    return {name.split(".")[0] for name in modules_after(*arguments) if "." in name}
 
 
 @pytest.mark.parametrize(
@@ -250,13 +260,8 @@ def test_a_settled_headline_enters_no_accountant_that_is_not_asked() -> None:
 
 
 def entered_by(*arguments: str) -> set[str]:
-    """Our modules, without the packages that hold them, after a command in a process of its own."""
-    code = (
-        "import sys, io, contextlib\nfrom dpcli.cli.main import main\n"
-        f"with contextlib.redirect_stdout(io.StringIO()):\n    main({list(arguments)!r})\n"
-        "print(*(m for m, value in sys.modules.items() if m.startswith('dpcli.') and not hasattr(value, '__path__')))"
-    )
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split())
+    """Our modules, without the packages that hold them."""
+    return {name for name, package in modules_after(*arguments).items() if name.startswith("dpcli.") and not package}
 
 
 def test_top_level_is_as_agreed() -> None:

@@ -13,9 +13,10 @@ from tests.benchmarks import durations, mixtures, peers, pmixed
 from tests.benchmarks.isolation import Answer
 from tests.benchmarks.settings import SETTINGS, SMALL, Setting
 from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
+from tests.cases import together
 
 
-@pytest.mark.parametrize("setting", [*SETTINGS, *SMALL], ids=lambda s: s.name)
+@together("setting", [*SETTINGS, *SMALL])
 def test_a_setting_is_a_question(setting: Setting) -> None:
     assert 0.0 < setting.delta <= 1e-3
     for rate, noise, steps in setting.phases:
@@ -87,6 +88,7 @@ def test_one_query_after_the_other_costs_what_all_at_once_do() -> None:
     assert pate.one_by_one(counts) == pytest.approx(pate.vectorised(counts), rel=1e-9)
 
 
+@pytest.mark.long
 def test_projections_are_timed() -> None:
     """A small vocabulary: every row is there, and the bisection finds the share that the cubic finds."""
     found = pmixed.main(["--vocabulary", "300", "--models", "3", "--rounds", "2"])

@@ -56,22 +56,20 @@ def test_each_example_is_listed() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
-def test_example_costs_what_it_should(path: Path) -> None:
+def test_example_costs_what_it_should_is_clean_and_warns_only_where_it_is_about_that(path: Path) -> None:
     low, high = EXPECTED[path.name]
     result = dpcli.account(dpcli.load(path))
     assert low <= result.upper <= high
+    linted = run("lint", str(path), "-f", "json")
+    assert linted.code == 0
+    assert not [d for d in json.loads(linted.out)["diagnostics"] if d["severity"] == "error"]
+    assert bool(warnings(path.read_text())) == (path.name in WARNED)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
-def test_example_is_clean(path: Path) -> None:
-    result = run("lint", str(path), "-f", "json")
-    assert result.code == 0
-    assert not [d for d in json.loads(result.out)["diagnostics"] if d["severity"] == "error"]
-
-
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate"])
-def test_template_is_a_good_pipeline(template: str) -> None:
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"])
+def test_template_is_a_good_pipeline_and_warns_about_nothing(template: str) -> None:
     text = run("init", template).out
+    assert warnings(text) == []
     assert run("lint", "-", stdin=text.encode()).code == 0
     result = run("account", "-", "-f", "json", stdin=text.encode())
     assert result.code == 0
@@ -89,6 +87,7 @@ def test_the_worked_figures() -> None:
     assert "reveal" in rows["rdp"]["reason"]
 
 
+@pytest.mark.long
 def test_the_ensemble_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eighty models in seconds, and a text of their made-up language."""
     for path in (ROOT / "examples").glob("pmixed*"):
@@ -124,16 +123,6 @@ def warnings(text: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"])
-def test_a_template_warns_about_nothing(template: str) -> None:
-    assert warnings(run("init", template).out) == []
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
-def test_an_example_warns_only_where_it_is_about_that(path: Path) -> None:
-    assert bool(warnings(path.read_text())) == (path.name in WARNED)
-
-
 @pytest.mark.long
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(("command", "name"), [("train", "soft-prompt"), ("prompt", "prompt-pate")])
@@ -146,6 +135,7 @@ def test_a_private_prompt_is_worth_its_epsilon(command: str, name: str, tmp_path
     assert (data["accuracy"] if command == "prompt" else data["metrics"]["accuracy"]) > 0.85
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch")
 def test_private_texts_are_like_the_notes_and_keep_the_secret(tmp_path: Path) -> None:
     """Half of them and more say what is usual in the private notes alone; in public ones it is one in twelve."""
@@ -156,6 +146,7 @@ def test_private_texts_are_like_the_notes_and_keep_the_secret(tmp_path: Path) ->
     assert not [text for text in written if "seven five four" in text]
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch", "sklearn")
 def test_a_loop_of_ones_own_learns_the_digits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -219,6 +210,7 @@ def test_clients_learn_the_digits_until_the_cap(
     assert spent == pytest.approx(ROUNDS * cost, rel=1e-6) and spent <= 1.6987 < spent + cost
 
 
+@pytest.mark.long
 @pytest.mark.needs("duckdb", "opendp", "sqlglot")
 def test_the_questions_about_visits_are_answered_once(tmp_path: Path) -> None:
     path = str(ROOT / "examples" / "release.toml")

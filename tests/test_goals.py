@@ -18,6 +18,7 @@ from dpcli.analysis.curve import profile
 from dpcli.analysis.goals import AdvantageGoal, GaussianGoal, Goal, PowerGoal, RhoGoal, goal_of, mu_of_pure
 from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.read import parse
+from tests.cases import tiered
 from tests.exam.subjects import SEED
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'
@@ -48,7 +49,7 @@ def test_noise_for_a_goal_is_that_of_one_gaussian(
     assert found.upper <= goal.target < (found.cheaper_upper or 0.0)
 
 
-@pytest.mark.parametrize("goal", [AdvantageGoal(0.2), PowerGoal(0.03, 0.01), PowerGoal(0.65, 0.5)])
+@pytest.mark.parametrize("goal", tiered([AdvantageGoal(0.2), PowerGoal(0.03, 0.01), PowerGoal(0.65, 0.5)], 1, 2))
 def test_noise_for_a_goal_is_not_more_than_what_is_certified_from_below_asks_for(goal: Goal) -> None:
     """Both sides of the trade-off curve that the certified lower ends of the profile allow come to the target."""
     found = calibrate_goal(parse(MANY.encode(), "it.toml"), goal)

@@ -79,7 +79,7 @@ def test_randomised_response_is_piecewise_linear(epsilon: float) -> None:
         assert belief.success == pytest.approx(max(p, 1.0 - p, keep), rel=1e-9)  # follow the answer, or the prior
 
 
-@pytest.mark.parametrize("type_", ["pure-dp", "laplace", "exponential"])
+@pytest.mark.parametrize("type_", ["pure-dp", "laplace", pytest.param("exponential", marks=pytest.mark.long)])
 def test_pure_mechanisms_are_bounded_by_randomised_response(type_: str) -> None:
     keys = {"scale": 2.0, "sensitivity": 1.0} if type_ == "laplace" else {"epsilon": 0.5}
     answer = found(pipeline(entry(type_, **keys), delta=0.0))

@@ -6,14 +6,14 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.rounding import down, figures, percent, percent_used, up
+from tests.cases import together
 
 
-@pytest.mark.parametrize(
+@together(
     ("x", "above", "below"),
     [
         (2.59664191, "2.5967", "2.5966"),

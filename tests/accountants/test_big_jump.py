@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -24,6 +23,8 @@ from dpcli.numerics.contour.stretched import Stretched
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.quadrature import log_bernoulli
+from tests.accountants.one_step import one
+from tests.cases import together
 
 # rate, noise multiplier, steps, delta, epsilon to the digits given: another implementation of the same split, with other ramps.
 REFERENCES = (
@@ -66,19 +67,6 @@ def test_the_reference_values_are_met_and_turned_round(rate: float, noise: float
     assert found.lower is not None
     assert found.lower * (1.0 - 1e-9) <= delta
     assert found.upper == pytest.approx(delta, rel=1e-5)
-
-
-def one(rate: float, mu: float) -> Callable[[float], float]:
-    """delta of one step as a function of epsilon, closed."""
-
-    def delta(epsilon: float) -> float:
-        level = math.expm1(epsilon) + rate
-        if level <= 0.0:
-            return -math.expm1(epsilon)
-        x = math.log(level / rate) / mu + 0.5 * mu
-        return 0.5 * (rate * math.erfc((x - mu) * math.sqrt(0.5)) - level * math.erfc(x * math.sqrt(0.5)))
-
-    return delta
 
 
 def two(first: tuple[float, float], second: tuple[float, float], epsilon: float, step: float = 0.0005) -> float:
@@ -147,8 +135,8 @@ def test_cuts_at_different_places_agree(rate: float, noise: float, steps: int, d
     assert other.log_delta(found[0])[1] >= log_delta * (1.0 + 1e-12)
 
 
-@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "_"), REFERENCES)
-def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int, delta: float, _: str) -> None:
+@together(("rate", "noise", "steps", "delta"), [case[:4] for case in REFERENCES])
+def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int, delta: float) -> None:
     """Losses that are big and yet fall short of epsilon widen the interval; they may not be forgotten."""
     losses, log_delta = ((loss_of(rate, noise), steps),), math.log(delta)
     ends = interval(rate, noise, steps, delta)

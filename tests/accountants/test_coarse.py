@@ -13,9 +13,11 @@ import dpcli
 from dpcli.accountants.base import Steps
 from dpcli.accountants.coarse import KINDS, coarse
 from dpcli.accountants.exact import ExactProfile
+from dpcli.analysis import asking
 from dpcli.analysis.asking import MANY
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
+from tests.cases import by_tier
 from tests.command import dpcli as run
 
 SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
@@ -102,9 +104,12 @@ sample = "own"
 """
 
 
-def test_a_file_of_thousands_has_an_interval(tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", by_tier(50, MANY, None))
+def test_a_file_of_thousands_has_an_interval(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one of a hundred where no more are asked for as they are."""
+    monkeypatch.setattr(asking, "MANY", many)
     source, file = random.Random(SEED), tmp_path / "many.toml"
-    file.write_text(FILE.format(", ".join(f"{source.uniform(1.0, 4.0):.9f}" for _ in range(MANY + 300))))
+    file.write_text(FILE.format(", ".join(f"{source.uniform(1.0, 4.0):.9f}" for _ in range(many + 100))))
     found = dpcli.account(dpcli.load(str(file)))
     assert found.winner is not None and found.winner.accountant.name == "exact" and found.lower is not None
     assert found.lower <= found.winner.upper <= 1.01 * found.lower
@@ -112,4 +117,4 @@ def test_a_file_of_thousands_has_an_interval(tmp_path: Path) -> None:
     truth = ExactProfile(tuple((charge.mechanism, charge.count) for charge in found.charges)).epsilon(1e-6)
     assert truth.lower is not None and found.lower <= truth.upper and truth.lower <= found.winner.upper
     said = run("account", str(file)).out
-    assert f"and {MANY + 280:,} more, " in said and said.count("stage[") == 20
+    assert f"and {many + 80:,} more, " in said and said.count("stage[") == 20

@@ -31,9 +31,9 @@ from dpcli.numerics.contour.tilted_rows import _telescoped
 from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.shifted import ShiftedRemove
 from dpcli.numerics.work import limited
-from tests.accountants.test_big_jump import one
-
-SEED = random.SystemRandom().randrange(10**6)
+from tests.accountants.one_step import one
+from tests.cases import by_tier, tiered
+from tests.exam.subjects import SEED
 
 
 def weak(count: int, seed: int) -> Steps:
@@ -63,7 +63,7 @@ def answered(steps: Steps, delta: float) -> tuple[float, float]:
     return found.lower, found.upper
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-10])
+@pytest.mark.parametrize("delta", tiered([1e-5, 1e-10], 1, 1))
 def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
     """As far apart as 1e-6 at most, and above what the single worst steps alone come to."""
     for steps in (weak(100, SEED), schedule(100), weak(60, SEED) + STRONG):
@@ -72,7 +72,7 @@ def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
         assert fewer <= low <= high, SEED
 
 
-@pytest.mark.parametrize("steps", [40, 600])
+@pytest.mark.parametrize("steps", by_tier(40, 600, None))
 def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     """Wider than elsewhere, as what fails first must leave enough work to what serves."""
     parts = tuple((SampledGaussian(1.0 / (2.0 + 0.03 * i), 1.2e-4 + 1e-5 * i), 1 + (steps * i) // 12) for i in range(12))
@@ -81,7 +81,7 @@ def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     assert 0.0 < found.lower <= found.upper <= found.lower * (1.0 + 1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 12])
+@pytest.mark.parametrize("count", by_tier(1, 12, None))
 @pytest.mark.parametrize("epsilon", [1.6e5, 4e6])
 def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, epsilon: float) -> None:
     parts = tuple((SampledGaussian(1.0 + 0.01 * i, 0.1), 10**7 // count) for i in range(count))
@@ -90,15 +90,13 @@ def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, e
         assert 0.0 <= (found.lower or 0.0) <= found.upper <= 1e-8
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-10])
+@pytest.mark.parametrize("delta", tiered([1e-5, 1e-7, 1e-10], 0, 1))
 def test_a_thousand_weak_steps_are_answered(delta: float) -> None:
     for steps in (weak(1000, SEED), schedule(1000), weak(1000, SEED) + STRONG):
         answered(steps, delta)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("count", "delta"), [(12, 1e-5), (40, 1e-6), (100, 1e-6)])
+@pytest.mark.parametrize(("count", "delta"), tiered([(12, 1e-5), (40, 1e-6), (100, 1e-6)], 0, 1))
 def test_the_grid_accountant_agrees(count: int, delta: float) -> None:
     for steps in (weak(count, SEED), schedule(count)):
         low, high = answered(steps, delta)

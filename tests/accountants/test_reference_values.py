@@ -144,7 +144,9 @@ def test_the_exponential_mechanism_at_fixed_t_is_covered() -> None:
     assert BoundedRange(e0).zcdp() == 0.125
 
 
-@pytest.mark.parametrize(("count", "e0", "delta"), [(30, 0.3, 1e-5), (5, 1.0, 0.01), (300, 0.05, 1e-9)])
+@pytest.mark.parametrize(
+    ("count", "e0", "delta"), [(30, 0.3, 1e-5), (5, 1.0, 0.01), pytest.param(300, 0.05, 1e-9, marks=pytest.mark.long)]
+)
 def test_pure_steps_against_the_full_binomial(count: int, e0: float, delta: float) -> None:
     """The worst case of pure steps is known exactly: no accountant may fall below it, and `optimal` is it."""
     result = account(pipeline(entry("pure-dp", steps=count, epsilon=e0), delta=delta))

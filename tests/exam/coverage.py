@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -28,10 +29,11 @@ def sound() -> tuple[str, ...]:
     return tuple(name for name, target in ACCOUNTANTS.items() if load(target).sound)
 
 
-def meaningful(kind: str) -> set[Combination]:
+@functools.cache
+def meaningful(kind: str) -> frozenset[Combination]:
     """What a file may say without being refused, for every accountant that claims something."""
     found = {(one.adjacency, one.scheme) for k in range(SEEDS) for one in drawn(kind, f"{SEED}/{k}" if k else str(SEED))}
-    return _with(kind, found, sound())
+    return frozenset(_with(kind, found, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:
@@ -51,7 +53,7 @@ def _with(kind: str, places: Iterable[tuple[str, str]], accountants: Iterable[st
 EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the weightier ones first
 
 
-def unexamined(kind: str) -> set[Combination]:
+def unexamined(kind: str) -> frozenset[Combination]:
     """What makes sense, and is compared with no release."""
     return meaningful(kind) - enumerated(kind)
 

@@ -38,7 +38,7 @@ class Subject:
         return f"(seed {SEED}):\n{self.text}"
 
 
-@functools.lru_cache(64)
+@functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
     """For each scheme and adjacency a pipeline of the type, where there is one that is not refused."""
     return tuple(_drawn(kind, seed))

@@ -14,6 +14,7 @@ from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.work import LEAST
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
+from tests.cases import every
 from tests.exam.subjects import SEED, drawn
 from tests.strategies import entry, pipeline
 
@@ -21,6 +22,7 @@ DELTAS = (1e-6, 0.1)
 LARGE = DELTAS[-1]
 TYPES = 6  # on which a search is tried
 CROWDS = 3  # drawings of each type
+CHEAP = [kind for kind in MECHANISMS if kind != "gaussian-mixture"]  # of which one question takes as long as one of each other type
 
 # By how much delta(epsilon(delta)) may pass delta: what is a search for the best split, a lattice or a contour on the way there need
 # not end at the same place on the way back; and beside a pure epsilon the last digits of epsilon are digits of delta.
@@ -35,12 +37,14 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.compose(())).delta is PrivacyProfile.delta
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("kind", MECHANISMS)
-def test_every_accountant_answers_or_says_why(kind: str) -> None:
-    cases = list(drawn(kind, str(SEED)))
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)],
+)
+def test_every_accountant_answers_or_says_why(kind: str, part: slice) -> None:
+    cases = list(enumerate(drawn(kind, str(SEED))))
     assert cases, f"nothing of type {kind} was drawn (seed {SEED})"
-    for number, subject in enumerate(cases):
+    for number, subject in cases[part]:
         rows = account(subject.pipeline).rows
         assert all((row.bound is None) == bool(row.reason) for row in rows), subject.said
         for name in ACCOUNTANTS:
@@ -51,11 +55,12 @@ def test_every_accountant_answers_or_says_why(kind: str) -> None:
                 raise AssertionError(f"{name} {subject.said}") from error
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("kind", MECHANISMS)
-def test_a_crowd_that_is_always_sampled_is_answered(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "part"), [*every(13, MECHANISMS), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
+)
+def test_a_crowd_that_is_always_sampled_is_answered(kind: str, part: slice) -> None:
     """So many records that a sample holds one of them for certain: the rate of the whole group is 1, or rounds to it."""
-    for subject in (one for k in range(CROWDS) for one in drawn(kind, f"{SEED}/{k}")):
+    for subject in [one for k in range(CROWDS) for one in drawn(kind, f"{SEED}/{k}")][part]:
         for size in (300, 10**6):
             try:
                 with suppress(InputError):

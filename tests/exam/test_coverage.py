@@ -7,6 +7,7 @@ import pytest
 from dpcli.registry import ACCOUNTANTS, MECHANISMS
 from tests.brute import bracket
 from tests.brute.references import REFERENCES
+from tests.cases import in_turn, tiered
 from tests.exam import coverage
 from tests.exam.coverage import meaningful, sound, table, under_laws, unexamined
 from tests.exam.known import known
@@ -21,9 +22,7 @@ def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
     assert set(UNDER_LAWS) <= {one.accountant for one in under_laws(kind)} <= set(sound()) <= set(ACCOUNTANTS)
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("kind", MECHANISMS)
-@pytest.mark.parametrize("lost", ["references", "schemes"])
+@pytest.mark.parametrize(("kind", "lost"), tiered(in_turn(MECHANISMS, ("references", "schemes")), 6, 22))
 def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "known", known.__wrapped__)  # not remembered
     if lost == "references":

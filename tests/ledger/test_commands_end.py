@@ -20,7 +20,7 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.budget import budget
 from dpcli.ledger.stores import postgres, postgres_patience, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
-from tests.cli.ledgers import ALL, called, marks
+from tests.cli.ledgers import ALL, called
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, run, terms

@@ -36,28 +36,11 @@ from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, load
+from tests.cases import together
+from tests.mechanisms.trials import BINOMIALS, TRIALS, generating, selected
 from tests.strategies import entry, pipeline
 
-BINOMIALS = [NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), NegativeBinomial(0.5, 0.02), NegativeBinomial(-0.5, 0.01)]
-TRIALS = [*BINOMIALS, NegativeBinomial(3.0, 0.3), PoissonTrials(0.3), PoissonTrials(1.0), PoissonTrials(10.0)]
 ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 40.0])
-
-
-def generating(trials: NegativeBinomial | PoissonTrials, x: np.ndarray) -> np.ndarray:
-    """f(x) = E[x^K], from the definitions."""
-    if isinstance(trials, PoissonTrials):
-        return np.exp(trials.mean * (x - 1.0))
-    inside = 1.0 - (1.0 - trials.gamma) * x
-    if trials.eta == 0.0:
-        return np.log(inside) / math.log(trials.gamma)
-    return (inside**-trials.eta - 1.0) / (trials.gamma**-trials.eta - 1.0)
-
-
-def selected(trials: NegativeBinomial | PoissonTrials, one: np.ndarray) -> np.ndarray:
-    """Distribution of the best of K draws from `one` (ordered, worst first); first entry: K = 0."""
-    below = np.concatenate(([0.0], np.cumsum(one)))
-    below[-1] = 1.0
-    return np.concatenate(([generating(trials, np.zeros(1))[0]], np.diff(generating(trials, below))))
 
 
 def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
@@ -86,8 +69,8 @@ def test_pure_runs_by_enumeration(trials: NegativeBinomial | PoissonTrials, e0: 
     assert worst <= bound.approx_dp(0.0) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("trials", TRIALS, ids=str)
-@pytest.mark.parametrize("mu", [0.1, 0.5, 1.5])
+@together("trials", TRIALS)
+@together("mu", [0.1, 0.5, 1.5])
 def test_gaussian_runs_by_summation(trials: NegativeBinomial | PoissonTrials, mu: float) -> None:
     """The best of K draws of N(0, 1) against N(mu, 1), both ways and with either end as the better, on a fine partition."""
     edges = np.linspace(-12.0, 12.0 + mu, 6001)
@@ -144,7 +127,7 @@ def mean_in_full(trials: NegativeBinomial) -> Any:
         return (1 - gamma) / gamma / -mp.log(gamma) if eta == 0 else eta * (1 - gamma) / (gamma * (1 - gamma**eta))
 
 
-@pytest.mark.parametrize("eta", [-0.999, -0.9, -1e-3, -1e-12, 0.0, 1e-12, 1e-9, 0.3, 1.0, 1e6])
+@together("eta", [-0.999, -0.9, -1e-3, -1e-12, 0.0, 1e-12, 1e-9, 0.3, 1.0, 1e6])
 def test_stated_mean_is_never_undercut(eta: float) -> None:
     """By the trials that are charged for, whatever the shape, or it is refused: as eta nears -1 no gamma has a large mean."""
     for mean in (1.0 + 1e-15, 1.0 + 1e-9, 1.001, 1.9, 1e4, 1e18):
@@ -205,9 +188,7 @@ trials = { distribution = "geometric", mean = 10 }
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+@together(("old", "new", "message"), [
         (", mean = 10", "", "trials: expected either mean or gamma, found neither"),
         ("mean = 10", "mean = 10, gamma = 0.1", "found mean and gamma"),
         ("mean = 10", "mean = 1", "a mean > 1"),
@@ -217,8 +198,7 @@ trials = { distribution = "geometric", mean = 10 }
         ('"geometric", mean = 10', '"poisson", gamma = 0.1', "mean, for poisson, found gamma"),
         ('mechanism = "trial"', 'mechanism = "trail"', "did you mean"),
         ('mechanism = "trial"', 'mechanism = "tune"', "its own"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_bad_files(old: str, new: str, message: str, tmp_path: Any) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text(FILE.replace(old, new))
@@ -234,8 +214,8 @@ def test_pure_file(tmp_path: Any) -> None:
     assert exact * 0.99 <= account(dpcli.load(file), delta=1e-9).upper <= exact * (1 + 1e-9) < 0.3
 
 
-@pytest.mark.parametrize("mean", [1e-200, 1e-15, 1e-9, 1e-3, 0.5, 20.0, 1e15])
-@pytest.mark.parametrize("inner", [Gaussian(1e-6), Gaussian(0.1), Gaussian(3.0), Pure(1e-9), Pure(0.3)], ids=repr)
+@together("mean", [1e-200, 1e-15, 1e-9, 1e-3, 0.5, 20.0, 1e15])
+@together("inner", [Gaussian(1e-6), Gaussian(0.1), Gaussian(3.0), Pure(1e-9), Pure(0.3)])
 def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: float) -> None:
     """The theorem in 450 digits: with 10^18 steps, what rounding takes from one of them is no longer small."""
     orders = np.array([1.0000001, 1.01, 1.5, 2.0, 7.0, 50.0, 1000.0])

@@ -20,7 +20,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array
 from tests.exam.subjects import SEED
-from tests.mechanisms.test_repeat_and_select import TRIALS, selected
+from tests.mechanisms.trials import TRIALS, selected
 
 AT = (0.05, 0.4, 1.0, 2.5)
 CELLS = 400

@@ -33,7 +33,8 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
 from dpcli.numerics.closed.binomial import log_binomial_tail, log_binomial_term
 from dpcli.pipeline.resolve import resolve
-from tests.mechanisms.test_sampled_losses import AT, worst
+from tests.cases import tiered, together
+from tests.mechanisms.curves import AT, worst
 from tests.oracles import Array, hockey_stick
 from tests.strategies import entry, pipeline
 
@@ -110,18 +111,33 @@ def covers(bound: Mechanism, with_it: Array, without: Array) -> None:
             assert value >= math.log(float((one[seen] ** order * two[seen] ** (1.0 - order)).sum())) / (order - 1.0) - 1e-12
 
 
-@given(
-    st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=6),
+REST = (
     st.floats(0.01, 0.99),
     st.integers(0, 2),
     st.sampled_from(["add-remove", "zero-out", "replace-one"]),
     st.sampled_from([0.7, 2.0]),
     st.sampled_from(sorted(NOISES)),
 )
+
+
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=4), *REST)
 @settings(max_examples=20)
 def test_every_cut_where_cuts_are_rare(
     others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str
 ) -> None:
+    every_rare_cut(others, share, fewer, adjacency, sigma, noise)
+
+
+@pytest.mark.long
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=5, max_size=6), *REST)
+@settings(max_examples=20)
+def test_every_cut_of_more_records_where_cuts_are_rare(
+    others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str
+) -> None:
+    every_rare_cut(others, share, fewer, adjacency, sigma, noise)
+
+
+def every_rare_cut(others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str) -> None:
     """Rates at which both couplings apply for any number of records, up to the largest of them."""
     most = (len(others) + 1) // 2
     size = len(others) + fewer + (adjacency != "add-remove")
@@ -164,7 +180,11 @@ def test_not_far_above_the_worst_data(
 
 @pytest.mark.parametrize(
     ("adjacency", "plain", "told", "most"),
-    [("add-remove", 2.3795545, 3.445, 2.449), ("zero-out", 2.3795545, 3.476, 2.420), ("replace-one", 4.2174858, 4.582, 4.274)],
+    tiered(
+        [("add-remove", 2.3795545, 3.445, 2.449), ("zero-out", 2.3795545, 3.476, 2.420), ("replace-one", 4.2174858, 4.582, 4.274)],
+        1,
+        2,
+    ),
 )
 def test_a_bound_of_almost_three_deviations_costs_a_run_little(adjacency: str, plain: float, told: float, most: float) -> None:
     """256 of 60,000 records for 14,040 steps, cut to 300; exact takes the smaller of both ways, each of which has its own."""
@@ -177,9 +197,9 @@ def test_a_bound_of_almost_three_deviations_costs_a_run_little(adjacency: str, p
     assert PldProfile(((first, 14_040),)).epsilon(1e-5).upper == pytest.approx(told, rel=3e-3)
 
 
-@pytest.mark.parametrize("noise", sorted(NOISES))
-@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace-one"])
-@pytest.mark.parametrize("records", [1, 3])
+@together("noise", sorted(NOISES))
+@together("adjacency", ["add-remove", "zero-out", "replace-one"])
+@together("records", [1, 3])
 def test_never_above_twice_the_contribution_whenever_something_is_cut(noise: str, adjacency: str, records: int) -> None:
     """The first argument of the proof alone, whatever the size of data and samples."""
     neighbours, spec = Neighbours(Adjacency(adjacency), records), NOISES[noise][0](noise_multiplier=1.5)
@@ -256,8 +276,8 @@ def test_moments_of_a_labelled_mixture() -> None:
     assert (mixture.rdp(ORDERS) * z >= mixture.losses()[0].cgf(z) * (1.0 - 1e-12)).all()
 
 
-@pytest.mark.parametrize("share", [1e-12, 1e-4, 0.3])
-@pytest.mark.parametrize("delta", [1e-10, 1e-5, 0.01, 0.2])
+@together("share", [1e-12, 1e-4, 0.3])
+@together("delta", [1e-10, 1e-5, 0.01, 0.2])
 def test_stated_form_of_a_labelled_mixture(share: float, delta: float) -> None:
     """Never below the exact epsilon, and close to it."""
     mixture = Labelled(Gaussian(0.5), Gaussian(2.0), math.log(share))
@@ -286,7 +306,7 @@ def test_tilted_labelled_mixture() -> None:
 # The binomial tail.
 
 
-@pytest.mark.parametrize(
+@together(
     ("trials", "rate", "least"),
     [
         (10, Fraction(1, 4), 5),

@@ -14,6 +14,7 @@ from dpcli.numerics import inverse
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.mixture import Mixture, binomial_mixture
+from tests.cases import together
 
 FEW = 16  # evaluations: what Newton's method needs, and a bisection does not do with
 
@@ -30,8 +31,8 @@ def test_values_of_a_known_inverse(log10_scale: float, shift: float, bend: float
     assert np.abs(found - x).max() <= 1e-13 * max(1.0, 1.0 / scale)
 
 
-@pytest.mark.parametrize("loss", [False, True])
-@pytest.mark.parametrize(
+@together("loss", [False, True])
+@together(
     "mixture",
     [
         binomial_mixture(0.25, 1e-4, 64),
@@ -39,7 +40,6 @@ def test_values_of_a_known_inverse(log10_scale: float, shift: float, bend: float
         binomial_mixture(3.0, 0.9, 4),
         Mixture(math.log(0.2), (math.log(0.3), math.log(0.5)), (0.1, 9.0)),
     ],
-    ids=["many", "few", "far", "apart"],
 )
 def test_a_search_that_has_arrived_does_not_go_on(mixture: Mixture, loss: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inverse, "ROUNDS", FEW)

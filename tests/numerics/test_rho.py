@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.rho import least_rho
+from tests.cases import together
 
 
-@pytest.mark.parametrize("kind", [Pure, Laplace])
-@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 5.0, 40.0, 300.0])
+@together("kind", [Pure, Laplace])
+@together("epsilon", [1e-4, 0.1, 1.0, 5.0, 40.0, 300.0])
 def test_rho_of_a_bounded_loss(kind: Callable[[float], Pure | Laplace], epsilon: float) -> None:
     """Both closed forms are tight, the latter at z = 0."""
     mechanism = kind(epsilon)

@@ -29,11 +29,11 @@ sensitivity = 1.0
 """
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_comes_back(path) -> None:
-    pipeline = load(path, 1.0)
-    back = pipeline_from(json.loads(canonical(tables_of(pipeline))))
-    assert (back.privacy, back.mechanisms) == (pipeline.privacy, pipeline.mechanisms)
+def test_every_example_comes_back() -> None:
+    for path in EXAMPLES:
+        pipeline = load(path, 1.0)
+        back = pipeline_from(json.loads(canonical(tables_of(pipeline))))
+        assert (back.privacy, back.mechanisms) == (pipeline.privacy, pipeline.mechanisms), path.stem
 
 
 @given(pipeline=pipelines())

@@ -11,15 +11,14 @@ from dpcli.toml.columns import SHOWN, instead_of, meant_in
 NAMES = ["id", "Dept", "salary-of-2024", "First Name", "Straße"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("change", [str.upper, str.lower, lambda name: name.replace(" ", "_"), lambda name: f"\ufeff{name} "])
 @pytest.mark.parametrize("schema", [False, True])
-def test_another_spelling_is_told_wherever_the_names_are_from(name: str, change: object, schema: bool) -> None:
-    stated = change(name)  # type: ignore[operator]
-    if stated not in NAMES:
-        said = instead_of(stated, NAMES, schema=schema)
-        assert said.startswith("none: did you mean '") and (not name.isascii() or said == f"none: did you mean '{name}'?")
-        assert name.isascii() is (meant_in(dict.fromkeys(NAMES), [stated]) == f": did you mean '{name}'?")
+def test_another_spelling_is_told_wherever_the_names_are_from(schema: bool) -> None:
+    for name in NAMES:
+        for stated in {name.upper(): 0, name.lower(): 0, name.replace(" ", "_"): 0, f"\ufeff{name} ": 0}.keys() - set(NAMES):
+            said = instead_of(stated, NAMES, schema=schema)
+            assert said.startswith("none: did you mean '"), stated
+            assert not name.isascii() or said == f"none: did you mean '{name}'?", stated
+            assert name.isascii() is (meant_in(dict.fromkeys(NAMES), [stated]) == f": did you mean '{name}'?"), stated
 
 
 @given(

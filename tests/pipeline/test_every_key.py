@@ -42,6 +42,7 @@ from dpcli.toml.findings import Path
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import key_text
 from tests.command import dpcli
+from tests.inline import text_of
 
 TEXTS = ("a", "a:b", "cpu", "{text}", "logistic", "a.csv", "the caller's")  # of which every rule takes one, and refuses one
 NUMBERS = (0.5, 1, 2, 0.75, 0.6, 3)  # of which every rule takes one
@@ -189,21 +190,6 @@ def out_of_range(member: Member) -> tuple[Any, ...]:
     return tuple(value for value in OUTSIDE if not rule.holds(value) and (type(value) is int or not exact))[:1]
 
 
-def text_of(document: dict[str, Any]) -> bytes:
-    return "".join(f"{key} = {toml(value)}\n" for key, value in document.items()).encode()
-
-
-def toml(value: Any) -> str:
-    match value:
-        case dict():
-            return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
-        case list():
-            return "[" + ", ".join(map(toml, value)) + "]"
-        case datetime.date():
-            return value.isoformat()
-    return json.dumps(value)
-
-
 def read_pipeline(data: bytes) -> None:
     parse(data, "file.toml")
 
@@ -213,9 +199,12 @@ def read_policy(data: bytes) -> None:
 
 
 def refused(read: Callable[[bytes], None], data: bytes) -> tuple[Diagnostic, ...]:
-    with pytest.raises(InvalidFile) as caught:
+    """What is said of a file that should be refused; nothing where it is taken."""
+    try:
         read(data)
-    return caught.value.diagnostics
+    except InvalidFile as error:
+        return error.diagnostics
+    return ()
 
 
 def key_of(path: Path, document: dict[str, Any]) -> str:
@@ -232,13 +221,18 @@ def plain(value: Any) -> Any:
     )
 
 
-def judged(table: Spot, path: Path, document: dict[str, Any], rules: set[str], policy: bool) -> None:
-    """Refused by all three, at the key."""
+def judged(table: Spot, path: Path, document: dict[str, Any], rules: set[str], policy: bool) -> Iterator[str]:
+    """Who of the three does not refuse it at the key."""
     data, key = text_of(document), key_of(path, document)
-    for found in (lint_bytes(data, "file.toml"), refused(read_policy if policy else read_pipeline, data)):
-        assert [d for d in found if d.rule in rules and d.severity == "error" and d.line and d.key.startswith(key)], (key, found)
+    for name, found in (
+        ("lint", lint_bytes(data, "file.toml")),
+        ("the reader", refused(read_policy if policy else read_pipeline, data)),
+    ):
+        if not [d for d in found if d.rule in rules and d.severity == "error" and d.line and d.key.startswith(key)]:
+            yield f"{key}, by {name}: {found}"
     validator = POLICY if policy else PIPELINE
-    assert any(_at(error, table.path) for error in validator.iter_errors(plain(document))), (key, "passes the schema")
+    if not any(_at(error, table.path) for error in validator.iter_errors(plain(document))):
+        yield f"{key} passes the schema"
 
 
 PIPELINE, POLICY = Draft202012Validator(json_schema()), Draft202012Validator(policy_schema())
@@ -249,12 +243,36 @@ def _at(error: Any, path: Path) -> bool:
     return tuple(error.absolute_path)[: len(path)] == path or any(_at(inner, path) for inner in error.context or ())
 
 
-def name_of(table: Spot) -> str:
-    return f"{key_text(table.path) or 'top'}-{table.document.get('mechanism', [{}])[-1].get('type', 'policy')}"
-
-
 BOTH = [(table, False) for table in PIPELINES] + [(table, True) for table in POLICIES]
-EACH = pytest.mark.parametrize(("table", "policy"), BOTH, ids=[name_of(table) for table, _ in BOTH])
+Asked = list[tuple[Spot, bool, str]]  # a table, whether it is one of a policy, and a key of it
+
+
+def choice_of(table: Spot, policy: bool) -> tuple[Any, ...]:
+    """What tells a table from others in the same place: the word that selects its keys."""
+    value: Any = table.document
+    for part in table.path:
+        value = value[part]
+    return policy, table.path, *(value.get(word) for word in ("type", "scheme", "task", "style", "measure"))
+
+
+def each_once() -> Asked:
+    """Each key of each place once, unless it means something else in another table there; of each table with each word that selects its
+    keys at least one; in files of one mechanism type or task, the next one for the next table."""
+    alike: dict[tuple[Any, ...], list[tuple[Spot, bool]]] = {}
+    for table, policy in BOTH:
+        alike.setdefault(choice_of(table, policy), []).append((table, policy))
+    found, seen = [], set()
+    for k, same in enumerate(alike.values()):
+        table, policy = same[k % len(same)]
+        keys = {name: (table.path, policy, repr(member)) for name, member in table.members.items()}
+        new = [name for name, key in keys.items() if key not in seen] or list(keys)[-1:]
+        seen.update(keys.values())
+        found += [(table, policy, name) for name in new]
+    return found
+
+
+FEW, ALL = each_once(), [(table, policy, name) for table, policy in BOTH for name in table.members]
+EACH = pytest.mark.parametrize("asked", [FEW, pytest.param(ALL, marks=pytest.mark.nightly)], ids=["once", "everywhere"])
 
 
 def test_no_table_is_forgotten() -> None:
@@ -289,30 +307,41 @@ def test_no_key_is_missing_where_manual_explain_and_completion_take_them_from() 
         assert {(name, member.doc) for table in spots for name, member in table.members.items()} <= known
 
 
-@pytest.mark.sampled(70)
+def test_every_table_stands_among_the_few() -> None:
+    """With every mechanism type and every sampling scheme, and with several types in the place where schemes stand."""
+    assert {choice_of(table, policy) for table, policy, _ in FEW} == {choice_of(*each) for each in BOTH}
+    assert {(table.path, name) for table, _, name in FEW} == {(table.path, name) for table, _, name in ALL}
+    places = [(table.path, table.document["mechanism"][-1]["type"]) for table, policy, _ in FEW if not policy]
+    assert {kind for path, kind in places if path == ("mechanism", 1)} == {str(kind) for kind in MECHANISMS.registry}
+    assert len({kind for path, kind in places if path == ("mechanism", 1, "sampling")}) == len(SAMPLING.registry)
+
+
 @EACH
-def test_a_misspelt_key_is_refused(table: Spot, policy: bool) -> None:
-    random = Random(f"{table.path}")
-    for name in table.members:
-        wrong = misspelt(name, table.members, random)
+def test_a_misspelt_key_is_refused(asked: Asked) -> None:
+    faults: list[str] = []
+    for table, policy, name in asked:
+        wrong = misspelt(name, table.members, Random(f"{table.path}/{name}"))
         document = placed(table.document, (*table.path, wrong), sample(table.members[name]))
-        judged(table, (*table.path, wrong), document, {"DP002"}, policy)
+        faults += judged(table, (*table.path, wrong), document, {"DP002"}, policy)
+    assert faults == []
 
 
-@pytest.mark.sampled(70)
 @EACH
-def test_a_key_with_a_letter_twice_is_reported_by_lint_with_its_place_and_what_was_meant(table: Spot, policy: bool) -> None:
+def test_a_key_with_a_letter_twice_is_reported_by_lint_with_its_place_and_what_was_meant(asked: Asked) -> None:
     """By the command, as an editor or a CI job reads it."""
-    for name in table.members:
+    faults = []
+    for table, _, name in asked:
         wrong = name + name[-1]
         data = text_of(placed(table.document, (*table.path, wrong), sample(table.members[name])))
         result = dpcli("lint", "-", "-f", "json", stdin=data)
-        (found,) = [d for d in json.loads(result.out)["diagnostics"] if d["rule"] == "DP002"]
+        found = [d for d in json.loads(result.out)["diagnostics"] if d["rule"] == "DP002"]
         lines = data.decode().split("\n")
         (line,) = [number for number, text in enumerate(lines) if re.search(rf"\b{wrong} =", text)]
-        assert (found["line"], found["column"]) == (line + 1, lines[line].index(f"{wrong} =") + 1)
-        assert found["message"].endswith(f"found '{wrong}'; did you mean '{name}'")
-        assert result.code != 0
+        places = [(d["line"], d["column"]) for d in found]
+        told = [d["message"] for d in found if d["message"].endswith(f"found '{wrong}'; did you mean '{name}'")]
+        if places != [(line + 1, lines[line].index(f"{wrong} =") + 1)] or len(told) != 1 or result.code == 0:
+            faults.append((table.path, name, found, result.code))
+    assert faults == []
 
 
 def schema_of(table: Spot, schema: Any) -> Any:
@@ -333,21 +362,29 @@ def selected(schema: Any, document: Mapping[str, Any]) -> Any:
     return schema
 
 
-@pytest.mark.sampled(70)
-@EACH
-def test_the_schema_has_every_key_with_its_meaning_and_default(table: Spot, policy: bool) -> None:
+def test_the_schema_has_every_key_with_its_meaning_and_default() -> None:
     """No default where the key must be stated, and none where its absence stands for no value that could be stated."""
-    schema: Any = policy_schema() if policy else json_schema()
+    faults = [fault for table, policy in BOTH for fault in lacks(POLICY.schema if policy else PIPELINE.schema, table, policy)]
+    assert faults == []
+
+
+def lacks(schema: Any, table: Spot, policy: bool) -> Iterator[tuple[Any, ...]]:
+    """Where the schema differs from the keys of a table: (place, what it says, what it should)."""
     found = schema_of(table, schema)
     members = {**table.members, "mechanism": TOP["mechanism"]} if table.path == () and not policy else table.members
-    assert found["properties"].keys() == members.keys()
+    if found["properties"].keys() != members.keys():
+        yield choice_of(table, policy), sorted(found["properties"]), sorted(members)
     needed = (
         schema_of(table, schema["then"]) if table.path[:1] == ("mechanism",) and len(table.path) == 2 else found
     )  # but for [defaults]
-    assert set(needed.get("required", ())) == {name for name, member in members.items() if member.required}
+    required = {name for name, member in members.items() if member.required}
+    if set(needed.get("required", ())) != required:
+        yield choice_of(table, policy), needed.get("required"), required
     for name, member in members.items():
-        stated = {key: found["properties"][name].get(key) for key in ("description", "default")}
-        assert stated == {"description": member.doc, "default": None if member.default is None else plain_value(member.default)}
+        stated = {key: found["properties"].get(name, {}).get(key) for key in ("description", "default")}
+        meant = {"description": member.doc, "default": None if member.default is None else plain_value(member.default)}
+        if stated != meant:
+            yield choice_of(table, policy), name, stated, meant
 
 
 def test_the_defaults_are_those_of_the_dataclasses() -> None:
@@ -361,28 +398,30 @@ def test_the_defaults_are_those_of_the_dataclasses() -> None:
                 assert (not member.required, member.default) == (stated, field.default if stated else None), (cls, field.name)
 
 
-@pytest.mark.sampled(70)
 @EACH
-def test_a_value_of_a_wrong_kind_is_refused(table: Spot, policy: bool) -> None:
-    for name, member in table.members.items():
+def test_a_value_of_a_wrong_kind_is_refused(asked: Asked) -> None:
+    faults: list[str] = []
+    for table, policy, name in asked:
+        member, path = table.members[name], (*table.path, name)
         if type(member.kind).__name__ != "Unjudged":
-            path = (*table.path, name)
-            judged(table, path, placed(table.document, path, of_wrong_kind(member)), {"DP003"}, policy)
+            faults += judged(table, path, placed(table.document, path, of_wrong_kind(member)), {"DP003"}, policy)
+    assert faults == []
 
 
-@pytest.mark.sampled(70)
 @EACH
-def test_a_value_out_of_range_is_refused(table: Spot, policy: bool) -> None:
-    for name, member in table.members.items():
-        for value in out_of_range(member):
-            path = (*table.path, name)
-            judged(table, path, placed(table.document, path, value), {"DP004"}, policy)
+def test_a_value_out_of_range_is_refused(asked: Asked) -> None:
+    faults: list[str] = []
+    for table, policy, name in asked:
+        path = (*table.path, name)
+        for value in out_of_range(table.members[name]):
+            faults += judged(table, path, placed(table.document, path, value), {"DP004"}, policy)
+    assert faults == []
 
 
 @pytest.mark.parametrize("name", ["federated", "source"])
 def test_a_table_that_nothing_reads_is_refused(name: str) -> None:
     document = placed(PIPELINES[0].document, (name,), {"teachers": 3})
-    judged(PIPELINES[0], (name,), document, {"DP002"}, policy=False)
+    assert list(judged(PIPELINES[0], (name,), document, {"DP002"}, policy=False)) == []
 
 
 def test_a_section_is_known_by_what_reads_it() -> None:

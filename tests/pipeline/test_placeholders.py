@@ -12,6 +12,7 @@ from dpcli.pipeline.placeholders import COVERED, NOISE
 from dpcli.pipeline.read import examine
 from dpcli.registry import MECHANISMS as TYPES
 from dpcli.registry import load
+from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.write import value_text
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\ndelta = 1e-5\n[[mechanism]]\nname = "x"\n'
@@ -24,11 +25,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("most", [1, 30, 4000])
-@pytest.mark.parametrize(("name", "noise", "covered"), CASES)
-def test_no_rule_refuses_noise_that_is_not_solved_for_yet(name: str, noise: str, covered: str, most: int) -> None:
+def test_no_rule_refuses_noise_that_is_not_solved_for_yet(most: int) -> None:
     """However much it is to cover: what a rule says of both, it says of the answer."""
+    faults = {case: refusals(*case, most) for case in CASES}
+    assert {case: found for case, found in faults.items() if found} == {}
+
+
+def refusals(name: str, noise: str, covered: str, most: int) -> tuple[Diagnostic, ...]:
+    """What is said of an entry of a type whose noise is still to be solved for."""
     whole = isinstance(MECHANISMS.own(name)[covered].kind, WholeNumber)
     rest = {key: value for key, value in load(TYPES[name]).example.items() if key not in (*NOISE, *COVERED, "noise_multiplier")}
     table = {"type": name, **rest, covered: most if whole else float(most), noise: CALIBRATE}
     text = HEAD + "".join(f"{key} = {value_text(value)}\n" for key, value in table.items())
-    assert examine(text.encode(), "a")[1] == ()
+    return examine(text.encode(), "a")[1]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpcli.toml.findings import Path
 from dpcli.toml.positions import locate
+from tests.cases import together
 
 from .samples import GOOD
 
@@ -61,56 +62,57 @@ after = 1
 key = 1'''
 
 
-@pytest.mark.parametrize(
-    ("path", "place"),
-    [
-        ((), (1, 1)),
-        (("format",), (2, 1)),
-        (("quo ted",), (3, 1)),
-        (('lit"eral',), (4, 1)),
-        (("unicode",), (5, 1)),
-        (("dotted",), (6, 1)),
-        (("dotted", "two"), (6, 10)),
-        (("dotted", "two", "inner"), (6, 20)),
-        (("dotted", "two", "deep er"), (6, 31)),
-        (("dotted", "two", "deep er", "key"), (6, 43)),
-        (("dotted", "two", "deep er", "key", 0), (6, 50)),
-        (("dotted", "two", "deep er", "key", 1, "at"), (6, 56)),
-        (("multi",), (7, 1)),
-        (("literal",), (11, 1)),
-        (("list",), (14, 1)),
-        (("list", 0), (15, 3)),
-        (("list", 1), (16, 3)),
-        (("list", 2), (17, 3)),
-        (("list", 2, 1), (18, 4)),
-        (("table",), (21, 2)),
-        (("table", "key"), (22, 2)),
-        (("table", "sub"), (24, 10)),
-        (("table", "sub", "key"), (25, 3)),
-        (("mechanism",), (27, 3)),
-        (("mechanism", 0), (27, 3)),
-        (("mechanism", 0, "name"), (28, 1)),
-        (("mechanism", 0, "sampling"), (29, 12)),
-        (("mechanism", 0, "sampling", "rate"), (30, 1)),
-        (("mechanism", 0, "part", 0, "x"), (32, 1)),
-        (("mechanism", 0, "part", 1), (33, 13)),
-        (("mechanism", 0, "part", 1, "x"), (34, 1)),
-        (("mechanism", 1), (36, 3)),
-        (("mechanism", 1, "sampling"), (38, 1)),
-        (("mechanism", 1, "sampling", "rate"), (38, 10)),
-        (("mechanism", 1, "date"), (39, 1)),
-        (("mechanism", 1, "after"), (40, 1)),
-        (("a",), (42, 2)),
-        (("a", "b"), (41, 4)),
-        (("a", "key"), (43, 1)),
-    ],
-)
-def test_found(path: Path, place: tuple[int, int]) -> None:
+PLACES: dict[Path, tuple[int, int]] = {
+    (): (1, 1),
+    ("format",): (2, 1),
+    ("quo ted",): (3, 1),
+    ('lit"eral',): (4, 1),
+    ("unicode",): (5, 1),
+    ("dotted",): (6, 1),
+    ("dotted", "two"): (6, 10),
+    ("dotted", "two", "inner"): (6, 20),
+    ("dotted", "two", "deep er"): (6, 31),
+    ("dotted", "two", "deep er", "key"): (6, 43),
+    ("dotted", "two", "deep er", "key", 0): (6, 50),
+    ("dotted", "two", "deep er", "key", 1, "at"): (6, 56),
+    ("multi",): (7, 1),
+    ("literal",): (11, 1),
+    ("list",): (14, 1),
+    ("list", 0): (15, 3),
+    ("list", 1): (16, 3),
+    ("list", 2): (17, 3),
+    ("list", 2, 1): (18, 4),
+    ("table",): (21, 2),
+    ("table", "key"): (22, 2),
+    ("table", "sub"): (24, 10),
+    ("table", "sub", "key"): (25, 3),
+    ("mechanism",): (27, 3),
+    ("mechanism", 0): (27, 3),
+    ("mechanism", 0, "name"): (28, 1),
+    ("mechanism", 0, "sampling"): (29, 12),
+    ("mechanism", 0, "sampling", "rate"): (30, 1),
+    ("mechanism", 0, "part", 0, "x"): (32, 1),
+    ("mechanism", 0, "part", 1): (33, 13),
+    ("mechanism", 0, "part", 1, "x"): (34, 1),
+    ("mechanism", 1): (36, 3),
+    ("mechanism", 1, "sampling"): (38, 1),
+    ("mechanism", 1, "sampling", "rate"): (38, 10),
+    ("mechanism", 1, "date"): (39, 1),
+    ("mechanism", 1, "after"): (40, 1),
+    ("a",): (42, 2),
+    ("a", "b"): (41, 4),
+    ("a", "key"): (43, 1),
+}
+
+
+def test_found() -> None:
+    """Each alone, and all at once."""
     tomllib.loads(TEXT)
-    assert locate(TEXT, [path]) == {path: place}
+    assert {path: locate(TEXT, [path]) for path in PLACES} == {path: {path: place} for path, place in PLACES.items()}
+    assert locate(TEXT, list(PLACES)) == PLACES
 
 
-@pytest.mark.parametrize(
+@together(
     ("path", "place"),
     [
         (("mechanism", 1, "type"), (36, 3)),
@@ -142,7 +144,7 @@ def test_empty_text() -> None:
     assert locate("", [("format",)]) == {("format",): (1, 1)}
 
 
-@pytest.mark.parametrize("text", ["= 1", "a", "[a", "a = {b", "a = [1", '"a', "a = ]", "[[a]"])
+@together("text", ["= 1", "a", "[a", "a = {b", "a = [1", '"a', "a = ]", "[[a]"])
 def test_never_stumbles(text: str) -> None:
     assert locate(text, [("z",)]) == {("z",): (1, 1)}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.render import WIDTH, InvalidFile, render, render_all
+from tests.cases import together
 
 
 def diagnostic(source: str, column: int, path: str = "train.toml") -> Diagnostic:
@@ -17,7 +16,7 @@ def diagnostic(source: str, column: int, path: str = "train.toml") -> Diagnostic
 HEAD = "train.toml:12:{}: error DP004: mechanism[2].sigma: expected a number > 0, found -1\n"
 
 
-@pytest.mark.parametrize(
+@together(
     ("source", "column", "excerpt"),
     [
         ("sigma = -1", 1, "    sigma = -1\n    ^"),

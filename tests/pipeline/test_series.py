@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from dpcli.analysis.calibrate import Calibration, substitute
 from dpcli.analysis.solved_file import solved_text
 from dpcli.errors import InputError
 from dpcli.keys.kinds import LISTS, Number, WholeNumber
+from dpcli.pipeline import series
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.document import MechanismTable
 from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.read import parse, targets, toml_document
 from dpcli.pipeline.schema import json_schema
-from dpcli.pipeline.series import MOST
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.write import value_text
 from tests.command import dpcli
@@ -80,10 +81,15 @@ def _plain(table: Mapping[str, Any]) -> str:
     return "".join(f"{key} = {value_text(value)}\n" for key, value in table.items())
 
 
-@pytest.mark.parametrize("part", range(12))
-def test_random_files_are_what_they_mean_written_out(part: int) -> None:
+def test_random_files_are_what_they_mean_written_out() -> None:
     """Random keys go into lists, into [defaults] or both; the long file says them entry by entry."""
-    draw = random.Random(SEED + part)
+    for part in range(12):
+        short, long = short_and_long(random.Random(SEED + part))
+        assert tables_of(parse(short.encode(), "a")) == tables_of(parse(long.encode(), "a")), SEED + part
+
+
+def short_and_long(draw: random.Random) -> tuple[str, str]:
+    """A file with lists and defaults, and the same written out."""
     defaults: dict[str, Any] = {}
     short, long = "", ""
     if shared := draw.random() < 0.7:
@@ -108,8 +114,7 @@ def test_random_files_are_what_they_mean_written_out(part: int) -> None:
                     key: value[position] if isinstance(value, list) else value for key, value in one["sampling"].items()
                 }
             long += "[[mechanism]]\n" + _plain({**one, "name": f"e{index}[{position + 1}]" if many else f"e{index}"})
-    found = parse((HEAD + ("[defaults]\n" + _plain(defaults) if defaults else "") + short).encode(), "a")
-    assert tables_of(found) == tables_of(parse((HEAD + long).encode(), "a"))
+    return HEAD + ("[defaults]\n" + _plain(defaults) if defaults else "") + short, HEAD + long
 
 
 def test_a_written_name_stands_for_all_of_its_entries() -> None:
@@ -183,32 +188,45 @@ def test_what_is_wrong_in_one_place_is_said_once(tmp_path: Path) -> None:
         assert (said.out + said.err).count("DP120") == 1
 
 
-def test_there_are_only_so_many(tmp_path: Path) -> None:
-    assert f"{MOST:,}" in LISTS
+def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"{series.MOST:,}" in LISTS
     many = HEAD + '[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = [{}]\n'
-    assert len(parse(many.format(",".join(["1.5"] * MOST)).encode(), "a").mechanisms) == MOST
-    assert LISTS in problems(many.format(",".join(["1.5"] * (MOST + 1))))[0]
+    assert LISTS in problems(many.format(",".join(["1.5"] * (series.MOST + 1))))[0]
+    monkeypatch.setattr(series, "MOST", 50)
+    assert len(parse(many.format(",".join(["1.5"] * 50)).encode(), "a").mechanisms) == 50
+    assert LISTS in problems(many.format(",".join(["1.5"] * 51)))[0]
+
+
+@pytest.mark.nightly
+def test_as_many_as_there_may_be_are_read() -> None:
+    many = HEAD + '[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = [{}]\n'
+    assert len(parse(many.format(",".join(["1.5"] * series.MOST)).encode(), "a").mechanisms) == series.MOST
 
 
 def test_what_is_solved_for_is_written_where_it_stands_or_not_at_all(tmp_path: Path) -> None:
-    (tmp_path / "open.toml").write_text(SHORT.replace("noise_multiplier = 2.0", 'noise_multiplier = "calibrate"'))
-    solve = ("calibrate-sigma", "--target-epsilon", "1", "--write", "solved.toml")
+    unsampled = re.sub("sampling = .*\n", "", SHORT)  # whose noise is solved for in no time
+    (tmp_path / "open.toml").write_text(unsampled.replace("noise_multiplier = 2.0", 'noise_multiplier = "calibrate"'))
+    solve = ("calibrate-sigma", "--target-epsilon", "1000", "--write", "solved.toml")
     assert dpcli(*solve, "open.toml", folder=tmp_path).code == 0
     text = (tmp_path / "solved.toml").read_text()
-    assert text.startswith(SHORT.partition("noise_multiplier = 2.0")[0]) and "calibrate" not in text
+    assert text.startswith(unsampled.partition("noise_multiplier = 2.0")[0]) and "calibrate" not in text
     assert len(parse(text.encode(), "a").mechanisms) == 4
     (tmp_path / "solved.toml").unlink()
-    listed = SHORT.replace("[1.1, 1.2, 1.3]", '[1.1, "calibrate", 1.3]')
+    listed = unsampled.replace("[1.1, 1.2, 1.3]", '[1.1, "calibrate", 1.3]')
     (tmp_path / "list.toml").write_text(listed)
     refused = dpcli(*solve, "list.toml", folder=tmp_path)
     assert refused.code == 2 and "expected mechanism[1].noise_multiplier[2] in the file" in refused.err
     assert not (tmp_path / "solved.toml").exists()
 
 
-@pytest.mark.parametrize("part", range(60))
-def test_the_solved_file_is_what_was_solved_or_there_is_none(part: int) -> None:
+def test_the_solved_file_is_what_was_solved_or_there_is_none() -> None:
     """Whatever of it stands in [defaults], beside a list or in both: no other entry gets the answer, and none gets another's."""
-    draw = random.Random(SEED + part)
+    for part in range(60):
+        solve_and_read_again(SEED + part)
+
+
+def solve_and_read_again(seed: int) -> None:
+    draw = random.Random(seed)
     stated = draw.choice(["6.0", '"calibrate"'])
     defaults = draw.choice(["", "steps = 3\n", f"sigma = {stated}\n", f"sigma = {stated}\nsensitivity = 2.0\n"])
     text = HEAD + (f'[defaults]\ntype = "gaussian"\n{defaults}' if defaults else "")
@@ -224,9 +242,9 @@ def test_the_solved_file_is_what_was_solved_or_there_is_none(part: int) -> None:
     try:
         written = solved_text(text.encode(), answer)
     except InputError:  # somebody else reads what stands there
-        assert "sigma" in defaults or "sensitivity = [" in text
+        assert "sigma" in defaults or "sensitivity = [" in text, seed
     else:
-        assert parse(written.encode(), "a").mechanisms == solved.mechanisms
+        assert parse(written.encode(), "a").mechanisms == solved.mechanisms, seed
 
 
 def test_what_is_solved_for_in_a_query_is_written_into_no_mechanism() -> None:

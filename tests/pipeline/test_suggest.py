@@ -12,11 +12,12 @@ from dpcli.pipeline.model import Privacy
 from dpcli.pipeline.table_places import TablePlace, places_in
 from dpcli.registry import MEASURES, SECTIONS
 from dpcli.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
+from tests.cases import together
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("word", "meant"),
     [
         ("noise_multiplyer", "noise_multiplier"),
@@ -56,7 +57,7 @@ def test_did_you_mean() -> None:
     assert did_you_mean("colour", ["gaussian", "laplace"]) == ""
 
 
-@pytest.mark.parametrize(
+@together(
     ("key", "meant", "words"),
     [
         ("stesp", "steps", "did you mean 'steps'"),
@@ -79,22 +80,23 @@ PRIVACY = list(members_of(Privacy))
 OTHER = frozenset(key for keys in homes(frozenset(TOP)).values() for key in keys)
 
 
-@pytest.mark.parametrize(
-    ("place", "key"),
-    [
+def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs() -> None:
+    """To the table in it, or the word, that has the key."""
+    places: list[tuple[TablePlace, str]] = [
         (place, key)
         for name in SECTIONS
         for place in places_in(TOP[name].kind, name, f"[{name}]")
         for key in place.members
         if key not in OTHER and not closest(key, PRIVACY, 0.9)
-    ],
-    ids=lambda value: getattr(value, "title", value),
-)
-def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs(place: TablePlace, key: str) -> None:
-    """To the table in it, or the word, that has the key."""
-    meant, words = advised(key, PRIVACY)
-    assert meant is None
-    assert words.startswith("it belongs in ") and place.title in words
+    ]
+    told = {(place.title, key): advised(key, PRIVACY) for place, key in places}
+    assert len(told) > 100
+    wrong = {
+        (title, key): (meant, words)
+        for (title, key), (meant, words) in told.items()
+        if meant is not None or not words.startswith("it belongs in ") or title not in words
+    }
+    assert wrong == {}
 
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcli.registry import MEASURES, load
-from tests.pipeline.test_every_key import toml
+from tests.inline import toml
 
 COLUMNS = {
     "visitor": {"type": "text"},

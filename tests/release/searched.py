@@ -11,7 +11,7 @@ from dpcli.pipeline.read import parse, section
 from dpcli.release.entries import AskedQuery, asked
 from dpcli.release.settings import Source
 from dpcli.toml.render import InvalidFile
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release.questions_drawn import TYPES, columns, question
 
 

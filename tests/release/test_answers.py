@@ -16,7 +16,7 @@ import pytest
 from dpcli.release.plan import plan_of
 from dpcli.release.run import release
 from tests.command import dpcli
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")

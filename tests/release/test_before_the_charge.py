@@ -10,9 +10,9 @@ import pytest
 
 from dpcli.ledger.stores.places import init
 from tests.command import dpcli
+from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
 from tests.of_each import of_each
-from tests.pipeline.test_every_key import text_of
 from tests.release.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")

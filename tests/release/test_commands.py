@@ -16,8 +16,8 @@ from dpcli.release.entries import asked
 from dpcli.release.noise.draw import draws
 from dpcli.release.numbers import law_of
 from tests.command import dpcli
+from tests.inline import text_of
 from tests.of_each import of_each
-from tests.pipeline.test_every_key import text_of
 from tests.release.files import document, queries
 
 COSTS = ("error", "weight", "noise")

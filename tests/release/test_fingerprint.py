@@ -12,7 +12,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import parse, section
 from dpcli.release.entries import asked
 from dpcli.release.plan import ReleasePlan
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release.files import document, queries
 
 KNOWN = Path(__file__).resolve().parent.parent / "vectors" / "release-fingerprints.json"

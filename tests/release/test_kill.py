@@ -22,9 +22,9 @@ from dpcli.release import run as running
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.plan import plan_of
 from dpcli.release.run import release
+from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
 from tests.ledger.spenders import started
-from tests.pipeline.test_every_key import text_of
 from tests.release.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")

@@ -20,8 +20,8 @@ from dpcli.registry import MEASURES, load
 from dpcli.release.query import COSTS
 from dpcli.toml.render import InvalidFile
 from tests.command import dpcli
+from tests.inline import text_of
 from tests.of_each import of_each
-from tests.pipeline.test_every_key import text_of
 from tests.release.files import COLUMNS, document, queries
 
 QUERIES = dict(queries())

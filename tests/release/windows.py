@@ -15,7 +15,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.registry import BLOCKS, load
 from dpcli.release.plan import ReleasePlan, plan_of
-from tests.pipeline.test_every_key import text_of
+from tests.inline import text_of
 from tests.release.files import COLUMNS, document
 
 REGIONS = ("eu", "us west", "it's", "é")

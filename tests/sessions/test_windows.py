@@ -29,9 +29,9 @@ from dpcli.sweep import run as sweeping
 from dpcli.sweep import select as selecting
 from dpcli.sweep.worker import Job, perform
 from tests.command import Result, dpcli
+from tests.inline import text_of
 from tests.ledger.conftest import Place, cluster, database, place, used_again  # noqa: F401
 from tests.ledger.families import FAMILIES, family
-from tests.pipeline.test_every_key import text_of
 from tests.predict import generate_files, pmixed_files, prompt_files, samples
 from tests.release.files import COLUMNS, document
 from tests.sweep.pretended import InOneProcess, pretended
