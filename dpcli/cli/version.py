@@ -9,6 +9,7 @@ import click
 from dpcli.cli.options import emit, output_options
 
 COMPUTING = ("click", "numpy", "scipy", "rich")
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # where a package is not called as its module is
 
 
 @click.command(short_help="Versions of dpcli and of what it computes with.")
@@ -22,13 +23,13 @@ def command(format_: str, outputs: tuple[str, ...]) -> int:
     from importlib.metadata import PackageNotFoundError, version
 
     from dpcli import __version__
-    from dpcli.doctor.examine import EXTRAS
+    from dpcli.extras import EXTRAS
     from dpcli.ledger.stores import postgres_install, sqlite_file
     from dpcli.pipeline.document import FORMAT
     from dpcli.present.version import document
 
     extras = {}
-    for name, _ in EXTRAS:
+    for name in (DISTRIBUTIONS.get(module, module) for module in EXTRAS):
         with suppress(PackageNotFoundError):
             extras[name] = version(name)
     formats = {
