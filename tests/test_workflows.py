@@ -312,6 +312,7 @@ def test_no_line_is_made_of_an_expression() -> None:
     """What somebody else chose, such as a branch's name, reaches the shell as a variable; and each script is one that bash can read."""
     assert len(steps()) > 25
     assert [where for where, step in steps().items() if "${{" in step.script] == []
+    assert [where for where, step in steps().items() if where.startswith(OWN) and step.shell != STRICT] == []
     wrong = {}
     for where, step in steps().items():
         read = subprocess.run(["bash", "-n"], input=step.script, capture_output=True, text=True, check=False)
