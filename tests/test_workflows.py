@@ -351,6 +351,9 @@ def test_the_lowest_dependencies_are_installed_beside_the_project_and_its_tests(
     lowest = str(runner.temporary / "lowest.txt")
     assert installed == ["python", "-m", "pip", "install", "-q", "-r", lowest, "-e", ".[test-core]"]
     assert Path(lowest).read_text() == "numpy==1.26\n"
+    (words,) = called(runner, "tests/lowest/Quick tests of what depends on them")
+    assert words[:5] == ["python", "-m", "pytest", "-n", "2"] and len(words) > 10
+    assert [path for path in words[5:] if not (ROOT / path).exists()] == []
 
 
 README_STEP = "tests/readme/Set up and price, then pass the tests"
