@@ -1,0 +1,104 @@
+"""dpcli version: the lines that a report states, and the machine form for who must know which formats this version knows."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import platform
+import re
+from collections.abc import Iterator
+
+import jsonschema
+import pytest
+
+import dpcli as package
+from dpcli.disclosure.draft import FORMS
+from dpcli.document.schemas import SCHEMAS
+from dpcli.ledger.stores import postgres_install, sqlite_file
+from tests.command import ROOT, dpcli
+
+WORDS = {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
+MACHINE = {
+    "type": "object",
+    "required": ["schema", "version", "python", "platform", "packages", "extras", "formats", "schemas", "exit_code"],
+    "additionalProperties": False,
+    "properties": {
+        "schema": {"const": "dpcli/version/v1"},
+        "version": {"const": package.__version__},
+        "python": {"const": platform.python_version()},
+        "platform": {"const": platform.platform()},
+        "packages": {**WORDS, "required": ["click", "numpy", "scipy", "rich"]},
+        "extras": WORDS,
+        "formats": {
+            "type": "object",
+            "required": ["file", "ledger_sqlite", "ledger_postgresql"],
+            "additionalProperties": {"type": "integer", "minimum": 1},
+        },
+        "schemas": {"type": "array", "uniqueItems": True, "items": {"type": "string", "pattern": r"^dpcli/[a-z-]+/v[1-9]\d*$"}},
+        "exit_code": {"const": 0},
+    },
+}
+
+
+def machine() -> dict[str, object]:
+    """What -f json prints."""
+    found: dict[str, object] = json.loads(dpcli("version", "-f", "json").out)
+    return found
+
+
+def test_the_text_is_a_line_for_each_version() -> None:
+    lines = [f"dpcli {package.__version__}", f"python {platform.python_version()}"]
+    lines += [f"{name} {importlib.metadata.version(name)}" for name in ("click", "numpy", "scipy", "rich")]
+    for flags in ((), ("-f", "text")):
+        result = dpcli("version", *flags)
+        assert (result.code, result.out.splitlines(), result.err) == (0, lines, "")
+
+
+def test_the_machine_form() -> None:
+    jsonschema.validate(machine(), MACHINE)
+
+
+def test_the_formats_are_those_that_are_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accepted(number: int) -> bool:
+        text = (ROOT / "examples" / "dp-sgd.toml").read_text().replace("format = 1", f"format = {number}")
+        return dpcli("account", "-", "-f", "total", stdin=text.encode()).code == 0
+
+    newest = machine()["formats"]
+    assert isinstance(newest, dict) and accepted(newest["file"]) and not accepted(newest["file"] + 1)
+    monkeypatch.setattr(sqlite_file, "VERSION", 8)
+    monkeypatch.setattr(postgres_install, "VERSION", 9)
+    assert machine()["formats"] == {**newest, "ledger_sqlite": 8, "ledger_postgresql": 9}
+
+
+def test_every_schema_of_the_code_is_listed() -> None:
+    assert set(stated()) == set(SCHEMAS) and machine()["schemas"] == list(SCHEMAS) == sorted(SCHEMAS)
+
+
+def stated() -> Iterator[str]:
+    """Each schema that a module states as a text of its own, and those that are made of the name of a form."""
+    for path in (ROOT / "dpcli").rglob("*.py"):
+        if path.name != "schemas.py":
+            values = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+            yield from (text for text in values if isinstance(text, str) and re.fullmatch(r"dpcli/[a-z-]+/v\d+", text))
+    yield from (f"dpcli/{name}/v1" for _, name in FORMS.values())
+
+
+def test_an_extra_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "duckdb":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.2.3" if name == "torch" else real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    extras = machine()["extras"]
+    assert isinstance(extras, dict) and "duckdb" not in extras and extras["torch"] == "1.2.3"
+
+
+@pytest.mark.parametrize("format_", ["table", "markdown", "html"])
+def test_formats_for_people_say_the_versions_too(format_: str) -> None:
+    out = dpcli("version", "-f", format_).out
+    for text in (package.__version__, platform.python_version(), importlib.metadata.version("numpy"), "postgresql"):
+        assert text in out, text
