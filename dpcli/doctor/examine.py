@@ -6,28 +6,12 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Iterator
 
 from dpcli import __version__
 from dpcli.doctor.fact import Fact
+from dpcli.doctor.requirements import Requirement, declared, python_needed
 
-PYTHON = (3, 11)
-NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11, 1), "rich": (13,), "tomli": (2,)}
-EXTRAS = (
-    ("torch", "train"),
-    ("safetensors", "train"),
-    ("scikit-learn", "train"),
-    ("transformers", "lm"),
-    ("peft", "lm"),
-    ("opacus", "opacus"),
-    ("opendp", "release"),
-    ("duckdb", "release"),
-    ("sqlglot", "release"),
-    ("pyspark", "spark"),
-    ("matplotlib", "plot"),
-    ("psycopg", "postgres"),
-)  # a package, and the extra of dpcli that has it
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
 
 
@@ -35,39 +19,44 @@ def examine(ledger: str | None = None) -> tuple[Fact, ...]:
     """Every fact. ledger: a ledger file, there or to be made, whose place is looked at instead of the current directory."""
     from dpcli.doctor.storage import database, storage
 
-    return (*_versions(), *_extras(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
+    return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
 
 def _versions() -> Iterator[Fact]:
+    """dpcli, Python, and what the metadata of the installed dpcli require."""
+    try:
+        python, requirements = python_needed(), tuple(declared())
+    except importlib.metadata.PackageNotFoundError:
+        advice = "pip install it: the versions that it needs stand in its metadata, and were not compared"
+        yield Fact("dpcli", f"{__version__}, run without an installation", "warn", advice)
+        return
     yield Fact("dpcli", __version__, "ok")
-    old = sys.version_info[:2] < PYTHON
+    met = python.met(platform.python_version())
     yield Fact(
         "python",
         f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})",
-        "fail" if old else "ok",
-        f"install Python {PYTHON[0]}.{PYTHON[1]} or later" if old else "",
+        "ok" if met else "fail",
+        "" if met else f"install Python {python.conditions}",
     )
-    yield from (_needed(name, least) for name, least in NEEDED.items())
+    for requirement in requirements:
+        yield _extra(requirement) if requirement.extra else _needed(requirement)
 
 
-def _needed(name: str, least: tuple[int, ...]) -> Fact:
+def _needed(requirement: Requirement) -> Fact:
     """Without any of these some command does not run."""
-    wanted = ".".join(map(str, least))
-    found = _version(name)
-    if found is None:
-        return Fact(name, "not installed", "fail", f"pip install '{name}>={wanted}'")
-    if _numbers(found) < least:
-        return Fact(name, found, "fail", f"pip install '{name}>={wanted}'")
-    return Fact(name, found, "ok")
+    version = _version(requirement.name)
+    if version is not None and requirement.met(version):
+        return Fact(requirement.name, version, "ok")
+    return Fact(requirement.name, version or "not installed", "fail", f"pip install '{requirement}'")
 
 
-def _extras() -> Iterator[Fact]:
-    for name, extra in EXTRAS:
-        found = _version(name)
-        if found is None:
-            yield Fact(f"{name} (extra {extra})", "not installed", "absent", f"pip install 'dpcli[{extra}]' where it is wanted")
-        else:
-            yield Fact(f"{name} (extra {extra})", found, "ok")
+def _extra(requirement: Requirement) -> Fact:
+    name, version = f"{requirement.name} (extra {requirement.extra})", _version(requirement.name)
+    if version is None:
+        return Fact(name, "not installed", "absent", f"pip install 'dpcli[{requirement.extra}]' where it is wanted")
+    if requirement.met(version):
+        return Fact(name, version, "ok")
+    return Fact(name, version, "warn", f"pip install '{requirement}': with other versions its commands may fail")
 
 
 def _version(name: str) -> str | None:
@@ -76,17 +65,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """(1, 26, 4) of "1.26.4rc1": the leading numbers."""
-    numbers = []
-    for part in version.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
 
 
 def _randomness() -> Iterator[Fact]:

@@ -12,6 +12,7 @@ import tomli
 
 from dpcli.toml.lexical import too_deep
 from dpcli.toml.limits import MAX_BYTES, MAX_DEPTH
+from dpcli.toml.newer import newer
 from dpcli.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -51,11 +52,15 @@ def tables_of(text: str) -> dict[str, Any]:
         raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *_text_place(text, deep))
     try:
         with _collector_paused():
-            return tomli.loads(text)
+            tables = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         raise _syntax_fault(text, str(error)) from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise _escaped_fault(text, error) from None
+    fault = newer(text)
+    if fault is not None:
+        raise _worded_fault(text, fault[0], *_text_place(text, fault[1]))
+    return tables
 
 
 @contextmanager
@@ -71,15 +76,20 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _syntax_fault(text: str, message: str) -> NotToml:
-    """tomli's own error, its position taken out of the words and the words made ours."""
-    from dpcli.toml.syntax_words import digits_hint, reworded
-
+    """tomli's own error, its position taken out of the words."""
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
     if at and at[1]:
         line, column = int(at[1]), int(at[2])
     else:
         line, column = _text_place(text, len(text.rstrip("\n")))
+    return _worded_fault(text, words, line, column)
+
+
+def _worded_fault(text: str, words: str, line: int, column: int) -> NotToml:
+    """tomli's words made ours."""
+    from dpcli.toml.syntax_words import digits_hint, reworded
+
     source = text.split("\n")[line - 1]
     expected, found, to_start = reworded(words, source[column - 1 :])
     found += digits_hint(source[: column - 1], source[column - 1 :])

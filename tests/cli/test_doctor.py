@@ -8,7 +8,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from dpcli.doctor import examine as machine
 from dpcli.doctor import storage
 from dpcli.doctor.examine import examine, healthy
 from dpcli.doctor.fact import Fact
+from dpcli.doctor.requirements import OF_DEVELOPERS, Requirement, declared
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MOUNTS = """rootfs / rootfs rw 0 0
 /dev/vda / ext4 rw 0 0
 srv:/data /data nfs4 rw 0 0
@@ -44,7 +46,7 @@ def test_a_whole_machine_is_well() -> None:
         assert f"ok      {name}: " in result.out
 
 
-@of_each("format_", ["text", "table", "json", "jsonl", "markdown"])
+@pytest.mark.parametrize("format_", ["text", "table", "json", "jsonl", "markdown"])
 def test_every_fact_is_in_every_format(format_: str) -> None:
     result = dpcli("doctor", "-f", format_)
     assert result.code == 0
@@ -74,13 +76,83 @@ def versions(monkeypatch: pytest.MonkeyPatch, given: Mapping[str, str | None]) -
     monkeypatch.setattr(importlib.metadata, "version", version)
 
 
-@of_each(
-    "name, version, value",
-    [("numpy", None, "not installed"), ("numpy", "1.25.9", "1.25.9"), ("rich", "9", "9"), ("click", "8.0.4", "8.0.4")],
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A distribution of dpcli that requires what a test says; with nothing, the lines of pyproject.toml."""
+
+    def installed(*requirements: str, python: str = ">=3.11") -> None:
+        folder = tmp_path / "dpcli-9.dist-info"
+        folder.mkdir(exist_ok=True)
+        lines = [f"Requires-Dist: {one}" for one in requirements or lines_of_the_project()]
+        head = ["Metadata-Version: 2.4", "Name: dpcli", "Version: 9", f"Requires-Python: {python}"]
+        (folder / "METADATA").write_text("\n".join([*head, *lines, ""]))
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return installed
+
+
+def lines_of_the_project() -> list[str]:
+    extras = PROJECT["optional-dependencies"]
+    return [*PROJECT["dependencies"], *(f"{line}; extra == '{extra}'" for extra in extras for line in extras[extra])]
+
+
+def test_every_line_of_the_project_is_read(distribution: Callable[..., None]) -> None:
+    """No requirement is passed over: what is declared is told, but for what only developers need."""
+    distribution()
+    extras = {extra: lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in OF_DEVELOPERS}
+    stated = [("", line) for line in PROJECT["dependencies"]] + [(extra, line) for extra in extras for line in extras[extra]]
+    read = list(declared())
+    assert [(one.extra, str(one)) for one in read] == stated
+    facts = {fact.name: fact for fact in examine()}
+    for one in read:
+        fact = facts[f"{one.name} (extra {one.extra})" if one.extra else one.name]
+        assert fact.verdict == "ok" or one.extra
+    assert facts.keys().isdisjoint({"pytest", "dpcli (extra test)", "ruff (extra test)"})
+
+
+def test_a_changed_requirement_is_followed(distribution: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, {"numpy": "2.1.3", "torch": "2.9.1+cpu", "transformers": "6.0.0"})
+    lines = ["numpy>=2.1", "torch>=2.9; extra == 'train'", 'torch>=2.10; extra == "lm"', "transformers<6,>=5; extra == 'lm'"]
+    distribution(*lines)
+    facts = examine()
+    assert named(facts, "numpy") == Fact("numpy", "2.1.3", "ok")
+    assert named(facts, "torch (extra train)").verdict == "ok"
+    old = named(facts, "torch (extra lm)")
+    assert (old.verdict, old.value, old.advice.partition(":")[0]) == ("warn", "2.9.1+cpu", "pip install 'torch>=2.10'")
+    assert named(facts, "transformers (extra lm)").advice.startswith("pip install 'transformers<6,>=5'")
+    assert healthy(facts)
+    distribution("numpy>=2.2")
+    facts = examine()
+    assert named(facts, "numpy") == Fact("numpy", "2.1.3", "fail", "pip install 'numpy>=2.2'")
+    assert not healthy(facts)
+    assert [fact for fact in facts if "torch" in fact.name] == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "met", "missed"),
+    [
+        (">=1.26", ["1.26", "1.26.0", "2.0.0rc1", "10.0"], ["1.25.9", "1", "0.99"]),
+        (">=2", ["2", "2.0.0", "2.0.0.post1"], ["1.99.9"]),
+        ("<1.7,>=1.6", ["1.6", "1.6.9"], ["1.5.9", "1.7", "1.7.0", "2"]),
+        ("==2.13.0", ["2.13", "2.13.0+cpu"], ["2.13.1", "2.12.9"]),
+        ("!=3.1", ["3.1.1", "3"], ["3.1.0"]),
+        ("<=3,>1", ["3.0", "1.0.1"], ["3.0.1", "1.0"]),
+    ],
+)
+def test_conditions(condition: str, met: list[str], missed: list[str]) -> None:
+    requirement = Requirement("x", condition)
+    assert [version for version in met if not requirement.met(version)] == []
+    assert [version for version in missed if requirement.met(version)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "value"),
+    [("numpy", None, "not installed"), ("numpy", "1.26.4", "1.26.4"), ("scipy", "1.11.1", "1.11.1"), ("click", "8.0.4", "8.0.4")],
 )
 def test_a_needed_library_that_is_missing_or_old_is_broken(
-    monkeypatch: pytest.MonkeyPatch, name: str, version: str | None, value: str
+    distribution: Callable[..., None], monkeypatch: pytest.MonkeyPatch, name: str, version: str | None, value: str
 ) -> None:
+    distribution()
     versions(monkeypatch, {name: version})
     fact = named(examine(), name)
     assert (fact.verdict, fact.value) == ("fail", value)
@@ -90,27 +162,29 @@ def test_a_needed_library_that_is_missing_or_old_is_broken(
     assert result.out.splitlines()[-1] == f"broken: {name}"
 
 
-@of_each("version", ["1.26", "1.26.0", "2.0.0rc1", "10.0"])
-def test_new_enough(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    versions(monkeypatch, {"numpy": version})
-    assert named(examine(), "numpy").verdict == "ok"
+def test_a_python_that_is_too_old_is_broken(distribution: Callable[..., None]) -> None:
+    distribution("numpy", python=">=9.9")
+    fact = named(examine(), "python")
+    assert (fact.verdict, fact.advice) == ("fail", "install Python >=9.9")
 
 
-def test_the_needed_versions_are_those_of_the_package() -> None:
-    import tomllib
+def test_without_an_installation_nothing_is_compared_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
 
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    stated = {f"{name}>={'.'.join(map(str, least))}" for name, least in machine.NEEDED.items()}
-    assert stated == {one.partition(",")[0] for one in wanted["dependencies"]}
-    assert wanted["requires-python"] == ">=" + ".".join(map(str, machine.PYTHON))
-    extras = wanted["optional-dependencies"]
-    assert all(any(one.startswith(name) for one in extras[extra]) for name, extra in machine.EXTRAS)
-
-
-def test_extras_that_are_absent_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(monkeypatch, dict.fromkeys(name for name, _ in machine.EXTRAS))
+    monkeypatch.setattr(importlib.metadata, "metadata", nowhere)
+    monkeypatch.setattr(importlib.metadata, "requires", nowhere)
     facts = examine()
-    assert [named(facts, f"{name} (extra {extra})").verdict for name, extra in machine.EXTRAS] == ["absent"] * len(machine.EXTRAS)
+    assert named(facts, "dpcli").verdict == "warn"
+    assert healthy(facts) and "numpy" not in {fact.name for fact in facts}
+
+
+def test_extras_that_are_absent_break_nothing(distribution: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution()
+    extras = [one for one in declared() if one.extra]
+    versions(monkeypatch, dict.fromkeys(one.name for one in extras))
+    facts = examine()
+    assert {named(facts, f"{one.name} (extra {one.extra})").verdict for one in extras} == {"absent"}
     assert healthy(facts)
 
 
@@ -130,8 +204,8 @@ def test_it_loads_nothing_heavy_and_needs_no_table_library() -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
-@of_each(
-    "folder, kind",
+@pytest.mark.parametrize(
+    ("folder", "kind"),
     [
         ("/", "ext4"),
         ("/home/you", "ext4"),
@@ -148,7 +222,7 @@ def test_the_longest_mount_point_decides(folder: str, kind: str) -> None:
     assert storage.mounted(Path(folder), MOUNTS) == kind
 
 
-@of_each("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
 def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     monkeypatch.setattr(storage, "mounted", lambda folder: kind)
     facts = examine(str(tmp_path / "ledger.db"))
