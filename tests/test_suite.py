@@ -139,3 +139,46 @@ def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
     assert len(first.result()) > 5000
     assert first.result() == second.result()
     assert len(set(first.result())) == len(first.result())
+
+
+def test_no_test_imports_another() -> None:
+    """What tests share stands in a helper or a fixture: a test that is imported is collected twice, or cannot be moved."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests.")
+        for name in [node.module.rpartition(".")[2], *(alias.name for alias in node.names if node.module.count(".") < 2)]
+        if name.startswith("test_")
+    ]
+    assert found == []
+
+
+CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "monotonic_ns", "perf_counter_ns", "process_time_ns"}
+
+
+def test_no_test_asserts_a_time() -> None:
+    """A busy machine takes longer: what is asserted is a number of operations; how long they take, the benchmarks report."""
+    found = []
+    for where, test in functions():
+        durations = {
+            target.id
+            for node in ast.walk(test)
+            if isinstance(node, ast.Assign) and clocked(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found += [
+            f"{where}:{node.lineno}"
+            for node in ast.walk(test)
+            if isinstance(node, ast.Assert) and (clocked(node.test) or durations & names(node.test))
+        ]
+    assert found == []
+    assert [where for where, test in functions() if "RLIMIT_CPU" in names(test) and test.name not in SELF] == []
+
+
+def clocked(expression: ast.expr) -> bool:
+    """Whether an expression is a difference of times."""
+    return any(
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and names(node) & CLOCKS for node in ast.walk(expression)
+    )
