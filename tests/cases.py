@@ -75,6 +75,8 @@ def in_turn(first: Iterable[Any], second: Iterable[Any]) -> list[tuple[Any, Any]
     return [(one, second[k % len(second)]) for k, one in enumerate(first)]
 
 
-def every(step: int, names: Iterable[str], marks: Any = ()) -> list[Any]:
-    """(name, which of its things) for `parametrize`: one of `step`, beginning at another one for each name."""
-    return [pytest.param(name, slice(k % step, None, step), marks=marks, id=f"{name}-{step}") for k, name in enumerate(names)]
+def every(step: int, names: Iterable[str], marks: Any = (), begin: int = 0) -> list[Any]:
+    """(name, which of its things) for `parametrize`: one of `step`, beginning with `begin` and at the next one for each name."""
+    return [
+        pytest.param(name, slice(k % step, None, step), marks=marks, id=f"{name}-{step}") for k, name in enumerate(names, begin)
+    ]

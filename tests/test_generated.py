@@ -30,6 +30,7 @@ def test_generated_files_end_without_a_bug(part: int) -> None:
     assert not faults, "\n".join([report(outcomes), *(f"{o.case.shown()}\n{o.output}" for o in faults)])
 
 
+@pytest.mark.long
 def test_everything_registered_is_drawn() -> None:
     """Types, schemes, adjacencies and commands; most files are valid."""
     cases = [case(f"coverage/{i}") for i in range(250)]

@@ -18,6 +18,7 @@ from dpcli.mechanisms.stated.renyi import Renyi, StatedZcdp
 from dpcli.pipeline.read import parse
 from dpcli.registry import MECHANISMS
 from tests.brute.choices import exponential
+from tests.cases import tiered
 from tests.exam.subjects import SEED, drawn
 from tests.oracles import Array, hockey_stick
 
@@ -111,19 +112,23 @@ EXPONENTIAL = {"type": "exponential", "epsilon": 0.5, "steps": 4}
 
 @pytest.mark.parametrize(
     ("entry", "privacy"),
-    [
-        ({"type": "permute-and-flip", "epsilon": 0.5}, {}),
-        ({"type": "report-noisy-max", "epsilon": 0.5}, {}),
-        ({"type": "sparse-vector", "epsilon": 0.5}, {}),
-        ({"type": "private-decoding", "clip": 2.0, "references": 3, "temperature": 0.8}, {}),
-        ({"type": "discrete-gaussian", "sigma": 3.0, "l2_sensitivity": 1.41}, {}),
-        ({"type": "stability-histogram", "sigma": 1.5, "threshold": 9, "max_groups": 2, "max_rows": 1}, {}),
-        ({**EXPONENTIAL, "sampling": '{ scheme = "shuffle", rate = 0.5 }'}, {}),
-        ({**EXPONENTIAL, "sampling": '{ scheme = "poisson", rate = 0.5 }'}, {}),
-        ({**EXPONENTIAL, "sampling": '{ scheme = "poisson", rate = 1.0, max_batch_size = 9 }'}, {"dataset_size": 20}),
-        (EXPONENTIAL, {"adaptive": True}),
-        ({"type": "zcdp", "rho": 0.1, "adjacency": "add-remove"}, {"adjacency": "replace-one"}),
-    ],
+    tiered(
+        [
+            ({"type": "permute-and-flip", "epsilon": 0.5}, {}),
+            ({"type": "report-noisy-max", "epsilon": 0.5}, {}),
+            ({"type": "sparse-vector", "epsilon": 0.5}, {}),
+            ({"type": "private-decoding", "clip": 2.0, "references": 3, "temperature": 0.8}, {}),
+            ({"type": "discrete-gaussian", "sigma": 3.0, "l2_sensitivity": 1.41}, {}),
+            ({"type": "stability-histogram", "sigma": 1.5, "threshold": 9, "max_groups": 2, "max_rows": 1}, {}),
+            ({**EXPONENTIAL, "sampling": '{ scheme = "shuffle", rate = 0.5 }'}, {}),
+            ({**EXPONENTIAL, "sampling": '{ scheme = "poisson", rate = 0.5 }'}, {}),
+            ({**EXPONENTIAL, "sampling": '{ scheme = "poisson", rate = 1.0, max_batch_size = 9 }'}, {"dataset_size": 20}),
+            (EXPONENTIAL, {"adaptive": True}),
+            ({"type": "zcdp", "rho": 0.1, "adjacency": "add-remove"}, {"adjacency": "replace-one"}),
+        ],
+        5,
+        6,
+    ),
     ids=str,
 )
 def test_nobody_else_claims_a_lower_end(entry: dict[str, Any], privacy: dict[str, Any]) -> None:

@@ -46,7 +46,9 @@ def seen(plant: Plant, accountant: Accountant) -> bool:
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
 
 
-@pytest.mark.parametrize(("kind", "part"), [*every(8, MECHANISMS), *every(1, MECHANISMS, pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("kind", "part"), [*every(8, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
+)
 def test_no_answer_is_false(kind: str, part: slice) -> None:
     questions = list(one_of_each(kind, str(SEED)))[part]
     found = {name: [answer for answer in answers(load(ACCOUNTANTS[name]), questions) if answer.false] for name in SOUND}

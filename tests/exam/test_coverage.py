@@ -22,7 +22,11 @@ def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
     assert set(UNDER_LAWS) <= {one.accountant for one in under_laws(kind)} <= set(sound()) <= set(ACCOUNTANTS)
 
 
-@pytest.mark.parametrize(("kind", "lost"), tiered(in_turn(MECHANISMS, ("references", "schemes")), 6, 22))
+EACH_ONCE = in_turn(MECHANISMS, ("references", "schemes"))
+OTHERS = in_turn(MECHANISMS, ("schemes", "references"))
+
+
+@pytest.mark.parametrize(("kind", "lost"), [*tiered(EACH_ONCE, 6, 22), *tiered(OTHERS, 0)])
 def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "known", known.__wrapped__)  # not remembered
     if lost == "references":

@@ -48,7 +48,7 @@ def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
     return math.log(float((p[kept] ** order * q[kept] ** (1.0 - order)).sum())) / (order - 1.0)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("trials", TRIALS, ids=str)
 @pytest.mark.parametrize("e0", [0.1, 1.0, 3.0])
 def test_pure_runs_by_enumeration(trials: NegativeBinomial | PoissonTrials, e0: float) -> None:
