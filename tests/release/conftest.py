@@ -31,6 +31,7 @@ def spark_session() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # it lives for a minute
     session = builder.config("spark.sql.shuffle.partitions", "4").config("spark.driver.host", "127.0.0.1").getOrCreate()
     yield session
     session.stop()

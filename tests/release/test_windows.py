@@ -66,7 +66,7 @@ def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: P
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw, few = random.Random(seed), at.startswith("spark")
     stored = "text" if by == "region" else draw.choice(["date", "text"])
-    for number, window in enumerate(windows(by, draw)):
+    for number, window in enumerate([*windows(by, draw)][:: 2 if few else 1]):
         rows = [{**row, "when": cell(by, stored, draw)} for row in table(draw, 60)]
         inside = [row for row in rows if block_of(by, row["when"]) in window]
         others = [{**one, "when": row["when"]} for one, row in zip(table(draw, 60), rows, strict=True) if row not in inside]
@@ -79,7 +79,7 @@ def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: P
             block = (lambda row: (told(by, row["when"]),)) if most == 1 else (lambda row: ())
             only = row_window(family(by, max_blocks=most), window, source, "file.toml")
             with opened(source, str(folder / "file.toml"), only) as engine:
-                for _ in range(2 if few else 3):
+                for _ in range(1 if few else 3):
                     asked = aggregation(draw)
                     found = dict(engine.totals(asked.aggregation, SECRET))
                     assert found == brute.totals(asked, inside, SECRET, block), (seed, at, by, window, most, asked)
