@@ -129,11 +129,22 @@ SCENARIOS: dict[Words, Scenario] = {
 }
 
 
+IN_A_DATABASE = (("release",), ("pate", "label"))
+
+
 def marks(words: Words) -> list[pytest.MarkDecorator]:
     return [pytest.mark.needs("torch")] if words in (("train",), ("sweep",)) else []
 
 
 EACH = pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in SCENARIOS])
+
+# Each with a ledger in a file, two of them with one in a database as well.
+PLACES = [(words, place) for words in SCENARIOS for place in ("sqlite", "postgres") if place == "sqlite" or words in IN_A_DATABASE]
+EACH_PLACE = pytest.mark.parametrize(
+    ("words", "place"),
+    [pytest.param(words, place, id=f"{' '.join(words)}-{place}", marks=marks(words)) for words, place in PLACES],
+    indirect=["place"],
+)
 
 IN_A_FILE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 
@@ -218,7 +229,7 @@ def test_every_command_that_charges_is_examined() -> None:
         assert any("--window" in parameter.opts for parameter in command.params) == (words in CHARGING), words
 
 
-@EACH
+@EACH_PLACE
 def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
     """No window, none of its blocks, one that takes no run, one beside no ledger or beside another; and nothing is charged."""
     asked = begun(words)
@@ -243,8 +254,15 @@ def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path
     assert found.code == 2 and "not cut into blocks" in found.err and asked.charged() == []
 
 
-@EACH
-@pytest.mark.parametrize("stated", [False, True], ids=["by flag", "by the file"])
+STATED = [
+    pytest.param(words, place, stated, id=f"{' '.join(words)}-{place}-{'by the file' if stated else 'by flag'}", marks=both)
+    for at, (words, place) in enumerate(PLACES)
+    for stated in (False, True)
+    for both in [marks(words) if stated is bool(at % 2) else [*marks(words), pytest.mark.long]]
+]
+
+
+@pytest.mark.parametrize(("words", "place", "stated"), STATED, indirect=["place"])
 def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stated: bool, begun: Callable[[Words], Asked]) -> None:
     """All of its blocks and no other; it goes on with these alone, and says which they are."""
     asked, scenario = begun(words), SCENARIOS[words]
