@@ -139,10 +139,10 @@ def marks(words: Words) -> list[pytest.MarkDecorator]:
 EACH = pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in SCENARIOS])
 
 # Each with a ledger in a file, two of them with one in a database as well.
-PLACES = [(words, place) for words in SCENARIOS for place in ("sqlite", "postgres") if place == "sqlite" or words in IN_A_DATABASE]
+PLACES = [(words, kind) for words in SCENARIOS for kind in ("sqlite", "postgres") if kind == "sqlite" or words in IN_A_DATABASE]
 EACH_PLACE = pytest.mark.parametrize(
     ("words", "place"),
-    [pytest.param(words, place, id=f"{' '.join(words)}-{place}", marks=marks(words)) for words, place in PLACES],
+    [pytest.param(words, kind, id=f"{' '.join(words)}-{kind}", marks=marks(words)) for words, kind in PLACES],
     indirect=["place"],
 )
 
@@ -255,8 +255,8 @@ def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path
 
 
 STATED = [
-    pytest.param(words, place, stated, id=f"{' '.join(words)}-{place}-{'by the file' if stated else 'by flag'}", marks=both)
-    for at, (words, place) in enumerate(PLACES)
+    pytest.param(words, kind, stated, id=f"{' '.join(words)}-{kind}-{'by the file' if stated else 'by flag'}", marks=both)
+    for at, (words, kind) in enumerate(PLACES)
     for stated in (False, True)
     for both in [marks(words) if stated is bool(at % 2) else [*marks(words), pytest.mark.long]]
 ]
@@ -312,6 +312,7 @@ def test_a_dry_run_asks_about_the_window(words: Words, begun: Callable[[Words], 
     assert asked.charged() == []
 
 
+@pytest.mark.long
 @IN_A_FILE
 def test_a_private_search_stays_with_its_window(begun: Callable[[Words], Asked], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selecting, "Pool", InOneProcess)
