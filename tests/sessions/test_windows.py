@@ -345,7 +345,8 @@ def plans() -> list[type[FilePlan]]:
     """Every plan of a session."""
     for module in ("train.plan", "release", "predict.pate", "predict.pmixed", "predict.prompt", "predict.decode"):
         __import__(f"dpcli.{module}.plan")
-    return list({kind.__qualname__: kind for kind in below(FilePlan)}.values())
+    found = {kind.__qualname__: kind for kind in below(FilePlan)}
+    return [found[name] for name in sorted(found)]  # whichever was imported first
 
 
 def below(kind: type[FilePlan]) -> Iterator[type[FilePlan]]:
