@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dpcli.cli.picture_path import ALONE
 from dpcli.formats.facts import renderable
 from dpcli.ledger.stores.places import init, open_ledger
