@@ -28,6 +28,7 @@ ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds
 SPELLED = ("ads ", " ads", "\uff41\uff44\uff53", "ads\u3000", "a\ufb06")
 
 
+@pytest.mark.sampled(1)
 def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database) -> None:
     init(place.url, "ads", terms()).store.close()
     for other in ALIKE:
@@ -59,6 +60,7 @@ STRANGE = (
 )
 
 
+@pytest.mark.sampled(1)
 def test_a_name_with_a_character_that_may_pass_for_another_needs_to_be_new(place: File | Database) -> None:
     """No table of what looks alike is whole: what is none of the letters that people write today is refused, whatever it looks like."""
     init(place.url, "ads", terms()).store.close()

@@ -58,6 +58,7 @@ def full(place: Place) -> Place:
     return place
 
 
+@pytest.mark.sampled(1)
 @of_each("name", renderable(HOLDS))
 def test_every_format_has_every_dataset(name: str, full: Place, tmp_path: Path) -> None:
     place, missing = full, str(tmp_path / "missing.db")

@@ -115,6 +115,7 @@ def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: 
         assert_fits(folder / f"{i}.db", by, changed(folder, plan, each.change), each.runs, blocks)
 
 
+@pytest.mark.sampled(1)
 @of_each("by", KINDS)
 def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: Path) -> None:
     """The same with fresh schedules of many runs, which some store may add up otherwise."""
@@ -164,6 +165,7 @@ def weekly(folder: Path, epsilon: float, **stated: object) -> Schedule:
     return Schedule((run,), "schedule.toml")
 
 
+@pytest.mark.sampled(1)
 def test_a_run_every_week_over_28_days_touches_each_block_four_times(place: Place, tmp_path: Path) -> None:
     init(place.url, DATASET, replace(terms("day"), schema="")).close()
     with open_ledger(place.url) as ledger:

@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dpcli.cli.picture_path import ALONE
 from dpcli.formats.facts import renderable
 from dpcli.ledger.stores.places import init, open_ledger
@@ -193,6 +195,7 @@ def schedule_kept(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.sampled(1)
 @of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
     """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""

@@ -28,7 +28,7 @@ from tests.command import dpcli
 from tests.ledger.cluster import SUPERUSER, Cluster, missing, programs, running
 from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 SECRET = "s3cret-äß%/word"
 
@@ -255,20 +255,14 @@ def test_a_stronger_commit_is_left_alone(database: Database, ledger: Ledger) -> 
 def test_a_server_that_does_not_sync_takes_no_entry(database: Database, ledger: Ledger) -> None:
     database.cluster.run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
     try:
-        assert eventually(
+        assert until(
             lambda: other(database).store.check() == ("the server runs with fsync off: commits may not survive a power failure",)
         )
         assert "the server runs with fsync off" in refusal(lambda: charge(other(database), "run"))
     finally:
         database.cluster.run("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
-    assert eventually(lambda: other(database).store.check() == ())
+    assert until(lambda: other(database).store.check() == ())
     charge(other(database), "run")
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether it holds within some seconds."""
-    wait = threading.Event()
-    return any(holds() or wait.wait(0.05) for _ in range(1000))
 
 
 # Connections that are lost.
@@ -361,7 +355,7 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
         heads = [charge(found, f"run {i}").state.head.hash for i in range(5)]
         os.kill(found.store.connection.info.backend_pid, signal.SIGKILL)  # the server then ends all others, and recovers
         assert "lost" in refusal(lambda: charge(found, "during"))
-        assert eventually(lambda: answers(found))
+        assert until(lambda: answers(found))
         assert [entry.row.hash for entry in found.entries()][1:] == heads
         assert not charge(found, "during").repeated
         found.store.close()

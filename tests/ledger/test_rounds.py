@@ -55,6 +55,7 @@ def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_
     assert 0 < run.epsilon() <= 1.0
 
 
+@pytest.mark.sampled(1)
 def test_the_rounds_of_a_plan_cost_what_the_whole_plan_costs(place: Place, tmp_path: Path) -> None:
     """Entries of every kind, round after round: what was charged covers what was done, and in the end it is the plan."""
     plans: list[tuple[dict[str, Any], dict[str, Any], int]] = [
@@ -166,6 +167,7 @@ def books(place: Place) -> str:
     return opened(place.url)
 
 
+@pytest.mark.sampled(1)
 @of_each("point, charges", [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
 def test_what_is_charged_after_death_at(point: str, charges: int, books: str, tmp_path: Path) -> None:
     """A round that was charged and may have drawn noise stays charged; the next process pays for the one that it does again."""

@@ -132,7 +132,7 @@ def test_no_command_that_takes_a_ledger_shows_a_password_of_any_url(words: tuple
 # Units of the files that commands read, where it is not a user; those that draw noise for many answers take long.
 UNITS = {"label": "example", "generate": "example", "prompt": "example", "sweep": "example", "train": "example", "fit": "author"}
 UNITS |= {"release": "patient"}
-DEAR = {"generate", "prompt", "sweep", "train", "fit", "release"}
+DEAR = {"prompt": "long", "train": "long", "fit": "long", "release": "long", "generate": "nightly", "sweep": "nightly"}
 
 
 def opened_for(words: tuple[str, ...], database: Database) -> str:
@@ -169,9 +169,9 @@ def test_no_command_keeps_a_password_that_opens_a_ledger(database: Database, tmp
     keeps_none([words for words in WALKED if words[-1] not in DEAR], database, tmp_path)
 
 
-@pytest.mark.long
-def test_no_command_that_takes_its_time_keeps_a_password_that_opens_a_ledger(database: Database, tmp_path: Path) -> None:
-    keeps_none([words for words in WALKED if words[-1] in DEAR], database, tmp_path)
+@pytest.mark.parametrize("tier", [pytest.param(tier, marks=getattr(pytest.mark, tier)) for tier in ("long", "nightly")])
+def test_no_command_that_takes_its_time_keeps_a_password_that_opens_a_ledger(tier: str, database: Database, tmp_path: Path) -> None:
+    keeps_none([words for words in WALKED if DEAR.get(words[-1]) == tier], database, tmp_path)
 
 
 @of_each("name", ["./u:x@y.db", "a@b:c.db", "sub/u:x@y.db", "2026-01-01T00:00.db"])

@@ -16,6 +16,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in
 from dpcli.sessions.folder import exclusive
 from tests.ledger.setting import DATASET, run, terms
+from tests.of_each import of_each
 
 
 def books(folder: Path, epsilon: float = 1.0) -> Ledger:
@@ -26,8 +27,7 @@ def begun(folder: Path, ledger: Ledger | None, resume: bool = False) -> Session:
     return session_in(str(folder), "of this file", resume, ledger)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", ["write", "reserve", "start", "commit"])
+@of_each("step, after", [(step, after) for step in ("write", "reserve", "start", "commit") for after in (False, True)])
 def test_an_interruption_anywhere_charges_once_and_in_full(
     step: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +62,7 @@ def test_an_interruption_anywhere_charges_once_and_in_full(
     ledger.close()
 
 
-@pytest.mark.parametrize("step", ["reserve", "start", "end"])
+@of_each("step", ["reserve", "start", "end"])
 def test_a_copy_made_before_the_count_is_charged_by_itself(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it was made: each of the two makes a count of its own, and what it counts was paid for once."""
     ledger, first, second = books(tmp_path), tmp_path / "first", tmp_path / "second"
@@ -159,8 +159,10 @@ def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     ledger.close()
 
 
-@pytest.mark.parametrize("key", ["run", "fingerprint", "charged", "counted", "home"])
-@pytest.mark.parametrize("value", [None, 1, "missing"])
+KEYS = ("run", "fingerprint", "charged", "counted", "home")
+
+
+@of_each("key, value", [(key, value) for key in KEYS for value in (None, 1, "missing")])
 def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Path) -> None:
     """A session of which anything is unknown is nobody's: taken as a new one it would answer for nothing."""
     begun(tmp_path, None).write()
@@ -177,8 +179,8 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
         begun(tmp_path, None, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("moves", "who", "said"),
+@of_each(
+    "moves, who, said",
     [
         (("start",), None, None),
         ((), None, None),
@@ -204,7 +206,7 @@ def test_more_noise_is_for_a_run_that_goes_on_and_its_owner(
     ledger.close()
 
 
-@pytest.mark.parametrize(("moves", "granted"), [((), False), (("start",), True), (("start", "commit"), True), (("void",), False)])
+@of_each("moves, granted", [((), False), (("start",), True), (("start", "commit"), True), (("void",), False)])
 def test_the_ledger_must_hold_the_run_as_started(moves: tuple[str, ...], granted: bool, tmp_path: Path) -> None:
     ledger = books(tmp_path)
     ledger.reserve(run(), "run")

@@ -12,6 +12,7 @@ from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.read import parse
 from dpcli.sessions.plan import FilePlan
 from dpcli.sessions.priced import one_entry, priced, priced_file
+from tests.of_each import of_each
 
 HEAD = """format = 1
 [privacy]
@@ -52,8 +53,8 @@ def test_what_nobody_can_price_is_no_plan() -> None:
         priced_file("file.toml", parse(file.encode(), "file.toml"))
 
 
-@pytest.mark.parametrize(
-    ("entries", "named", "found"),
+@of_each(
+    "entries, named, found",
     [
         ([PURE.format("a")], None, "a"),
         ([PURE.format("a")], "a", "a"),
@@ -79,8 +80,8 @@ def test_one_entry_is_performed(entries: list[str], named: str | None, found: st
         priced("f", data, TYPES, "table", named)
 
 
-@pytest.mark.parametrize(
-    ("name", "output", "expected"),
+@of_each(
+    "name, output, expected",
     [
         ("", None, "runs/file"),
         ('name = "visits"\n', None, "runs/visits"),

@@ -14,6 +14,7 @@ from dpcli.pipeline.read import parse
 from dpcli.sessions.reason import reason
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, run, terms
+from tests.of_each import of_each
 
 COMMANDS = ("train", "predict", "release", "sweep")
 FILE = b"""
@@ -63,8 +64,7 @@ def test_a_name_is_said_where_there_is_one(name: bytes, said: str) -> None:
     assert reason("pate label", "folder/week.toml", parse(FILE % name, "week.toml")) == f"dpcli pate label week.toml{said}"
 
 
-@pytest.mark.parametrize("form", ["text", "table", "json", "csv", "markdown"])
-@pytest.mark.parametrize("command", ["show", "log"])
+@of_each("command, form", [(command, form) for command in ("show", "log") for form in ("text", "table", "json", "csv", "markdown")])
 def test_show_and_log_tell_it_in_every_format(command: str, form: str, tmp_path: Path) -> None:
     path = str(tmp_path / "ledger.db")
     with init(path, DATASET, terms(1.0)) as ledger:

@@ -12,6 +12,7 @@ from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.run import release
 from dpcli.sessions.whose import PARTS, require_bounded
 from dpcli.sessions.window import over_window
+from tests.of_each import of_each
 from tests.release.windows import COUNT, REGIONS, csv, family, ledger, planned
 
 PEOPLE = ("patient", "user", "visitor", "household", "Kunde")
@@ -26,8 +27,7 @@ def refused(unit: str | None, column: str | None, blocks: BlockFamily | None = N
     return False
 
 
-@pytest.mark.parametrize("person", PEOPLE)
-@pytest.mark.parametrize("spelled", SPELLED)
+@of_each("person, spelled", [(person, spelled) for person in PEOPLE for spelled in SPELLED])
 def test_one_name_in_any_spelling_is_one_unit(person: str, spelled: str) -> None:
     for blocks in (None, *(family(by, max_blocks=most) for by in ("day", "week", "region") for most in (1, 4))):
         assert not refused(person, spelled.format(person), blocks)
@@ -35,8 +35,7 @@ def test_one_name_in_any_spelling_is_one_unit(person: str, spelled: str) -> None
         assert not refused(f"active {person}", spelled.format(person), blocks)
 
 
-@pytest.mark.parametrize("person", PEOPLE)
-@pytest.mark.parametrize("part", sorted(PARTS))
+@of_each("part, person", [(part, person) for part in sorted(PARTS) for person in PEOPLE])
 def test_a_part_of_a_person_is_bounded_in_its_own_blocks_alone(part: str, person: str) -> None:
     """Of any other ledger, and of none, it is refused; under the column's name as under one that says nothing."""
     for column in (person, f"{person}_id", "cookie"):
@@ -48,8 +47,7 @@ def test_a_part_of_a_person_is_bounded_in_its_own_blocks_alone(part: str, person
     assert refused(part, person, family(part) if part in ("day", "week") else None)
 
 
-@pytest.mark.parametrize("person", PEOPLE)
-@pytest.mark.parametrize("part", sorted(PARTS))
+@of_each("part, person", [(part, person) for part in sorted(PARTS) for person in PEOPLE])
 def test_a_person_is_not_what_a_column_of_parts_says(part: str, person: str) -> None:
     for blocks in (None, family("week"), family("week", max_blocks=4)):
         assert refused(person, f"{person}_{part}", blocks)

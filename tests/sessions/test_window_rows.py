@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,42 +21,12 @@ from dpcli.registry import TASKS, load
 from dpcli.sessions.window import over_window
 from dpcli.train.tasks.files import row_place
 from tests.command import dpcli
+from tests.of_each import of_each
 from tests.predict import generate_files, pmixed_files, prompt_files
-from tests.sweep.samples import HEAD
+from tests.sessions.tables import BAG, WRITERS, Row, as_csv, fine_tuning, learnt, table_of, writing
 
-Row = dict[str, Any]
 WINDOW, WORDS = ("2026-01-01..2026-01-07",), 'only rows whose "day" lies in 2026-01-01..2026-01-07 are read'
 OUTSIDE = [None, "2025-12-31", "2026-01-08", "soon", "2026-01-03x", ""]
-BAG = """
-import torch
-def bag():
-    return torch.nn.Sequential(torch.nn.Embedding(256, 6), torch.nn.Linear(6, 256))
-
-def gpt2():
-    import transformers
-    sizes = dict(n_layer=1, n_head=1, n_embd=8, vocab_size=256, n_positions=32, bos_token_id=0, eos_token_id=0)
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
-"""
-
-
-def as_csv(rows: Sequence[Row], where: Path) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with where.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([names, *([row.get(name) for name in names] for row in rows)])
-
-
-def as_jsonl(rows: Sequence[Row], where: Path) -> None:
-    where.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def as_parquet(rows: Sequence[Row], where: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), where)
-
-
-WRITERS: Mapping[str, Callable[[Sequence[Row], Path], None]] = {".csv": as_csv, ".jsonl": as_jsonl, ".parquet": as_parquet}
 
 
 @dataclass(frozen=True)
@@ -78,45 +47,11 @@ class Reading:
     needs: tuple[str, ...] = ()
 
 
-def learnt(plan: Any) -> Any:
-    from dpcli.train.noise.randomness import insecure_seed
-    from dpcli.train.tasks.learning import learning
-
-    found = learning(plan.train, plan.path, insecure_seed(1).initialisation, plan.rows)
-    leaves = found.records if isinstance(found.records, tuple) else (found.records,)
-    return [leaf.tolist() for leaf in leaves], None if found.units is None else found.units.tolist()
-
-
 def voting(plan: Any) -> Any:
     from dpcli.predict.prompt.labeller import labeller_of
     from dpcli.predict.prompt.run import PromptTeachers
 
     return PromptTeachers.of(plan, labeller_of(plan.prompt, plan.path)).demonstrations
-
-
-def fine_tuning(plan: Any) -> Any:
-    from dpcli.predict.pmixed.shared import private_texts, sharded
-
-    return sharded(plan, private_texts(plan))
-
-
-def writing(plan: Any) -> Any:
-    from dpcli.predict.decode.contexts import batches, frame_of
-    from dpcli.predict.models.load import language_model
-
-    generate = plan.generate
-    model, vocabulary = language_model(generate.model, generate.tokenizer, plan.path, "generate")
-    return batches(
-        generate, plan.path, plan.pipeline.privacy, frame_of(generate, model, vocabulary), vocabulary, model.vocabulary, plan.rows
-    )
-
-
-def table_of(task: str, **keys: Any) -> str:
-    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
-    return (
-        HEAD
-        + f'[train]\ntask = "{task}"\ndata = "rows.csv"\nlearning_rate = 0.1\nclipping = {{ norm = 1.0 }}\noutput = "out"\n{lines}'
-    )
 
 
 NUMBERS = table_of("classification", model="logistic", classes=2, public="held-out")
@@ -333,7 +268,12 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.needs(*READINGS[name].needs)] if READINGS[name].needs else []
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in READINGS])
+LIKE_OTHERS = ("train, declared columns", "train, causal-lm", "train, soft-prompt")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[*marks(name), *([pytest.mark.long] if name in LIKE_OTHERS else [])]) for name in READINGS]
+)
 def test_a_session_says_which_rows_it_read(name: str, folder: Callable[..., Folder]) -> None:
     """On standard error, in its result, its JSON and its statement; and that nobody looked, where nobody did."""
     here = folder(name)
@@ -399,6 +339,7 @@ def test_what_comes_after_a_run_reads_the_same_rows(folder: Callable[..., Folder
 
 
 @pytest.mark.needs("torch", "safetensors")
+@pytest.mark.long
 def test_a_run_that_goes_on_reads_the_same_rows(folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was begun on all of them is refused."""
     from dpcli.sessions import window as windows
@@ -452,7 +393,7 @@ def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Calla
     assert json.loads(first.stdout)["rows"]["words"] == WORDS
 
 
-@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+@pytest.mark.parametrize("ending", [".csv", pytest.param(".jsonl", marks=pytest.mark.long)])
 def test_an_evaluation_reads_the_rows_that_its_models_were_fitted_with(ending: str, folder: Callable[..., Folder]) -> None:
     """Without a fit it reads all of them, and comes to something else."""
     here = folder("pmixed", ending)
@@ -492,7 +433,7 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
 
 
 @pytest.mark.parametrize("ending", [".csv", pytest.param(".parquet", marks=pytest.mark.needs("pyarrow"))])
-@pytest.mark.parametrize("spelled", ["Day", "DAY", "day ", "d_a_y"])
+@of_each("spelled", ["Day", "DAY", "day ", "d_a_y"])
 def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spelled: str, tmp_path: Path) -> None:
     """All rows would be read, and the blocks of the window alone be charged."""
     from dpcli.sessions.tables import in_table

@@ -129,11 +129,22 @@ SCENARIOS: dict[Words, Scenario] = {
 }
 
 
+IN_A_DATABASE = (("release",), ("pate", "label"))
+
+
 def marks(words: Words) -> list[pytest.MarkDecorator]:
     return [pytest.mark.needs("torch")] if words in (("train",), ("sweep",)) else []
 
 
 EACH = pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in SCENARIOS])
+
+# Each with a ledger in a file, two of them with one in a database as well.
+PLACES = [(words, kind) for words in SCENARIOS for kind in ("sqlite", "postgres") if kind == "sqlite" or words in IN_A_DATABASE]
+EACH_PLACE = pytest.mark.parametrize(
+    ("words", "place"),
+    [pytest.param(words, kind, id=f"{' '.join(words)}-{kind}", marks=marks(words)) for words, kind in PLACES],
+    indirect=["place"],
+)
 
 IN_A_FILE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 
@@ -218,7 +229,7 @@ def test_every_command_that_charges_is_examined() -> None:
         assert any("--window" in parameter.opts for parameter in command.params) == (words in CHARGING), words
 
 
-@EACH
+@EACH_PLACE
 def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
     """No window, none of its blocks, one that takes no run, one beside no ledger or beside another; and nothing is charged."""
     asked = begun(words)
@@ -243,8 +254,15 @@ def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path
     assert found.code == 2 and "not cut into blocks" in found.err and asked.charged() == []
 
 
-@EACH
-@pytest.mark.parametrize("stated", [False, True], ids=["by flag", "by the file"])
+STATED = [
+    pytest.param(words, kind, stated, id=f"{' '.join(words)}-{kind}-{'by the file' if stated else 'by flag'}", marks=both)
+    for at, (words, kind) in enumerate(PLACES)
+    for stated in (False, True)
+    for both in [marks(words) if stated is bool(at % 2) else [*marks(words), pytest.mark.long]]
+]
+
+
+@pytest.mark.parametrize(("words", "place", "stated"), STATED, indirect=["place"])
 def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stated: bool, begun: Callable[[Words], Asked]) -> None:
     """All of its blocks and no other; it goes on with these alone, and says which they are."""
     asked, scenario = begun(words), SCENARIOS[words]
@@ -294,6 +312,7 @@ def test_a_dry_run_asks_about_the_window(words: Words, begun: Callable[[Words], 
     assert asked.charged() == []
 
 
+@pytest.mark.long
 @IN_A_FILE
 def test_a_private_search_stays_with_its_window(begun: Callable[[Words], Asked], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selecting, "Pool", InOneProcess)
@@ -326,7 +345,8 @@ def plans() -> list[type[FilePlan]]:
     """Every plan of a session."""
     for module in ("train.plan", "release", "predict.pate", "predict.pmixed", "predict.prompt", "predict.decode"):
         __import__(f"dpcli.{module}.plan")
-    return list({kind.__qualname__: kind for kind in below(FilePlan)}.values())
+    found = {kind.__qualname__: kind for kind in below(FilePlan)}
+    return [found[name] for name in sorted(found)]  # whichever was imported first
 
 
 def below(kind: type[FilePlan]) -> Iterator[type[FilePlan]]:
