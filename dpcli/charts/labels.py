@@ -57,6 +57,10 @@ class Box:
         across = max(self.left - point[0], 0.0, point[0] - self.right)
         return math.hypot(across, max(self.top - point[1], 0.0, point[1] - self.bottom))
 
+    def count(self, points: Sequence[Point]) -> int:
+        """How many points it covers."""
+        return sum(self.left <= x <= self.right and self.top <= y <= self.bottom for x, y in points)
+
     def grown(self, by: float) -> Box:
         return Box(self.left - by, self.top - by, self.right + by, self.bottom + by)
 
@@ -100,10 +104,15 @@ def place(
     mine = set(own)
     others = [point for point in ink if point not in mine] if own else []
     choices = _least(choices, lambda box, _: (not box.within(frame)) + sum(box.overlaps(other) for other in taken))
-    choices = _least(choices, lambda box, anchor: any(box.distance(point) < 1.2 * box.distance(anchor) for point in others))
-    choices = _least(choices, lambda box, _: sum(box.grown(AIR).covers(point) for point in ink))
+    choices = _least(choices, lambda box, anchor: _any_nearer(box, 1.2 * box.distance(anchor), others))
+    choices = _least(choices, lambda box, _: box.grown(AIR).count(ink))
     choices = _least(choices, lambda box, anchor: box.distance(anchor) + 0.1 * abs(0.5 * (box.left + box.right) - anchor[0]))
     return choices[0]
+
+
+def _any_nearer(box: Box, limit: float, points: Sequence[Point]) -> bool:
+    """Whether a point is nearer to a box than the limit."""
+    return any(box.distance(point) < limit for point in points)
 
 
 Choice = tuple[Box, Point]

@@ -44,7 +44,7 @@ def place_within(
         fitting = [box for box in boxes if _contains(polygon, edges, box)]
         if fitting:
             air = 0.75 * step[0]
-            return Placed(block, min(fitting, key=lambda box: (sum(box.grown(air).covers(p) for p in ink), -_room(edges, box))))
+            return Placed(block, min(fitting, key=lambda box: (box.grown(air).count(ink), -_room(edges, box))))
     return None
 
 

@@ -21,6 +21,7 @@ FILES = {  # by command
 OTHERS = {
     ("sweep",): "its epsilons are its budgets",
 }
+QUICK = {("release",), ("train",)}  # the others import a language model's libraries
 BUDGET = "\n[budget]\nepsilon = {}\n"
 
 
@@ -42,7 +43,9 @@ def test_every_command_with_a_dry_run_is_known() -> None:
 
 
 @pytest.mark.needs("torch", "transformers", "sklearn", "duckdb")
-@pytest.mark.parametrize("words", FILES, ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, marks=() if words in QUICK else pytest.mark.long) for words in FILES], ids=" ".join
+)
 @pytest.mark.parametrize(("epsilon", "code"), [("0.001", 1), pytest.param("50.0", 0, marks=pytest.mark.long)])
 def test_a_dry_run_is_denied_by_the_budget_of_the_file(words: tuple[str, ...], epsilon: str, code: int, tmp_path: Path) -> None:
     file = file_of(words, epsilon, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,25 @@ def test_beside_stands_what_files_would_say_that_state_it(tmp_path: Path) -> Non
     assert "shuffle, no amplification" in dpcli("account", *SGD).out
 
 
-@of_each("adjacency", ["add-remove", "replace-one", "zero-out"])
-@of_each("sampled", [(), ("--sampling-rate", "0.1"), ("--batch-size", "10", "--dataset-size", "1000")])
-@of_each("noise", [("--noise-multiplier", "3"), ("--laplace", "--noise-multiplier", "9"), ("--pure", "0.1")])
+ADJACENCIES = ("add-remove", "replace-one", "zero-out")
+SAMPLED: tuple[tuple[str, ...], ...] = ((), ("--sampling-rate", "0.1"), ("--batch-size", "10", "--dataset-size", "1000"))
+NOISES: tuple[tuple[str, ...], ...] = (("--noise-multiplier", "3"), ("--laplace", "--noise-multiplier", "9"), ("--pure", "0.1"))
+# Every two of them together, but for the third.
+PAIRS = [(ADJACENCIES[(a + b) % 3], sampled, noise) for a, sampled in enumerate(SAMPLED) for b, noise in enumerate(NOISES)]
+
+
+@of_each("adjacency, sampled, noise", PAIRS)
+def test_an_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
+    answered(adjacency, sampled, noise)
+
+
+@pytest.mark.long
+@of_each("adjacency, sampled, noise", [case for case in product(ADJACENCIES, SAMPLED, NOISES) if case not in PAIRS])
 def test_every_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
+    answered(adjacency, sampled, noise)
+
+
+def answered(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
     """Beside it stand the other adjacencies that it has, and shuffled batches where a step sees a sample."""
     steps = str(random.Random(SEED).randrange(1, 20))
     asked = ("--delta", "1e-6") if random.Random(SEED).random() < 0.7 else ("--epsilon", "1")

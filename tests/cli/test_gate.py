@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ROOT, dpcli
+from tests.gate import samples
 from tests.of_each import of_each
 
 GATE = (ROOT / "examples" / "gate.toml").read_text()
@@ -99,10 +100,10 @@ def test_a_soundness_rule_fails_the_gate(tmp_path: Path) -> None:
     assert "DP105" in result.out
 
 
-def test_junit_counts_what_failed() -> None:
-    root = ET.fromstring(
-        dpcli("gate", "examples/gate.toml", "examples/analytics.toml", "--max-epsilon", "3", "-f", "junit").out.encode()
-    )
+def test_junit_counts_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "pass.toml").write_text(samples.GATE)
+    (tmp_path / "over.toml").write_text(samples.OVER)
+    root = ET.fromstring(dpcli("gate", "pass.toml", "over.toml", "--max-epsilon", "3", "-f", "junit", folder=tmp_path).out.encode())
     suite = root.find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
