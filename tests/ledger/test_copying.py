@@ -101,9 +101,12 @@ def open_places(*places: Place) -> list[str]:
 
 @pytest.mark.sampled(2)
 def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
+    """An anchor from before holds for the copy, and an upgrade passes what has moved."""
     source, target = way
     before = lived(source)
     entries = rows(source)
+    with open_ledger(source.url, DATASET) as ledger:
+        anchor = anchor_of(ledger)
     done = copied(source.url, target.url, DATASET, "a server of our own")
     there, here = rows(target), rows(source)
     assert there[: len(entries)] == entries == here[: len(entries)]
@@ -126,15 +129,15 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
             before.caps,
             before.charges,
         )
-        for ledger in (copy, source_):
-            found = verify(ledger)
+        for found in (verify(copy, anchor), verify(source_)):
             assert (found.problems, found.notes) == ((), ())
+        assert upgrade(source.url) == () == upgrade(target.url)
         ends = [copy.commit("under way", "it went along"), copy.void("waiting", "never began"), charge(copy, "here", "0.5")]
         assert [each.repeated for each in ends] == [False] * 3
     assert open_places(source, target) == [target.url]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -166,7 +169,14 @@ def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place]
 WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it otherwise, or open something else
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(way, marks=marks)
+        for way, marks in zip(WAYS, ((), pytest.mark.nightly, pytest.mark.long, pytest.mark.nightly), strict=True)
+    ],
+    indirect=True,
+)
 def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tmp_path: Path) -> None:
     """And never that it has moved, or that anything fits; of the ledger that it comes from, what completes the move."""
     source, target = way
@@ -217,7 +227,7 @@ def address(place: Place) -> str:
         return ledger.store.address
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_copy_is_made_once(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -418,12 +428,15 @@ ERRORS: dict[int, BaseException] = {
     130: KeyboardInterrupt(),
 }  # by exit code
 FAILURES = [("read_again", False), ("_prepare", True), ("name", True), ("open", True)]
+LATER = ("_prepare", "open")  # in a long run
 
 
 @pytest.mark.parametrize(
     ("point", "closed", "way"),
     [
-        pytest.param(*failure, way, marks=[pytest.mark.nightly] if (i + j) % len(WAYS) else [])
+        pytest.param(
+            *failure, way, marks=pytest.mark.nightly if (i + j) % len(WAYS) else pytest.mark.long if failure[0] in LATER else ()
+        )
         for i, failure in enumerate(FAILURES)
         for j, way in enumerate(WAYS)
     ],
@@ -450,13 +463,21 @@ def test_who_fails_after_it_was_closed_here_says_so(
     assert open_places(source, target) == [target.url]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "way",
+    [
+        "sqlite to sqlite",
+        *(pytest.param(way, marks=pytest.mark.long) for way in WAYS[::2]),
+        pytest.param(WAYS[3], marks=pytest.mark.nightly),
+    ],
+    indirect=True,
+)
 def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
     workers = [started(lambda name=f"w{i}": follow(source.url, target.url, tmp_path, name)) for i in range(2)]  # type: ignore[misc]
     try:
-        for pause in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
+        for pause in (0.02, 0.05, 0.1, 0.2):
             child = started(lambda: copied(source.url, target.url, DATASET) and None)
             time.sleep(pause)
             os.kill(child, signal.SIGKILL)
@@ -572,14 +593,6 @@ def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) ->
     done = dpcli("budget", "copy", source.url, target.url, "--new")
     assert done.code == 4 and 'the fingerprint of dataset "other"' in done.err
     assert open_places(source) == [source.url]
-
-
-@pytest.mark.sampled(1)
-def test_an_upgrade_passes_what_has_moved(way: tuple[Place, Place]) -> None:
-    source, target = way
-    lived(source)
-    copied(source.url, target.url, DATASET)
-    assert upgrade(source.url) == () == upgrade(target.url)
 
 
 @pytest.mark.sampled(2)
@@ -915,17 +928,6 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
     for kinds in broken[kind]:
         with pytest.raises(LedgerError, match="changed by hand"):
             read(kinds)
-
-
-@pytest.mark.sampled(1)
-def test_an_anchor_from_before_holds_for_the_copy(way: tuple[Place, Place]) -> None:
-    source, target = way
-    lived(source)
-    with open_ledger(source.url, DATASET) as ledger:
-        anchor = anchor_of(ledger)
-    copied(source.url, target.url, DATASET)
-    with open_ledger(target.url, DATASET) as ledger:
-        verify(ledger, anchor)
 
 
 # Two who copy at once, each to a place that the other does not see.
