@@ -22,6 +22,7 @@ PART = re.compile(KEY_PART)
 DOT = re.compile(r"[ \t]*+\.[ \t]*+")
 TEXT = re.compile(STRING, re.DOTALL)
 SCALAR = re.compile(r"[^,\]}\n#]++")
+ESCAPE = re.compile(r"\\.", re.DOTALL)
 
 
 def too_deep(text: str, limit: int) -> int | None:
@@ -36,4 +37,35 @@ def too_deep(text: str, limit: int) -> int | None:
         depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(first, 0)
         if depth > limit:
             return token.start()
+    return None
+
+
+def newer(text: str) -> tuple[str, int] | None:
+    """The first offset at which TOML 1.0 ends, with the words that a tomli before 2.4 says there; None where it reads all.
+
+    Later ones read TOML 1.1: a file that needs it would be valid on one machine and not on another.
+
+    Args:
+        text: a document that tomli has accepted, its line ends "\\n".
+    """
+    tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}\n]|,[ \t]*+(?=\}})|(?<![\d:+-])\d\d:\d\d(?!:)", re.DOTALL)
+    inside: list[str] = []
+    for token in tokens.finditer(text):
+        first = text[token.start()]
+        match first:
+            case "[" | "{":
+                inside.append(first)
+            case "]" | "}":
+                inside.pop()
+            case "\n" if inside and inside[-1] == "{":
+                opened = text[: token.start()].rstrip(" \t")[-1] in "{,"
+                return "Invalid initial character for a key part" if opened else "Unclosed inline table", token.start()
+            case ",":
+                return "Invalid initial character for a key part", token.end()
+            case '"':
+                for escape in ESCAPE.finditer(token[0]):
+                    if escape[0] in (r"\e", r"\x"):
+                        return "Unescaped '\\' in a string", token.start() + escape.end()
+            case _ if first.isdigit():
+                return "Expected newline or end of document after a statement", token.start() + 2
     return None

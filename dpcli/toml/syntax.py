@@ -10,9 +10,8 @@ from typing import Any
 
 import tomli
 
-from dpcli.toml.lexical import too_deep
+from dpcli.toml.lexical import newer, too_deep
 from dpcli.toml.limits import MAX_BYTES, MAX_DEPTH
-from dpcli.toml.newer import newer
 from dpcli.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
