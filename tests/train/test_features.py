@@ -62,7 +62,7 @@ def test_every_mechanism_trains(entries: str) -> None:
     assert outcome.epsilon == outcome.plan.account.upper
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ['optimizer = "adam"\nschedule = "cosine"', 'momentum = 0.9\nschedule = "linear"'])
 def test_what_happens_after_the_noise_costs_nothing(optimizer: str) -> None:
     text = TRAIN.replace("learning_rate = 1.0", "learning_rate = 0.2\n" + optimizer)

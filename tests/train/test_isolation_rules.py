@@ -319,6 +319,7 @@ def of_its_own() -> nn.Module:
     return Own(lambda x: Mapped.apply(x) + torch.linalg.svdvals(x[:, None]))
 
 
+@pytest.mark.long
 def test_a_rule_of_somebody_elses_for_vmap_is_not_believed() -> None:
     x = torch.randn(RECORDS, WIDTH)
     engine = ClippedGradients(of_its_own(), loss, Flat(1.0))

@@ -274,6 +274,7 @@ def test_losses_that_are_refused_do_mix() -> None:
     require_each(models.LOSSES, mixes)
 
 
+@pytest.mark.long
 def test_what_is_trained_does_not() -> None:
     def apart(name: str) -> None:
         torch.manual_seed(2)

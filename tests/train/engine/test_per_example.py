@@ -80,7 +80,7 @@ def test_micro_batches_add_up(configuration: Configuration) -> None:
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "bag", "sequence", "tied")])
 def test_single_precision(configuration: Configuration) -> None:
     """Ghost norms are moved up by the rounding they may have lost, at most 1e-4 here; the sums follow."""
@@ -157,7 +157,7 @@ def test_copies_of_one_example_hide_nothing() -> None:
     assert engine.describe() == "book-keeping"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("positions", "first"), [(7, 3), (7, 7), (3, 7), (3, 3)])
 def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     """A first dimension of seven is seven positions or seven examples; only the probe's two batch sizes tell."""
@@ -256,6 +256,7 @@ def test_a_parameter_that_is_unfrozen_later_counts() -> None:
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
 
 
+@pytest.mark.long
 def test_a_layer_that_later_runs_more_often_is_no_longer_book_kept() -> None:
     class Deeper(nn.Module):
         def __init__(self) -> None:

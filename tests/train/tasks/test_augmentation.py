@@ -144,6 +144,7 @@ def test_a_loss_over_the_batch_is_refused() -> None:
         ClippedGradients(convolution(), mean_over_views(mean, 3, VIEW), Flat(1.0))(images(4))
 
 
+@pytest.mark.long
 def test_a_run_says_how_a_record_was_seen_and_goes_on_after_a_crash() -> None:
     text = FILE.replace("steps = 30", "steps = 12")
     Path("run.toml").write_text(text + AUGMENTED)

@@ -133,6 +133,7 @@ def test_accelerate_is_followed(folder: Path) -> None:
         watch.release()
 
 
+@pytest.mark.long
 def test_lightning_is_followed(folder: Path) -> None:
     lightning = pytest.importorskip("lightning", reason="lightning is not installed")
     (folder / "own.toml").write_text(POISSON.replace("steps = 30", "steps = 6"))
