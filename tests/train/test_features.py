@@ -138,6 +138,7 @@ def test_a_unit_is_drawn_as_a_whole_and_clipped_as_one() -> None:
     assert train(found.plan).metrics["accuracy"] > 0.1
 
 
+@pytest.mark.long
 def test_records_of_a_unit_are_bounded_where_each_is_clipped_for_itself() -> None:
     found = prepared(write(PER_RECORD, MAIN, UNITS))
     assert found.problem.count == 60  # two of each user's three

@@ -149,7 +149,7 @@ class Backwards(Net):
         return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
     asks = BY_SIZE[name]
@@ -174,6 +174,7 @@ def test_the_same_behind_opacus(asks: Callable[[Tensor], bool]) -> None:
     assert influence(of(lambda x: x * (-3.0 if asks(x) else 1.0)), OpacusGradients) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
 def test_a_backward_pass_that_asks() -> None:
     torch.manual_seed(0)
     assert influence(Backwards(Tripled)) <= 1.0 + 1e-6

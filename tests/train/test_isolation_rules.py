@@ -184,6 +184,7 @@ def test_what_mixes_does_not_pass_the_rules() -> None:
     require_each(MIXING, mixes)
 
 
+@pytest.mark.long
 def test_places_in_a_narrow_number_are_no_places() -> None:
     """They begin again, or are rounded to another's, from some number of records on."""
 

@@ -82,6 +82,7 @@ def test_places_are_drawn_uniformly(most: int) -> None:
     assert pairs.min() == 0 and pairs.max() == length**2 - 1
 
 
+@pytest.mark.long
 def test_the_mean_of_a_records_gradients_is_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against plain autograd over the views one by one, in every style: it is not the mean of clipped gradients."""
     model, (pictures, labels), count = convolution(), images(3), 4
