@@ -21,6 +21,7 @@ def test_wrong_noise_fails_the_check_that_is_about_it() -> None:
     require_each(WRONG, tried)
 
 
+@pytest.mark.long
 def test_right_noise_fails_as_seldom_as_stated() -> None:
     """60 audits of each at 5 %: more than 9 have a chance below 0.2 %. tests.benchmarks.replay_alarms counts many more."""
 
@@ -31,6 +32,7 @@ def test_right_noise_fails_as_seldom_as_stated() -> None:
     require_each([(5, 20, 606), (5, 20, 1), (5, 1, 606), (1, 1, 606), (1, 1, 1), (2, 60, 18)], check)
 
 
+@pytest.mark.long
 def test_noise_that_is_at_least_as_declared_passes() -> None:
     def check(name: str) -> None:
         assert sum(bool(refuted(table(RIGHT[name], seed))) for seed in range(20)) <= 4
@@ -50,6 +52,7 @@ def test_a_size_is_found_as_often_as_said() -> None:
     require_each([(1, 0.05), (6, 1e-3), (120, 1e-4), (10_000, 1e-6)], check)
 
 
+@pytest.mark.long
 def test_what_would_have_been_found_is_found() -> None:
     """The size of any tensor, of all and of a coordinate, as the check itself states them."""
     said = {one.name: one.power(0.05 / 9) for one in statistics(table(RIGHT["as declared"], 0))}

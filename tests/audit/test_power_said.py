@@ -66,6 +66,7 @@ def test_no_power_is_said_beside_the_verdict() -> None:
     assert "it could have found no fault: had every guess been right" in headline(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("audit", [one_run, two_run])
 def test_a_refuted_curve_is_headed_by_what_refutes_it(audit) -> None:
     """Never by two numbers that do not contradict each other."""

@@ -109,6 +109,7 @@ def planned(folder: Path, text: str = PRIVATE) -> SweepPlan:
     return plan_sweep(str(path))
 
 
+@pytest.mark.long
 def test_the_whole_search_costs_what_account_says(tmp_path: Path) -> None:
     """Against `dpcli account` on the file with the solved noise, and against the theorem on one run written out here."""
     plan = planned(tmp_path)
@@ -274,6 +275,7 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
         assert document.exit_code == 0
 
 
+@pytest.mark.long
 def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
     books = init(str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 4.0, 1e-4, filter="approx-dp"))

@@ -62,7 +62,7 @@ def test_every_mechanism_trains(entries: str) -> None:
     assert outcome.epsilon == outcome.plan.account.upper
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ['optimizer = "adam"\nschedule = "cosine"', 'momentum = 0.9\nschedule = "linear"'])
 def test_what_happens_after_the_noise_costs_nothing(optimizer: str) -> None:
     text = TRAIN.replace("learning_rate = 1.0", "learning_rate = 0.2\n" + optimizer)
@@ -138,6 +138,7 @@ def test_a_unit_is_drawn_as_a_whole_and_clipped_as_one() -> None:
     assert train(found.plan).metrics["accuracy"] > 0.1
 
 
+@pytest.mark.long
 def test_records_of_a_unit_are_bounded_where_each_is_clipped_for_itself() -> None:
     found = prepared(write(PER_RECORD, MAIN, UNITS))
     assert found.problem.count == 60  # two of each user's three

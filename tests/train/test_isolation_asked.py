@@ -149,14 +149,14 @@ class Backwards(Net):
         return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
     asks = BY_SIZE[name]
     assert influence(of(lambda x: -3.0 * x if asks(x) else x)) <= 1.0 + 1e-6
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BY_VALUE)
 def test_numbers_that_are_read_only_where_there_are_any(name: str) -> None:
     reads, guard = BY_VALUE[name], random.Random(f"{SEED} {name}").choice(GUARDS)
@@ -174,6 +174,7 @@ def test_the_same_behind_opacus(asks: Callable[[Tensor], bool]) -> None:
     assert influence(of(lambda x: x * (-3.0 if asks(x) else 1.0)), OpacusGradients) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
 def test_a_backward_pass_that_asks() -> None:
     torch.manual_seed(0)
     assert influence(Backwards(Tripled)) <= 1.0 + 1e-6
@@ -300,7 +301,7 @@ UNHEARD: dict[str, Callable[[], Net]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", UNHEARD)
 def test_what_runs_where_no_mode_is(name: str) -> None:
     torch.manual_seed(0)
@@ -333,6 +334,7 @@ def test_how_a_batch_lies_in_memory_is_no_question() -> None:
     assert distance(usual, engine(batch).gradients) <= 1e-6
 
 
+@pytest.mark.long
 def test_a_backward_pass_that_catches_behind_opacus() -> None:
     torch.manual_seed(0)
     assert influence(Outward(), OpacusGradients) <= 1.0 + 1e-6
@@ -360,11 +362,13 @@ class Kept(Net):
         return x if before is None else x * (1.0 + before.mean())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", [Counted, Kept])
 def test_what_one_number_of_records_leaves_behind(kind: type[Net]) -> None:
     assert influence(kind()) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
 def test_what_the_caller_changes_is_followed_anew() -> None:
     model = of(lambda x: x * model.scale)
     model.scale = 1.0  # type: ignore[assignment]
@@ -389,6 +393,7 @@ def test_a_batch_that_turns_out_to_need_it_is_taken_one_at_a_time() -> None:
     assert engine.describe().startswith("loop; not book-keeping: the model catches an error of embedding")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("inner", [torch.tanh, nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1), nn.Tanh())])
 def test_what_is_computed_twice_is_heard_twice(inner: Callable[[Tensor], Tensor]) -> None:
     class Checkpointed(Net):
@@ -402,6 +407,7 @@ def test_what_is_computed_twice_is_heard_twice(inner: Callable[[Tensor], Tensor]
     assert engine.describe() == "book-keeping"
 
 
+@pytest.mark.long
 def test_another_tensor_of_the_same_shape() -> None:
     class Twice(Net):
         def __init__(self) -> None:
@@ -416,6 +422,7 @@ def test_another_tensor_of_the_same_shape() -> None:
     assert influence(Twice()) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
 def test_a_constant_of_other_numbers() -> None:
     for many in (1, 10_000):
         signs = {True: torch.full((many,), -3.0), False: torch.full((many,), 1.0)}
@@ -439,6 +446,7 @@ class Words(nn.Module):
         return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("start", ["book-keeping", "vmap"])
 def test_an_error_of_one_record_moves_no_other(start: str) -> None:
     model = Words()
@@ -548,7 +556,7 @@ MARKED: dict[str, Callable[[Tensor], bool]] = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("when", ["packed", "unpacked"])
 @pytest.mark.parametrize("asks", MARKED)
 def test_hooks_on_what_the_backward_pass_needs(when: str, asks: str) -> None:

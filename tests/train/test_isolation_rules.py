@@ -184,6 +184,7 @@ def test_what_mixes_does_not_pass_the_rules() -> None:
     require_each(MIXING, mixes)
 
 
+@pytest.mark.long
 def test_places_in_a_narrow_number_are_no_places() -> None:
     """They begin again, or are rounded to another's, from some number of records on."""
 
@@ -319,6 +320,7 @@ def of_its_own() -> nn.Module:
     return Own(lambda x: Mapped.apply(x) + torch.linalg.svdvals(x[:, None]))
 
 
+@pytest.mark.long
 def test_a_rule_of_somebody_elses_for_vmap_is_not_believed() -> None:
     x = torch.randn(RECORDS, WIDTH)
     engine = ClippedGradients(of_its_own(), loss, Flat(1.0))

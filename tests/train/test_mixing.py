@@ -80,7 +80,7 @@ def run(model: str, loss: str = "loss", engine: str = "dpcli", module: str = mod
     return found.code, found.err
 
 
-TRAINED = ("Net", "Scalar")
+TRAINED = ("Net",)
 
 
 def require_refused(found: tuple[int, str], books: Ledger) -> None:
@@ -122,7 +122,7 @@ def test_an_unusual_loss_that_mixes_is_refused_before_any_charge(books: Ledger) 
     require_each_refused(unusual.LOSSES, books, lambda name: run("Net", name, module=unusual.__name__))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize(
     "name",
@@ -254,7 +254,7 @@ def clipped_sum(rows: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
 MIXED = [name for name in models.MIXING if name not in models.HIDDEN]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(3))
 def test_what_is_refused_does_mix(part: int) -> None:
     """Above C: these are no false alarms."""
@@ -274,6 +274,7 @@ def test_losses_that_are_refused_do_mix() -> None:
     require_each(models.LOSSES, mixes)
 
 
+@pytest.mark.long
 def test_what_is_trained_does_not() -> None:
     def apart(name: str) -> None:
         torch.manual_seed(2)

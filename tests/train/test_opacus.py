@@ -75,7 +75,7 @@ CONFIGURATIONS["cnn with zeros"] = Configuration("cnn with zeros", padded_with_z
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["mlp", "cnn with zeros", "tied", "scaled", "gpt2 lora"])
 def test_sums_are_those_of_one_example_at_a_time(opacus: None, name: str) -> None:
     configuration = CONFIGURATIONS[name]
@@ -107,6 +107,7 @@ def test_influence(opacus: None) -> None:
     assert min(found) > 0.9 and max(found) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
 def test_an_example_that_is_not_finite_adds_zero(opacus: None) -> None:
     engine = OpacusGradients(plain(mlp()), classification, Flat(0.05))
     data, targets = vectors(5)
@@ -126,6 +127,7 @@ def test_an_empty_batch_does_not_run_the_model(opacus: None) -> None:
     assert sums.count == 0 and length(sums.gradients) == 0.0
 
 
+@pytest.mark.long
 def test_one_example_is_enough_to_begin_with(opacus: None) -> None:
     """What is compared is made up."""
     engine = OpacusGradients(plain(mlp()), classification, Flat(0.5))
@@ -149,6 +151,7 @@ def test_the_model_is_left_as_it_was(opacus: None) -> None:
         assert not hasattr(parameter, "grad_sample") and not hasattr(parameter, "_forward_counter")
 
 
+@pytest.mark.long
 def test_what_a_layer_left_is_gone_before_the_next_batch(opacus: None) -> None:
     """The layer runs without being part of the loss: its inputs would stay."""
     model = Idle().double()
@@ -194,6 +197,7 @@ def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None
     )
 
 
+@pytest.mark.long
 def test_padding_that_opacus_takes_for_zeros(opacus: None) -> None:
     configuration = CONFIGURATIONS["cnn"]
     engine = OpacusGradients(plain(configuration.model()), configuration.loss, Flat(1.0))

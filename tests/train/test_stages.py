@@ -112,6 +112,7 @@ def test_what_a_step_performs_must_be_clear(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_lint_takes_the_entries_that_training_performs() -> None:
     """Of each registered type, as lint tells types apart and a plan the entries."""
 

@@ -28,7 +28,7 @@ DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "seq
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("configuration", EVERY)
 def test_influence_on_random_data(configuration: Configuration) -> None:
     """A prompt's embedding, which runs at batch 1, among them: with ghost clipping elsewhere its influence is 4.76 C."""
@@ -41,6 +41,7 @@ def test_influence_on_random_data(configuration: Configuration) -> None:
     require_each(CLIPS, bounded)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("budgets", [{"0": 3.0, "2": 4.0}, {"0.weight": 1.0, "*": 0.1}, {"*": 1.0, "2.bias": 5.0, "0": 2.0}])
 def test_groups_together_stay_within_the_bound(budgets: dict[str, float]) -> None:
     """C is reached by an example that is long in every group, and each group's part of the change is its own share at most."""
@@ -72,7 +73,7 @@ ADVERSARIES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.usefixtures("followed_once")  # which sees made-up records alone
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_influence_on_adversarial_data(configuration: Configuration) -> None:
     """As the first batch too: whatever the probe makes of such data, the sums stay bounded."""
@@ -90,7 +91,7 @@ def test_influence_on_adversarial_data(configuration: Configuration) -> None:
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration: Configuration) -> None:
     engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.05))
@@ -103,7 +104,7 @@ def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration:
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "configuration", [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "bag", "sequence", "tied")]
 )
@@ -158,7 +159,7 @@ def test_terms_that_cancel_in_single_precision() -> None:
             assert float(sums.norms[0]) >= float(exact) * (1.0 - 1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of RMSNorm under autocast
 @pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled"])
 def test_one_example_alone_in_low_precision_of_the_model(name: str) -> None:
@@ -194,6 +195,7 @@ def test_a_scalar_loss_is_refused() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_models_own_mean_loss_is_refused() -> None:
     configuration = LARGE[0]
     with pytest.raises(InputError, match=r"expected one loss per example, shape \(B,\) for B of them, found shape \(\)"):

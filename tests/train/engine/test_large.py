@@ -184,6 +184,7 @@ def test_a_gradient_too_long_for_single_precision_is_clipped_to_c() -> None:
     require_each([*((name, "book-keeping") for name in LAYERS), ("Conv1d", "vmap"), ("Conv1d", "loop")], clipped_to_c)
 
 
+@pytest.mark.long
 def test_a_gradient_too_long_for_double_precision_is_clipped_to_c() -> None:
     def clipped_to_c(name: str) -> None:
         for size, weight in DOUBLE:

@@ -80,7 +80,7 @@ def test_micro_batches_add_up(configuration: Configuration) -> None:
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "bag", "sequence", "tied")])
 def test_single_precision(configuration: Configuration) -> None:
     """Ghost norms are moved up by the rounding they may have lost, at most 1e-4 here; the sums follow."""
@@ -119,6 +119,7 @@ def test_only_trainable_parameters_count() -> None:
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
 
 
+@pytest.mark.long
 def test_bias_alone() -> None:
     model = mlp().double()
     model[0].weight.requires_grad_(False)
@@ -157,7 +158,7 @@ def test_copies_of_one_example_hide_nothing() -> None:
     assert engine.describe() == "book-keeping"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("positions", "first"), [(7, 3), (7, 7), (3, 7), (3, 3)])
 def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     """A first dimension of seven is seven positions or seven examples; only the probe's two batch sizes tell."""
@@ -169,6 +170,7 @@ def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     assert engine.method.name == "book-keeping"
 
 
+@pytest.mark.long
 def test_positions_before_examples() -> None:
     """A layer on (T, B, d) has its examples along the second dimension, where they must stay."""
 
@@ -212,6 +214,7 @@ def test_a_layer_that_the_losses_do_not_depend_on() -> None:
     assert sums.gradients["body.weight"].any()
 
 
+@pytest.mark.long
 def test_a_prompt_that_is_pooled_before_it_is_repeated() -> None:
     """There is no place in the graph with its gradient per example."""
 
@@ -229,6 +232,7 @@ def test_a_prompt_that_is_pooled_before_it_is_repeated() -> None:
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 5), Flat(0.05))) <= 1e-9
 
 
+@pytest.mark.long
 def test_a_weight_that_is_later_used_by_hand_is_no_longer_book_kept() -> None:
     class Later(Functional):
         by_hand = False
@@ -246,6 +250,7 @@ def test_a_weight_that_is_later_used_by_hand_is_no_longer_book_kept() -> None:
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
 
 
+@pytest.mark.long
 def test_a_parameter_that_is_unfrozen_later_counts() -> None:
     model, batch = mlp().double(), vectors(4)
     model[0].requires_grad_(False)
@@ -256,6 +261,7 @@ def test_a_parameter_that_is_unfrozen_later_counts() -> None:
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
 
 
+@pytest.mark.long
 def test_a_layer_that_later_runs_more_often_is_no_longer_book_kept() -> None:
     class Deeper(nn.Module):
         def __init__(self) -> None:

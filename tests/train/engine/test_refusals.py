@@ -48,6 +48,7 @@ def test_the_message_says_what_to_use_instead() -> None:
     )
 
 
+@pytest.mark.long
 def test_instance_norm_without_statistics_is_welcome() -> None:
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(4 * 7 * 6, LABELS))
     engine = ClippedGradients(model.double(), classification, Flat(1.0))

@@ -78,7 +78,7 @@ PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], Any, st
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_against_one_example_at_a_time(name: str) -> None:
     build, draw, loss, method = PROGRAMS[name]

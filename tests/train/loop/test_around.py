@@ -47,6 +47,7 @@ def strange_hook(*unused: Any) -> None:
     """It could write to gradients, weights and state."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_hook_on_the_optimizer_is_refused_by_name(begin: Begin, hooked: list[Any], place: str) -> None:
     """Before anything is charged, between steps, and between the noise and the step."""
@@ -141,6 +142,7 @@ class Overriding(TorchFunctionMode):
         return function(*given, **(named or {}))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", AROUND)
 def test_what_stands_around_the_loop_is_named(begin: Begin, name: str) -> None:
     around, words = AROUND[name], rf"{name}: expected no.* around dpcli\.private and its steps"

@@ -58,6 +58,7 @@ def test_a_language_model_goes_on_from_prompts(tmp_path: Path) -> None:
     assert dpcli("attest", str(run)).code == 0
 
 
+@pytest.mark.long
 def test_texts_are_classified_and_another_frozen_model_is_refused(tmp_path: Path) -> None:
     text = (ROOT / "examples" / "soft-prompt.toml").read_text().replace("steps = 100", "steps = 2")
     code = (ROOT / "examples" / "small_reviews.py").read_text()

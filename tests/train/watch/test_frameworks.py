@@ -133,6 +133,7 @@ def test_accelerate_is_followed(folder: Path) -> None:
         watch.release()
 
 
+@pytest.mark.long
 def test_lightning_is_followed(folder: Path) -> None:
     lightning = pytest.importorskip("lightning", reason="lightning is not installed")
     (folder / "own.toml").write_text(POISSON.replace("steps = 30", "steps = 6"))
@@ -166,6 +167,7 @@ def test_lightning_is_followed(folder: Path) -> None:
     assert watch.steps == 6 and watch.epsilon is None and watch.found["sampling"] == "no contradiction seen"
 
 
+@pytest.mark.long
 def test_lightning_takes_private_steps(folder: Path) -> None:
     lightning = pytest.importorskip("lightning", reason="lightning is not installed")
     (folder / "own.toml").write_text(SMALL)
