@@ -355,7 +355,8 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
         heads = [charge(found, f"run {i}").state.head.hash for i in range(5)]
         os.kill(found.store.connection.info.backend_pid, signal.SIGKILL)  # the server then ends all others, and recovers
         assert "lost" in refusal(lambda: charge(found, "during"))
-        assert until(lambda: answers(found))
+        ready = "ready to accept connections"  # a connection of before it has ended all others would be lost as well
+        assert until(lambda: Path(cluster.folder, "log").read_text().count(ready) == 2 and answers(found))
         assert [entry.row.hash for entry in found.entries()][1:] == heads
         assert not charge(found, "during").repeated
         found.store.close()
