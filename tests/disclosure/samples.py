@@ -15,6 +15,8 @@ from dpcli.pipeline.read import parse
 from tests.command import ROOT
 
 FULL: Mapping[str, Any] = tomllib.loads((ROOT / "examples" / "disclosure.toml").read_text())
+# The same without its first entry, which makes the sum of both dear: it states as much.
+SAMPLED: Mapping[str, Any] = {**FULL, "mechanism": FULL["mechanism"][1:]}
 MINIMAL = """format = 1
 [privacy]
 adjacency = "add-remove"

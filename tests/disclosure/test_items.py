@@ -11,7 +11,7 @@ from dpcli.lint.settings import section
 from dpcli.pipeline.model import Disclosure
 from tests.of_each import of_each
 
-from .samples import FULL, MINIMAL, facts, silent, statements, toml, without
+from .samples import FULL, MINIMAL, SAMPLED, facts, silent, statements, toml, without
 
 FORMS = {"report": items.STATEMENT, "registry": registry_form.FORM}
 ITEMS = {form: {item.id: item for chapter in chapters for item in chapter.items} for form, chapters in FORMS.items()}
@@ -78,7 +78,7 @@ def test_other_keys_taken_out(table: str, keys: tuple[str, ...], expected: tuple
 
 
 def test_the_number_of_records_is_an_item_of_the_registry() -> None:
-    text = toml(without(FULL, "privacy", "dataset_size")).replace("batch_size = 100000", "rate = 0.0025")
+    text = toml(without(SAMPLED, "privacy", "dataset_size")).replace("batch_size = 100000", "rate = 0.0025")
     assert silent(text) == (set(), {"dataset-size"})
     (delta,) = (answer.line for answer in statements(text)[0].answers if answer.item.id == "delta")
     assert NOT_STATED in delta
