@@ -42,7 +42,9 @@ TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adapt
 
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("way", ENTRIES)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.nightly] if way in ("balls", "banded", "buffered") else []) for way in ENTRIES]
+)
 def test_what_is_right_passes_and_a_fortieth_of_the_noise_does_not(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeded: a right program alarms in 5 % of audits."""
     plan = plan_for(ENTRIES[way], TRAINED.get(way, TRAIN))

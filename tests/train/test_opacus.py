@@ -76,7 +76,7 @@ CONFIGURATIONS["cnn with zeros"] = Configuration("cnn with zeros", padded_with_z
 
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["mlp", "cnn with zeros", "tied", "scaled", "gpt2 lora"])
+@pytest.mark.parametrize("name", ["mlp", "cnn with zeros", "tied", "scaled", pytest.param("gpt2 lora", marks=pytest.mark.nightly)])
 def test_sums_are_those_of_one_example_at_a_time(opacus: None, name: str) -> None:
     configuration = CONFIGURATIONS[name]
 
@@ -184,7 +184,9 @@ REFUSED = {
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name == "gpt2 untied" else []) for name in REFUSED]
+)
 def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None:
     """Soft prompts above all: their embedding runs once for all examples, and its gradient is the batch's."""
     configuration, (model, reason) = CONFIGURATIONS[name], REFUSED[name]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 transformers = pytest.importorskip("transformers", reason="language models need the lm extra")
-pytest.importorskip("peft", reason="adapters need the lm extra")
+if importlib.util.find_spec("peft") is None:  # it takes longer to import than all else, and few tests need it
+    pytest.skip("adapters need the lm extra", allow_module_level=True)
 from torch import nn  # noqa: E402
 
 from dpcli.registry import TASKS, load  # noqa: E402

@@ -34,6 +34,13 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 
 
+# The others are of a kind that one of these has, or that the configurations of engine/models.py have.
+BY_NAME = [
+    pytest.param(name, marks=pytest.mark.nightly if name in ("full", "sum", "prompt", "llama") else pytest.mark.long)
+    for name in PROBLEMS
+]
+
+
 def problem(name: str, path: str) -> Learning:
     train = table(**PROBLEMS[name])
     found = (build_classifier if train.task == "soft-prompt" else build)(train, path)
@@ -53,8 +60,7 @@ def some(found: Learning, count: int) -> Any:
     return (ids, batch[1]) if isinstance(batch, tuple) else ids
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_influence_is_at_most_c(name: str, place: str) -> None:
     found = problem(name, place)
     engine = ClippedGradients(found.model, found.loss, Flat(1e-3))
@@ -62,8 +68,7 @@ def test_influence_is_at_most_c(name: str, place: str) -> None:
     assert engine.method.name == "book-keeping"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_gradients_are_those_of_one_record_at_a_time(name: str, place: str) -> None:
     found = problem(name, place)
     batch = some(found, 4)
