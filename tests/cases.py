@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 import pytest
+
+Case = TypeVar("Case")
 
 
 def tiered(cases: Iterable[Any], quick: int, long: int = 0) -> list[Any]:
@@ -41,34 +44,6 @@ def by_tier(quick: Any, long: Any, nightly: Any) -> list[Any]:
     return [pytest.param(case, marks=mark) for case, mark in zip((quick, long, nightly), marks, strict=True) if case is not None]
 
 
-def together(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """In place of `parametrize` where a case takes no time: one test of all cases, which tells each one that fails. What is a fixture is
-    the same for all of them."""
-    cases, keys = list(cases), (names,) if isinstance(names, str) else names
-
-    def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(test)
-        def whole(**fixtures: Any) -> None:
-            faults = []
-            for case in cases:
-                values = dict(zip(keys, (case,) if isinstance(names, str) else case, strict=True))
-                try:
-                    test(**values, **fixtures)
-                except Exception as error:
-                    error.add_note(f"of {values}")
-                    faults.append(error)
-            if faults:
-                raise ExceptionGroup(f"{len(faults)} of {len(cases)} cases", faults)
-
-        signature = inspect.signature(test)
-        assert signature.parameters.keys() >= {*keys} and cases, keys
-        left = [parameter for name, parameter in signature.parameters.items() if name not in keys]
-        whole.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
-        return whole
-
-    return decorate
-
-
 def in_turn(first: Iterable[Any], second: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Each of the first with one of the second, which are taken in turn."""
     second = list(second)
@@ -80,3 +55,67 @@ def every(step: int, names: Iterable[str], marks: Any = (), begin: int = 0) -> l
     return [
         pytest.param(name, slice(k % step, None, step), marks=marks, id=f"{name}-{step}") for k, name in enumerate(names, begin)
     ]
+
+
+def of_each(
+    names: str | tuple[str, ...], cases: Iterable[Any] | Callable[[], Iterable[Any]], told: Callable[[Any], object] = repr
+) -> Callable[[Callable[..., None]], Any]:
+    """As `pytest.mark.parametrize`, in one test: for cases that are cheap, so that a test for each would cost more than what it asks.
+
+    cases: or a function that makes them, when the test runs. told: how a failure names its case. A case has a `tmp_path` of its own, and
+    what it does by `monkeypatch` is undone after it.
+    """
+    wanted = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+
+    def decorated(test: Callable[..., None]) -> Any:
+        signature = inspect.signature(test)
+
+        @functools.wraps(test)
+        def every(**given: Any) -> None:
+            failed: list[BaseException] = []
+            named: list[str] = []
+            tried = list(cases() if callable(cases) else cases)
+            assert tried, f"no case of {names}"
+            for number, case in enumerate(tried):
+                values = dict(zip(wanted, case, strict=True)) if len(wanted) > 1 else {wanted[0]: case}
+                try:
+                    with ExitStack() as stack:
+                        test(**of_its_own(given, number, stack), **values)
+                except (Exception, pytest.fail.Exception, BaseExceptionGroup) as error:
+                    failed.append(error)
+                    named.append(f"{told(case)}"[:200])
+            if failed:
+                raise BaseExceptionGroup(f"{len(failed)} of {len(tried)} fail, of {names}: {'; '.join(named)}", failed)
+
+        del every.__wrapped__  # type: ignore[attr-defined]
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in wanted]
+        every.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        return every
+
+    return decorated
+
+
+def of_its_own(given: dict[str, Any], number: int, stack: ExitStack) -> dict[str, Any]:
+    """The fixtures, for one case."""
+    found = dict(given)
+    if "tmp_path" in found:
+        found["tmp_path"] = found["tmp_path"] / str(number)
+        found["tmp_path"].mkdir()
+    if "monkeypatch" in found:
+        found["monkeypatch"] = stack.enter_context(found["monkeypatch"].context())
+    return found
+
+
+def require_each(cases: Iterable[Case], check: Callable[[Case], object], name: Callable[[Case], str] = str) -> None:
+    """Asserts that there are cases, and that the check raises for none of them; the traceback is the first one's."""
+    tried, failed = 0, []
+    for case in cases:
+        tried += 1
+        try:
+            check(case)
+        except (Exception, pytest.fail.Exception) as problem:
+            failed.append((name(case), problem))
+    assert tried, "no case was tried"
+    if failed:
+        told = "\n".join(f"{one}: {type(problem).__name__}: {problem}" for one, problem in failed)
+        raise AssertionError(f"{len(failed)} of {tried} fail:\n{told}") from failed[0][1]

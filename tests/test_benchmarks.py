@@ -13,10 +13,10 @@ from tests.benchmarks import durations, mixtures, peers, pmixed
 from tests.benchmarks.isolation import Answer
 from tests.benchmarks.settings import SETTINGS, SMALL, Setting
 from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
-from tests.cases import together
+from tests.cases import of_each
 
 
-@together("setting", [*SETTINGS, *SMALL])
+@of_each("setting", [*SETTINGS, *SMALL])
 def test_a_setting_is_a_question(setting: Setting) -> None:
     assert 0.0 < setting.delta <= 1e-3
     for rate, noise, steps in setting.phases:

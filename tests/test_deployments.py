@@ -13,7 +13,7 @@ from scipy.stats import norm
 import dpcli
 from dpcli.analysis.account import account, headline
 from dpcli.rounding import up
-from tests.cases import together
+from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run
 
@@ -91,7 +91,7 @@ def test_the_stated_month_is_that_of_the_counts() -> None:
     assert bounded_range(0.15, 3000, 1e-9) == pytest.approx(34.9, abs=0.05)
 
 
-@together("path", FILES)
+@of_each("path", FILES)
 def test_it_is_sound_and_says_where_it_is_from(path: Path) -> None:
     assert path.read_text().startswith("# ") and "Published" in path.read_text()
     result = run("lint", str(path), "-f", "json")

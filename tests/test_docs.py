@@ -35,8 +35,8 @@ from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
 from dpcli.pipeline.key_places import tables
 from dpcli.pipeline.table_places import TablePlace
 from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 
 README = ROOT / "README.md"
 TEXTS = [README, *sorted((ROOT / "dpcli" / "explain").glob("*.md"), reverse=True)]

@@ -17,7 +17,7 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from tests.benchmarks.settings import REFERENCES
-from tests.cases import together
+from tests.cases import of_each
 
 
 def test_reference_values_all_at_once() -> None:
@@ -87,7 +87,7 @@ def test_what_lies_between_two_answers_errs_on_the_private_side(monkeypatch: pyt
     assert np.all(found.upper - found.lower <= 0.05 * found.upper)
 
 
-@together(
+@of_each(
     ("arguments", "words"),
     [
         ({"noise_multiplier": [1.0, math.nan]}, "noise_multiplier: expected numbers > 0, found nan"),

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.rounding import down, figures, percent, percent_used, up
-from tests.cases import together
+from tests.cases import of_each
 
 
-@together(
+@of_each(
     ("x", "above", "below"),
     [
         (2.59664191, "2.5967", "2.5966"),

@@ -24,7 +24,7 @@ from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.quadrature import log_bernoulli
 from tests.accountants.one_step import one
-from tests.cases import together
+from tests.cases import of_each
 
 # rate, noise multiplier, steps, delta, epsilon to the digits given: another implementation of the same split, with other ramps.
 REFERENCES = (
@@ -135,7 +135,7 @@ def test_cuts_at_different_places_agree(rate: float, noise: float, steps: int, d
     assert other.log_delta(found[0])[1] >= log_delta * (1.0 + 1e-12)
 
 
-@together(("rate", "noise", "steps", "delta"), [case[:4] for case in REFERENCES])
+@of_each(("rate", "noise", "steps", "delta"), [case[:4] for case in REFERENCES])
 def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int, delta: float) -> None:
     """Losses that are big and yet fall short of epsilon widen the interval; they may not be forgotten."""
     losses, log_delta = ((loss_of(rate, noise), steps),), math.log(delta)

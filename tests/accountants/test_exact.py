@@ -24,7 +24,7 @@ from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
-from tests.cases import tiered, together
+from tests.cases import of_each, tiered
 from tests.strategies import entry, pipeline
 
 ADD_REMOVE, REPLACE_ONE = Neighbours(Adjacency.ADD_REMOVE), Neighbours(Adjacency.REPLACE_ONE)
@@ -197,8 +197,8 @@ def test_one_step_by_its_tails(rate: float, noise: float, delta: float) -> None:
     assert bound.upper - bound.lower <= 1e-8 * bound.upper
 
 
-@together("mechanism", [Laplace(0.3), Pure(1.0), Gaussian(0.7), RandomizedResponse(2.0, 5)])
-@together("delta", [1e-12, 1e-3, 0.1])
+@of_each("mechanism", [Laplace(0.3), Pure(1.0), Gaussian(0.7), RandomizedResponse(2.0, 5)])
+@of_each("delta", [1e-12, 1e-3, 0.1])
 def test_one_step_of_a_closed_form(mechanism: Mechanism, delta: float) -> None:
     bound = ExactProfile(((mechanism, 1),)).epsilon(delta)
     assert bound.lower is not None

@@ -36,7 +36,7 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.numerics.grid.composed import planned
 from dpcli.numerics.grid.survey import common_unit, survey
 from dpcli.numerics.work import allowance
-from tests.cases import by_tier, tiered, together
+from tests.cases import by_tier, of_each, tiered
 from tests.exam.subjects import SEED
 
 Steps = tuple[tuple[Mechanism, int], ...]
@@ -76,8 +76,8 @@ def test_many_steps_are_composed_on_a_coarsening_grid() -> None:
     assert bound.upper - bound.lower <= 0.2 * bound.upper
 
 
-@together("delta", [0.3, 1e-3, 1e-10, 1e-30, 1e-100, 1e-250])
-@together("mu", [0.1, 1.0, 5.0])
+@of_each("delta", [0.3, 1e-3, 1e-10, 1e-30, 1e-100, 1e-250])
+@of_each("mu", [0.1, 1.0, 5.0])
 def test_gaussians_at_any_delta(mu: float, delta: float) -> None:
     bound = PldProfile(((Gaussian(mu / 5.0), 25),)).epsilon(delta)
     low, high = gaussian_epsilon(mu, delta)

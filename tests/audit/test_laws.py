@@ -14,7 +14,7 @@ from dpcli.audit.binomial import rate_lower, rate_upper, tail
 from dpcli.audit.scores import Scores, Threshold, by_split, check_fair, guess, guess_counts
 from dpcli.audit.two_run import Counts, ErrorRates
 from dpcli.errors import InputError
-from tests.told import require_each
+from tests.cases import require_each
 
 
 def binomial(trials: int, rate: float, count: int) -> float:

@@ -10,7 +10,7 @@ import pytest
 from dpcli.audit.noise_draws import draws_of
 from dpcli.audit.noise_statistics import chi_square, factor, statistics
 from tests.audit.noises import RIGHT, WRONG, refuted, table
-from tests.told import require_each
+from tests.cases import require_each
 
 
 def test_wrong_noise_fails_the_check_that_is_about_it() -> None:

@@ -20,7 +20,7 @@ from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.toml.write import value_text
 from tests.audit.sums import FILE, People
-from tests.told import require_each
+from tests.cases import require_each
 
 KINDS: tuple[str, ...] = get_args(get_args(get_type_hints(AuditSettings)["kind"])[0])
 KEYS = [key for key in members_of(AuditSettings) if key != "kind"]

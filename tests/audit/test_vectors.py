@@ -14,8 +14,8 @@ from dpcli.audit import f_dp, one_run, two_run
 from dpcli.audit.scores import Scores, by_bonferroni, by_split, guess
 from dpcli.audit.two_run import Counts
 from dpcli.errors import InputError
+from tests.cases import require_each
 from tests.command import ROOT
-from tests.told import require_each
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "audit.json").read_text())
 LEVEL = 0.05

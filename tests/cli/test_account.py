@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.registry import ACCOUNTANTS, load
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import OVER
-from tests.of_each import of_each
 
 GAUSSIAN = b"""format = 1
 [privacy]

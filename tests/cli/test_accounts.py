@@ -11,8 +11,8 @@ from dpcli.analysis.account import headline
 from dpcli.analysis.together import together
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
+from tests.cases import of_each
 from tests.command import dpcli
-from tests.of_each import of_each
 
 HEAD = (
     'format = 1\n[privacy]\nunit = "example"\ndataset = "clicks"\nadjacency = "add-remove"\ndelta = 1e-6\ndataset_size = 10_000\n'

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.audit.attacks import canaries, one_sum, runs
+from tests.cases import of_each
 from tests.command import ROOT, Result, dpcli
-from tests.of_each import of_each
 from tests.waiting import PATIENCE, until
 
 GAUSSIAN = """format = 1

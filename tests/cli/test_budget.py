@@ -11,8 +11,8 @@ import pytest
 
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.registry import BLOCKS, FILTERS, load
+from tests.cases import of_each
 from tests.command import Result, dpcli
-from tests.of_each import of_each
 
 FILE = """
 format = 1

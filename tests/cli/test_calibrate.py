@@ -15,9 +15,9 @@ from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.pipeline.model import Entry
 from dpcli.registry import MECHANISMS, load
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED, drawn
-from tests.of_each import of_each
 
 FLAGS = ("--target-epsilon", "3", "--delta", "1e-5", "--sampling-rate", "0.0042667", "--steps", "14063")
 

@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 
 from dpcli.cli.main import COMMANDS, cli
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 
 
 @of_each("command", ["", *COMMANDS])

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from dpcli.document.document import Document, Sheet, jsonable
 from dpcli.formats import csv as format_csv
 from dpcli.present.account import _as_json
+from tests.cases import of_each
 from tests.cli.commands import COMMANDS, own_formats, words_of
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
-from tests.of_each import of_each
 
 HOSTILE = GATE.replace('name = "vocabulary"', 'name = "=HYPERLINK(1)"').replace('"ads-ranking"', '"@SUM(1)"')
 VISITS = (ROOT / "examples" / "release.toml").read_text()

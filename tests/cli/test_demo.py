@@ -12,9 +12,9 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.explain.demo import COUNT, Demo, SimulatedRate, demo
 from dpcli.explain.demo_chart import chart
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 
 SEEDS = 100
 LEAST = SEEDS * 0.95 - 5.0 * math.sqrt(SEEDS * 0.95 * 0.05)

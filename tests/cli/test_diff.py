@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each
 from tests.command import dpcli
-from tests.of_each import of_each
 
 MNIST = "examples/mnist.toml"
 

@@ -18,8 +18,8 @@ from dpcli.explain.topics import WRITTEN, source
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.pipeline.key_places import tables
 from dpcli.registry import MEASURES, MECHANISMS, SAMPLING, STYLES, TASKS
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 
 MNIST = "examples/mnist.toml"
 WIDE = """\

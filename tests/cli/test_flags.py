@@ -13,9 +13,9 @@ import tomli
 
 from dpcli.errors import InputError
 from dpcli.toml.edit import edited
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 
 FILES = sorted([*(ROOT / "examples").glob("*.toml"), *(ROOT / "dpcli" / "templates").glob("*.toml")])
 SGD = ("--noise-multiplier", "1.1", "--sampling-rate", "0.004", "--steps", "2000", "--delta", "1e-6")

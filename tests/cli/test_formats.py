@@ -18,10 +18,10 @@ from dpcli.cli.main import cli
 from dpcli.errors import InputError
 from dpcli.formats.facts import judges, meant_by
 from dpcli.registry import CHART_FORMATS, FORMATS, load
+from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats, words_of
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
-from tests.of_each import of_each
 
 NO_BUDGET = GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", "").replace("[gate]\nmax_increase", "[gate]\n# max_increase")
 NO_GUARANTEE = GATE.replace("delta = 1e-8", "delta = 0.0")

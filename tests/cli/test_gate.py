@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate import samples
-from tests.of_each import of_each
 
 GATE = (ROOT / "examples" / "gate.toml").read_text()
 

@@ -10,8 +10,8 @@ import click
 from dpcli.analysis.rows import OTHER_NAMES
 from dpcli.cli.main import cli
 from dpcli.registry import ACCOUNTANTS, load
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 
 MNIST = "examples/mnist.toml"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 
 TEMPLATES = sorted(path.stem for path in (ROOT / "dpcli" / "templates").glob("*.toml"))
 

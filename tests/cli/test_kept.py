@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.ledger.stores.places import init
+from tests.cases import of_each
 from tests.cli.commands import COMMANDS, own_formats
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, terms
-from tests.of_each import of_each
 
 ROOT = Path(__file__).parents[2]
 MNIST = str(ROOT / "examples" / "mnist.toml")

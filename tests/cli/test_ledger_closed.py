@@ -12,9 +12,9 @@ import pytest
 
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS
+from tests.cases import of_each
 from tests.cli.ledgers import ALL, FILE, TERMS, called, marks
 from tests.command import dpcli
-from tests.of_each import of_each
 
 
 @pytest.fixture

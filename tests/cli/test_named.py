@@ -16,8 +16,8 @@ from dpcli.cli.main import cli
 from dpcli.cli.named import left_by_run
 from dpcli.errors import InputError
 from dpcli.train.run.outcome import LEFT_BEHIND
+from tests.cases import of_each
 from tests.command import ROOT, dpcli, needed
-from tests.of_each import of_each
 
 SHOP = """format = 1
 [privacy]

@@ -18,9 +18,9 @@ from dpcli.cli import new_file
 from dpcli.cli.importing.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.errors import InputError
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 
 MNIST = str(ROOT / "examples" / "mnist.toml")
 SGD = ("--sampling-rate", "0.004", "--steps", "200")

@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from dpcli.registry import PLOTS
+from tests.cases import of_each
 from tests.command import dpcli
-from tests.of_each import of_each
 from tests.plots.samples import GAUSSIAN, NO_NOISE, PURE, TWO
 
 UNSOUND = GAUSSIAN.replace(b"delta = 1e-5", b"delta = 0.2\ndataset_size = 10")

@@ -15,9 +15,9 @@ from dpcli.cli.options import REPORTED, DocumentFormat, Settings
 from dpcli.cli.unread import words_of
 from dpcli.formats.facts import judges
 from dpcli.registry import FORMATS
+from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats
 from tests.command import dpcli
-from tests.of_each import of_each
 
 REPORTING = [words for words in COMMANDS if words != ("plot",)]  # a picture is no report
 SPELLED = ("-o|{}", "-o{}", "-o={}", "--output|{}", "--output={}", "-qo|{}", "-vqo{}")

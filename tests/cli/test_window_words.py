@@ -9,10 +9,10 @@ import click
 import pytest
 
 from dpcli.cli.main import cli
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.repositories import git
 from tests.gate.samples import GATE
-from tests.of_each import of_each
 
 STATED = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n{}')
 TERMS = "--epsilon 10 --delta 1e-6 --unit user --adjacency add-remove --blocks day --column day --max-blocks 3 --filter zcdp"

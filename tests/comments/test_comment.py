@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.comments.forges import ANOTHER, FORGES, ME, ONE, ONE_QUICK, TOKEN, Played
 from tests.gate.samples import GATE, OVER
-from tests.of_each import of_each
 
 CALM = GATE.replace('name = "ads-ranking"', 'name = "ads"')
 RISEN = GATE.replace("= 400.0\n", "= 380.0\n")  # still within its cap

@@ -11,7 +11,7 @@ import pytest
 from dpcli.comments.client import checked_api
 from dpcli.comments.surroundings import github_pull, gitlab_merge
 from dpcli.errors import InputError
-from tests.of_each import of_each
+from tests.cases import of_each
 
 TOKEN = "t0ken"
 

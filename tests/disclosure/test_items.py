@@ -9,7 +9,7 @@ from dpcli.disclosure.item import NOT_STATED, Item
 from dpcli.keys.annotations import members_of
 from dpcli.lint.settings import section
 from dpcli.pipeline.model import Disclosure
-from tests.of_each import of_each
+from tests.cases import of_each
 
 from .samples import FULL, MINIMAL, SAMPLED, facts, silent, statements, toml, without
 

@@ -13,7 +13,7 @@ from dpcli.fields import Key
 from dpcli.keys.annotations import members_of
 from dpcli.mechanisms.spec import Spec
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
-from tests.cases import together
+from tests.cases import of_each
 
 SHORTEST = 200  # characters
 WORDS = ("Neighbours: ", "Bounds: ", "Source: ")
@@ -54,18 +54,18 @@ def lacks_of_accountant(accountant: Accountant, text: str) -> Iterator[str]:
         yield "what its profile is"
 
 
-@together("name", MECHANISMS)
+@of_each("name", MECHANISMS)
 def test_a_mechanism_says_what_it_is(name: str) -> None:
     assert list(lacks_of_mechanism(load(MECHANISMS[name]))) == []
 
 
-@together("name", SAMPLING)
+@of_each("name", SAMPLING)
 def test_a_sampling_scheme_says_what_it_is(name: str) -> None:
     assert list(lacks(load(SAMPLING[name]))) == []
     assert f'scheme = "{name}"' in load(SAMPLING[name]).__doc__
 
 
-@together("name", ACCOUNTANTS)
+@of_each("name", ACCOUNTANTS)
 def test_an_accountant_says_what_it_is(name: str) -> None:
     text = " ".join((import_module(ACCOUNTANTS[name].partition(":")[0]).__doc__ or "").split())
     assert list(lacks_of_accountant(load(ACCOUNTANTS[name]), text)) == []

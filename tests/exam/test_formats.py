@@ -11,7 +11,7 @@ import pytest
 from dpcli.document.document import Document
 from dpcli.formats.facts import shows
 from dpcli.registry import FORMATS, load
-from tests.cases import together
+from tests.cases import of_each
 from tests.exam.documents import WITHOUT, Render, Writing, left_out, rendering
 from tests.exam.subjects import SEED
 
@@ -37,7 +37,7 @@ def test_nothing_is_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@together("what", WITHOUT)
+@of_each("what", WITHOUT)
 def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
     """Whatever changes when it is left out of the document is missed when the format leaves it out."""
     render, dropped = render_of(name), WITHOUT[what]

@@ -17,7 +17,7 @@ from dpcli.numerics.work import allowance
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import MECHANISMS
-from tests.cases import together
+from tests.cases import of_each
 from tests.exam.subjects import SEED, Subject, drawn
 from tests.exam.views import VIEWS, Tenth, answers, contradictions
 from tests.generated import Drawing, text_of
@@ -76,7 +76,7 @@ def test_no_view_contradicts_another(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
-@together("view", VIEWS)
+@of_each("view", VIEWS)
 def test_a_view_that_is_a_tenth_is_seen(kind: str, view: str) -> None:
     """Of what claims to be exactly its pair; the rest is compared with an enumeration, and may be any amount too large."""
     claiming = (m for m, _ in mechanisms(kind, "0") if m.attained() and not m.summed and answers(m, view))

@@ -21,9 +21,9 @@ from dpcli.exchange.opacus.exporting import json_text, state_of
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.write import toml_text
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 
 EXPORTED: dict[str, Callable[[Pipeline], str]] = {
     "opacus": lambda pipeline: json_text(state_of(pipeline, "rdp")),

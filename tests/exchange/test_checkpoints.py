@@ -38,9 +38,9 @@ from dpcli.pipeline.read import load
 from dpcli.pipeline.series import MOST as ENTRIES
 from dpcli.registry import MECHANISMS
 from dpcli.toml.write import toml_text
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 from tests.strategies import entry, pipeline
 
 FILES = ROOT / "tests" / "vectors" / "opacus"

@@ -22,10 +22,10 @@ from dpcli.exchange.events.files import event_json, file_of_json
 from dpcli.exchange.events.tree import DEPTH, EVENTS
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 from tests.strategies import entry, pipeline
 
 EVENT_FILES = json.loads((ROOT / "tests" / "vectors" / "dp_events.json").read_text())["cases"]

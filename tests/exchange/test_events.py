@@ -30,10 +30,10 @@ from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.registry import MECHANISMS, load
 from dpcli.toml.write import toml_text
+from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 from tests.strategies import entry, log_uniform, pipeline
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "dp_events.json").read_text())

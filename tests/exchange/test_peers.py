@@ -21,9 +21,9 @@ from dpcli.exchange.tf_privacy import file_of_flags
 from dpcli.exchange.tumult import file_of_session
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.exchange.peers import VECTORS
-from tests.of_each import of_each
 
 USER = Asserted(unit="user", delta=1e-6)
 NONE = Asserted()

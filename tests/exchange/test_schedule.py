@@ -16,9 +16,9 @@ from dpcli.exchange.stated import Asserted, read_text
 from dpcli.pipeline.series import MOST
 from dpcli.toml.limits import MAX_BYTES
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED
-from tests.of_each import of_each
 
 STATED = Asserted(adjacency="add-remove", delta=1e-6, dataset_size=60_000)
 

@@ -16,9 +16,9 @@ from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
+from tests.cases import of_each
 from tests.command import dpcli as command
 from tests.exchange.peers import VECTORS
-from tests.of_each import of_each
 
 HEAD = """\
 format = 1

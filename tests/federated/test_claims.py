@@ -10,8 +10,8 @@ from dpcli.federated.settings import Federated
 from dpcli.gate.claims import claims
 from dpcli.keys.annotations import members_of
 from dpcli.pipeline.read import parse
+from tests.cases import of_each
 from tests.federated.files import file
-from tests.of_each import of_each
 
 CLAIMED = [name for name, member in members_of(Federated).items() if member.claim]
 SAID: dict[str, Any] = {

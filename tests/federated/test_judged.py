@@ -22,9 +22,9 @@ from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.read import parse
 from dpcli.registry import SAMPLING
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.federated.files import file
-from tests.of_each import of_each
 
 
 def wrong(text: str) -> str:

@@ -10,10 +10,10 @@ import pytest
 
 from dpcli.gate import places
 from dpcli.gate.places import matches
+from tests.cases import of_each
 from tests.command import ROOT, Result, dpcli
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER, conditions, judged, named, waiver
-from tests.of_each import of_each
 
 RISEN = GATE.replace("steps = 5_000", "steps = 20_000")
 HEAD = ("--base-ref", "HEAD", "--max-increase", "0")

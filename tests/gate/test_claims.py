@@ -13,11 +13,11 @@ from dpcli.gate.claims import claims
 from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.changes import BASE, TYPES, Document, put, text_of
 from tests.gate.repositories import committed, git
 from tests.gate.samples import GATE
-from tests.of_each import of_each
 
 MORE: dict[str, dict[str, Any]] = {
     "gaussian": {"sigma": 40.0, "sensitivity": 2.0},

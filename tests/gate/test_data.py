@@ -17,10 +17,10 @@ from dpcli.keys.annotations import members_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import RELEASED, SECTIONS, load
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import committed, git
 from tests.gate.samples import GATE, conditions
-from tests.of_each import of_each
 
 TABLES = {name: members_of(load(target)) for name, target in {**SECTIONS, **RELEASED}.items() if name not in ("query", "audit")}
 # What a table calls data, whatever it calls them; a place where answers are counted is none.

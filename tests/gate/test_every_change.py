@@ -20,9 +20,9 @@ from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from dpcli.toml.positions import locate
+from tests.cases import of_each
 from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
 from tests.inline import toml
-from tests.of_each import of_each
 
 OTHER: dict[str, Any] = {
     "privacy.unit": "household",

@@ -20,10 +20,10 @@ import pytest
 
 from dpcli.gate.meanings import MEANINGS, meaning
 from dpcli.lint.catalogue import address, in_short
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, SAMPLED, waiver
-from tests.of_each import of_each
 
 SCHEMA = json.loads((ROOT / "tests" / "vectors" / "sarif-2.1.0.schema.json").read_text())
 DAY = ("--as-of", "2030-06-20")

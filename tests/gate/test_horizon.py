@@ -15,9 +15,9 @@ from dpcli.gate.horizon import horizon_condition, runs_that_fit
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.samples import GATE, judged, named
-from tests.of_each import of_each
 from tests.strategies import entry, pipeline, pipelines
 
 ONE = pipeline(entry("gaussian", noise_multiplier=100.0))

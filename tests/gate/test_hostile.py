@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.gate.repositories import committed, copied, git
 from tests.gate.samples import GATE, waiver
-from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 POLICY = 'format = 1\n\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 2.0\n'

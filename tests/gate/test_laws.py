@@ -19,9 +19,9 @@ from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst
 from dpcli.gate.waivers import waived
 from dpcli.pipeline.gate_keys import Caps, Gate, Waiver
 from dpcli.pipeline.read import parse
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, waiver
-from tests.of_each import of_each
 
 DAY = datetime.date(2030, 6, 1)
 PLAIN = parse(GATE.encode(), "train.toml")

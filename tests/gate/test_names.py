@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each
 from tests.gate.repositories import committed, copied, gate, git, submodule
 from tests.gate.samples import GATE, OVER, waiver
-from tests.of_each import of_each
 
 LOOSE = OVER.replace("epsilon = 3.0", "epsilon = 9.0").replace("max_increase = 0.25", "max_increase = 90.0")
 POLICY = "format = 1\nepsilon = 2.0\n"

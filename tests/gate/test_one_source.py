@@ -6,9 +6,9 @@ import tomllib
 from pathlib import Path
 
 from dpcli.gate.one_source import sources
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE
-from tests.of_each import of_each
 
 TRAINED = (ROOT / "examples" / "breast-cancer.toml").read_text()
 RELEASED = (ROOT / "examples" / "clinic-weeks.toml").read_text()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpcli.toml.shown import public, shown, without_passwords
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import git
-from tests.of_each import of_each
 
 WORD = "HUNTER2"
 URL = f"postgresql://joe:{WORD}@db.example/shop"

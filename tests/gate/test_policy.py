@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.gate.places import matches
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, OVER, SAMPLED, conditions, judged, named, waiver
-from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 

@@ -10,11 +10,11 @@ import pytest
 
 from dpcli.gate.rises import RiseLimits
 from dpcli.gate.verdicts import EXIT_CODES
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED
 from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, judged, named
-from tests.of_each import of_each
 
 BARE = GATE.replace("[gate]\nmax_increase", "[gate]\n# max_increase")
 RISEN = BARE.replace("= 400.0\n", "= 300.0\n")

@@ -16,10 +16,10 @@ from dpcli.analysis.changes import Change
 from dpcli.gate.bases import Base
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shown_at import at_the_change
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import copied, git, submodule
 from tests.gate.samples import GATE
-from tests.of_each import of_each
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
 VIEWS = CLICKS.replace('"clicks"', '"views"')

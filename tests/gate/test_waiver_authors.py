@@ -9,9 +9,9 @@ import pytest
 
 from dpcli.gate.waiver_authors import self_approved
 from dpcli.git.authors import Author, authors_of
+from tests.cases import of_each
 from tests.gate.repositories import copied
 from tests.gate.samples import OVER, judged, named, waiver
-from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, SAMPLED, conditions, judged, named, waiver
-from tests.of_each import of_each
 
 DAY = ("--as-of", "2030-06-01")
 

@@ -11,8 +11,8 @@ from typing import Any
 from dpcli.gate.windows import WIDEST, keeps_its_width
 from dpcli.ledger.blocks.family import MOST
 from dpcli.registry import BLOCKS, load
+from tests.cases import of_each
 from tests.gate.changes import BASE, judged, put
-from tests.of_each import of_each
 
 Case = tuple[list[str] | None, list[str] | None]
 MOVED: list[Case] = [

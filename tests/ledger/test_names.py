@@ -15,11 +15,11 @@ from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.verify import verify
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.looks import looks, mixed, strange
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File
 from tests.ledger.pipelines import pipeline
 from tests.ledger.setting import charge, terms
-from tests.of_each import of_each
 
 HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\n'
 QUERY = '[[mechanism]]\nname = "q"\ntype = "pure-dp"\nepsilon = 0.01\n'

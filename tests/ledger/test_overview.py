@@ -19,6 +19,7 @@ from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.registry import BLOCKS, FILTERS
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, terms
@@ -26,7 +27,6 @@ from tests.ledger.folding import Counting
 from tests.ledger.people import USUAL
 from tests.ledger.setting import charge
 from tests.ledger.setting import terms as plain
-from tests.of_each import of_each
 
 HOLDS = ("total", "records")
 

@@ -23,11 +23,11 @@ from dpcli.ledger.planning.trailing import Trailing, trailing_of
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.pipeline.read import load
 from dpcli.registry import BLOCKS
+from tests.cases import of_each
 from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, terms
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
-from tests.of_each import of_each
 
 KINDS = ("", *BLOCKS)  # "" has no blocks
 FIRST = date(2027, 12, 20)

@@ -16,13 +16,13 @@ from dpcli.cli.picture_path import ALONE
 from dpcli.formats.facts import renderable
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.registry import BLOCKS as KINDS_OF_BLOCKS
+from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.ledger.conftest import Database, Place
 from tests.ledger.families import FAMILIES, terms
 from tests.ledger.people import by as by_name
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
-from tests.of_each import of_each
 
 HOLDS = ("total", "records")
 BLOCKS = tuple(KINDS_OF_BLOCKS)

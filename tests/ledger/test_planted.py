@@ -25,8 +25,8 @@ from dpcli.ledger.stores import sqlite, sqlite_file
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import anchor_of, verify
+from tests.cases import of_each
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.of_each import of_each
 
 TENTH = "0.1"
 

@@ -18,10 +18,10 @@ from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres_install import VERSION
 from dpcli.ledger.stores.store import NOTHING, STANDS, UNSURE
+from tests.cases import of_each
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.cutting import DOWN, UP, Cuts
 from tests.ledger.setting import charge, terms
-from tests.of_each import of_each
 
 AROUND = 14  # messages at the end, where a request is written and acknowledged
 

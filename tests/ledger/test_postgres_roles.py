@@ -15,11 +15,11 @@ from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
+from tests.cases import of_each
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.people import by_hand
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
-from tests.of_each import of_each
 from tests.waiting import until
 
 EARLIER = "2020-01-01T00:00:00Z"

@@ -17,10 +17,10 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.stores import postgres
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.stores.postgres import PostgresStore
+from tests.cases import of_each
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
 from tests.ledger.setting import DATASET, terms
-from tests.of_each import of_each
 
 CHANGES = [
     "DROP TRIGGER never ON dpcli.entry",

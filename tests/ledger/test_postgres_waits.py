@@ -15,10 +15,10 @@ from dpcli.ledger.stores import postgres_patience
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
+from tests.cases import of_each
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, terms
-from tests.of_each import of_each
 
 ASKED: dict[str, Callable[[Ledger], object]] = {
     "read": lambda ledger: ledger.entries(),

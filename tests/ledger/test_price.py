@@ -24,10 +24,10 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.versions import restore
-from tests.of_each import of_each
 
 FILE = """\
 format = 1

@@ -25,13 +25,13 @@ from dpcli.ledger.opening import stated_quota
 from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, Place, made
 from tests.ledger.folding import folded
 from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
-from tests.of_each import of_each
 
 DAYS = {"by": "day", "column": "event_date", "max_blocks": 1}
 BLOCKS = ("2026-01-01", "2026-01-02", "2026-01-03")

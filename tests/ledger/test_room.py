@@ -26,9 +26,9 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.registry import FILTERS
+from tests.cases import of_each
 from tests.inline import text_of
 from tests.ledger.pipelines import gaussian, pure
-from tests.of_each import of_each
 from tests.release.files import document, queries
 
 NOW = "2030-01-01T00:00:00Z"

@@ -25,12 +25,12 @@ from dpcli.federated import rounds as module
 from dpcli.federated import server
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger, open_store
+from tests.cases import of_each
 from tests.federated.files import file
 from tests.ledger.client_rounds import DATASET, RHO, SIGMA, cap, keys, opened, spent, written
 from tests.ledger.conftest import Place
 from tests.ledger.deaths import Deadly, killed
 from tests.ledger.spenders import lines, started
-from tests.of_each import of_each
 
 
 def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_path: Path) -> None:

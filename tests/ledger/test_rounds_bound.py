@@ -22,11 +22,11 @@ from dpcli.ledger import checkpoint, earlier
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.federated.files import file
 from tests.ledger.client_rounds import RHO, SIGMA, cap, keys, opened, spent, written
 from tests.ledger.deaths import killed
 from tests.ledger.families import family
-from tests.of_each import of_each
 
 COUNT = '[[mechanism]]\nname = "count"\ntype = "zcdp"\nrho = {}\n'
 

@@ -19,9 +19,9 @@ from dpcli.ledger.planning.schedule import MOST, Schedule, ScheduledRun
 from dpcli.ledger.planning.schedule_read import KEYS, read_schedule
 from dpcli.pipeline.schema import schedule_schema
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.samples import GATE
-from tests.of_each import of_each
 
 EACH = st.sampled_from([None, "day", "3 days", "week"])
 DATES = ("from", "to")

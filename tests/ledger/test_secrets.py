@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each
 from tests.cli.ledgers import ALL, called, marks
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.setting import run_file
-from tests.of_each import of_each
 
 SECRET = "s3cr3t-word"
 AT = "127.0.0.1:1/db"

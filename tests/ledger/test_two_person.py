@@ -26,12 +26,12 @@ from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from dpcli.toml.looks import looks
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database, Place
 from tests.ledger.folding import folded
 from tests.ledger.people import EVERY, by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, terms
-from tests.of_each import of_each
 from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)

@@ -8,7 +8,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.lint.catalogue import ELSEWHERE, FILE_RULES, LEDGER_RULES, READER_RULES, SECTION_RULES, checked, codes, rule, words
 from dpcli.lint.run import lint
-from tests.of_each import of_each
+from tests.cases import of_each
 
 REGISTRIES = (READER_RULES, FILE_RULES, SECTION_RULES, ELSEWHERE, LEDGER_RULES)
 # The second column of the failure catalogue: refused without a waiver (E*), refused (E), warned of (W).

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcli.lint.catalogue import READER_RULES, codes
 from dpcli.lint.run import lint
-from tests.of_each import of_each
+from tests.cases import of_each
 
 CORPUS = Path(__file__).parent / "corpus"
 LABELS: dict[str, list[str]] = tomllib.loads((CORPUS / "labels.toml").read_text())

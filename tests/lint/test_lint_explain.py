@@ -8,7 +8,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.lint.explain import explain
-from tests.of_each import of_each
+from tests.cases import of_each
 
 
 @of_each("code", [*codes(), *ELSEWHERE, *LEDGER_RULES])

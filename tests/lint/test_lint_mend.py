@@ -15,10 +15,10 @@ from dpcli.lint.mend import mended
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.read import parse
 from dpcli.toml.syntax import tables_of
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED
 from tests.lint.slips import spoiled
-from tests.of_each import of_each
 
 ROOT = Path(__file__).parents[2]
 GOOD = rule("DP101").good

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcli.lint.rule import HEAD, TRAIN
 from dpcli.lint.run import lint_bytes
-from tests.of_each import of_each
+from tests.cases import of_each
 
 GOOD = 'format = 1\nepsilon = 3.0\n\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 1.0\n'
 

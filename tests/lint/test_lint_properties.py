@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpcli.lint.catalogue import READER_RULES, SECTION_RULES, codes
 from dpcli.lint.run import lint_bytes
+from tests.cases import of_each
 from tests.lint.generators import CODES, drawn
-from tests.of_each import of_each
 
 
 def found(text: str) -> set[str]:

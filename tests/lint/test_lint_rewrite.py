@@ -19,11 +19,11 @@ from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.read import faults
 from dpcli.toml.syntax import tables_of
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 from tests.gate.samples import GATE
 from tests.lint.slips import KEY, WORD, slipped
-from tests.of_each import of_each
 
 SLIP = GATE.replace("noise_multiplier", "noise_multipler")
 WITHOUT = GATE.replace("format = 1\n", "", 1)

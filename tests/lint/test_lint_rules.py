@@ -6,7 +6,7 @@ from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
 from dpcli.lint.settings import section
 from dpcli.toml.diagnostics import Diagnostic
-from tests.of_each import of_each
+from tests.cases import of_each
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
 

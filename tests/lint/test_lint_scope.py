@@ -11,10 +11,10 @@ import pytest
 from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, rule
 from dpcli.lint.scope import scope_of
 from dpcli.registry import FORMATS
+from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.gate.repositories import committed, git
 from tests.gate.samples import GATE
-from tests.of_each import of_each
 
 ALL = (*RULES, *LEDGER_RULES)
 

@@ -19,7 +19,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.strategies import entry, pipeline
 
 TYPES = {

@@ -20,7 +20,7 @@ from dpcli.mechanisms.choice.range_loss import BLOCK, ChoicesLoss, RangeLoss, ch
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.two_point import Pure
 from tests.brute.choices import height, tree
-from tests.cases import together
+from tests.cases import of_each
 from tests.exam.subjects import SEED
 from tests.strategies import entry, pipeline
 
@@ -100,8 +100,8 @@ def test_a_hundred_choices() -> None:
     assert 34.86 < uppers["exact"] < 34.88 and 34.86 < uppers["pld"] < 34.88 and 36.3 < uppers["rdp"] < 36.4
 
 
-@together("count", [1, 2, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
-@together("epsilon", [1e-4, 0.5, 5.0, 20.0])
+@of_each("count", [1, 2, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+@of_each("epsilon", [1e-4, 0.5, 5.0, 20.0])
 def test_blocks_are_all_choices(epsilon: float, count: int) -> None:
     """None is left out, and no block is too long for its grid."""
     parts = choices(epsilon, count)

@@ -21,7 +21,7 @@ from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson
 from dpcli.numerics.closed import participation
 from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.pipeline.resolve import resolve
-from tests.cases import together
+from tests.cases import of_each
 from tests.strategies import entry, pipeline
 
 COLUMNS = {
@@ -63,8 +63,8 @@ def tree(steps: int) -> np.ndarray:
     return np.array(rows)
 
 
-@together("name", COLUMNS)
-@together("steps", [1, 2, 5, 9])
+@of_each("name", COLUMNS)
+@of_each("steps", [1, 2, 5, 9])
 def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
     for separation, participations in itertools.product((1, 2, 3, 4, 20), (1, 2, 3, 9)):
         found = toeplitz_sensitivity(COLUMNS[name], steps, separation, participations)
@@ -72,7 +72,7 @@ def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
         assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-11)
 
 
-@together("steps", [*range(1, 13), 15, 17])
+@of_each("steps", [*range(1, 13), 15, 17])
 def test_tree_is_the_worst_pattern(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what stands in its place for many participations is no less."""
     encoder = tree(steps)
@@ -193,7 +193,7 @@ bands = 200
 """
 
 
-@together(("old", "new", "message"), [
+@of_each(("old", "new", "message"), [
         ("bands = 200", "", "either coefficients or bands, found neither"),
         ("bands = 200", "bands = 2\ncoefficients = [1.0]", "found both"),
         ("bands = 200", "coefficients = [1.0, 0.5, 0.6]", "never rise, which the worst participation is proven for, found 0.6 after 0.5"),
@@ -211,8 +211,8 @@ def test_bad_files(old: str, new: str, message: str, tmp_path: Any) -> None:
         dpcli.load(file)
 
 
-@together("base", [0.0, 1e-300, 0.3, 0.999, 1.0 - 1e-9, 1.0])
-@together("count", [1, 2, 5000])
+@of_each("base", [0.0, 1e-300, 0.3, 0.999, 1.0 - 1e-9, 1.0])
+@of_each("count", [1, 2, 5000])
 def test_powers_of_a_decay(base: float, count: int) -> None:
     found = np.zeros(count)
     powers = _powers(base, count)

@@ -22,7 +22,7 @@ from dpcli.mechanisms.sampling.fixed_size import fixed_size
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.mixture import Mixture
-from tests.cases import together
+from tests.cases import of_each
 from tests.mechanisms.curves import AT, worst
 from tests.oracles import Array, hockey_stick
 
@@ -67,8 +67,8 @@ def test_moments_by_quadrature(mixture: Mixture, z: float) -> None:
             assert exact * (1 - mp.mpf("1e-12")) <= found <= exact * (1 + mp.mpf("1e-10"))
 
 
-@together("mixture", MIXTURES)
-@together("eps", [-2.0, -0.1, 0.0, 0.2, 3.0])
+@of_each("mixture", MIXTURES)
+@of_each("eps", [-2.0, -0.1, 0.0, 0.2, 3.0])
 def test_tails_by_inversion(mixture: Mixture, eps: float) -> None:
     """P and Q beyond the outcome at which the loss is eps: delta(eps) at thirty digits, from the crossing found there."""
     tails = MixtureRemoveLoss(mixture).tails(np.array([eps]))
@@ -92,9 +92,9 @@ def test_tails_by_inversion(mixture: Mixture, eps: float) -> None:
             assert abs(float(found[0]) - mp.log(exact)) <= 1e-9 * max(1, abs(mp.log(exact)))
 
 
-@together("mixture", MIXTURES)
-@together("make", [GaussianMixture, GaussianMixtureReplaced])
-@together("delta", [0.2, 1e-3, 1e-9])
+@of_each("mixture", MIXTURES)
+@of_each("make", [GaussianMixture, GaussianMixtureReplaced])
+@of_each("delta", [0.2, 1e-3, 1e-9])
 def test_stated_epsilon_is_where_the_curve_falls_to_delta(
     make: type[GaussianMixture] | type[GaussianMixtureReplaced], mixture: Mixture, delta: float
 ) -> None:
@@ -192,9 +192,9 @@ def test_many_amounts_are_rounded_up_and_large_groups_go_as_one() -> None:
     assert repeated(one, 100) == {max(one) * 100: pytest.approx(1.0 - 0.2**100)}
 
 
-@together("probability", [0.5, 1e-150, 1e-250, 5e-324])
-@together("rate", [1.0, 1e-3, 1e-229, 5e-324])
-@together("records", [1, 2, 5])
+@of_each("probability", [0.5, 1e-150, 1e-250, 5e-324])
+@of_each("rate", [1.0, 1e-3, 1e-229, 5e-324])
+@of_each("records", [1, 2, 5])
 def test_an_outcome_that_floating_point_does_not_hold_is_kept(probability: float, rate: float, records: int) -> None:
     """Raised, never dropped: the largest contribution happens with at least its probability, and nothing is claimed of the raised."""
     spec = GaussianMixtureSpec(sensitivities=(1.0, 3.0), probabilities=(1.0 - probability, probability), sigma=1.0)

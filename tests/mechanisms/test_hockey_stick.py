@@ -26,7 +26,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from tests import oracles
-from tests.cases import together
+from tests.cases import of_each
 
 DELTAS = [0.3, 1e-2, 1e-5, 1e-10, 1e-15]
 
@@ -41,8 +41,8 @@ def exact_and_tight(mechanism: Mechanism, delta_at: Callable[[float], mp.mpf], d
         assert pure - epsilon <= 1e-13 or delta_at(epsilon * (1 - tolerance) - 1e-12) >= delta * (1 - tolerance)
 
 
-@together("delta", DELTAS)
-@together("epsilon", [1e-3, 0.5, 2.0, 10.0])
+@of_each("delta", DELTAS)
+@of_each("epsilon", [1e-3, 0.5, 2.0, 10.0])
 def test_pure(epsilon: float, delta: float) -> None:
     p, q = oracles.response_pair(epsilon, 2)
     exact_and_tight(Pure(epsilon), lambda e: oracles.finite_delta(p, q, e), delta)
@@ -58,15 +58,15 @@ def test_small_epsilons_keep_their_digits(share: float) -> None:
     assert exact * (1 - mp.mpf("1e-14")) <= Pure(epsilon).approx_dp(float(delta)) <= exact * (1 + mp.mpf("1e-12"))
 
 
-@together("delta", DELTAS)
-@together(("epsilon", "categories"), [(0.5, 2), (1.0, 4), (6.0, 50)])
+@of_each("delta", DELTAS)
+@of_each(("epsilon", "categories"), [(0.5, 2), (1.0, 4), (6.0, 50)])
 def test_randomized_response(epsilon: float, categories: int, delta: float) -> None:
     p, q = oracles.response_pair(epsilon, categories)
     exact_and_tight(RandomizedResponse(epsilon, categories), lambda e: oracles.finite_delta(p, q, e), delta)
 
 
-@together("delta", DELTAS)
-@together(("scale", "sensitivity"), [(1.0, 1), (2.0, 3), (0.5, 4), (10.0, 7)])
+@of_each("delta", DELTAS)
+@of_each(("scale", "sensitivity"), [(1.0, 1), (2.0, 3), (0.5, 4), (10.0, 7)])
 def test_discrete_laplace(scale: float, sensitivity: int, delta: float) -> None:
     p, q = oracles.discrete_laplace_pair(scale, sensitivity)
     exact_and_tight(
@@ -74,8 +74,8 @@ def test_discrete_laplace(scale: float, sensitivity: int, delta: float) -> None:
     )
 
 
-@together("delta", DELTAS)
-@together(("sigma", "sensitivity"), [(0.4, 1), (1.0, 1), (1.0, 3), (5.0, 2)])
+@of_each("delta", DELTAS)
+@of_each(("sigma", "sensitivity"), [(0.4, 1), (1.0, 1), (1.0, 3), (5.0, 2)])
 def test_discrete_gaussian(sigma: float, sensitivity: int, delta: float) -> None:
     p, q = oracles.discrete_gaussian_pair(sigma, sensitivity)
     exact_and_tight(DiscreteGaussian(sigma, sensitivity), lambda e: oracles.finite_delta(p, q, e), delta)
@@ -86,8 +86,8 @@ def test_discrete_gaussian_of_large_sigma_uses_the_zcdp_bound() -> None:
     assert DiscreteGaussian(3000.0, 1000).approx_dp(1e-6) >= float(oracles.gaussian_epsilon(1.0 / 3.0, 1e-6))
 
 
-@together("delta", DELTAS)
-@together("epsilon", [1e-3, 0.5, 2.0, 10.0])
+@of_each("delta", DELTAS)
+@of_each("epsilon", [1e-3, 0.5, 2.0, 10.0])
 def test_laplace(epsilon: float, delta: float) -> None:
     """delta(eps) = 1 - e^{(eps - e0)/2} on [0, e0]; the formula itself is checked by quadrature below."""
     exact_and_tight(Laplace(epsilon), lambda e: -mp.expm1((mp.mpf(e) - mp.mpf(epsilon)) / 2) if e < epsilon else mp.mpf(0), delta)
@@ -103,8 +103,8 @@ def test_laplace_formula_by_quadrature(epsilon: float, at: float) -> None:
     assert float(exact) == pytest.approx(-math.expm1((at - epsilon) / 2), rel=1e-12)
 
 
-@together("share", [0.5, 0.8])
-@together(("epsilon", "at"), [(0.2, 0.0), (1.0, 0.0), (1.0, 0.7), (4.0, 1.0), (4.0, 3.9)])
+@of_each("share", [0.5, 0.8])
+@of_each(("epsilon", "at"), [(0.2, 0.0), (1.0, 0.0), (1.0, 0.7), (4.0, 1.0), (4.0, 3.9)])
 def test_a_vector_of_the_same_l1_sensitivity_costs_no_more(epsilon: float, at: float, share: float) -> None:
     """Two Laplace coordinates that split e0: the hockey-stick of the product, by quadrature over the first loss."""
     one, two = mp.mpf(epsilon) * share, mp.mpf(epsilon) * (1 - share)
@@ -119,8 +119,8 @@ def test_a_vector_of_the_same_l1_sensitivity_costs_no_more(epsilon: float, at: f
     assert atoms + middle <= -mp.expm1((mp.mpf(at) - epsilon) / 2) * (1 + mp.mpf("1e-12"))
 
 
-@together("delta", DELTAS)
-@together("epsilon", [1e-3, 0.5, 2.0, 10.0])
+@of_each("delta", DELTAS)
+@of_each("epsilon", [1e-3, 0.5, 2.0, 10.0])
 def test_bounded_range(epsilon: float, delta: float) -> None:
     """The worst t at each eps', by a zooming grid over the exact two-outcome pairs."""
 
@@ -155,14 +155,14 @@ def test_stated_approx_dp_says_nothing_below_its_delta() -> None:
     assert Approx(1.0, 1e-5).delta_floor() == 1e-5
 
 
-@together("delta", DELTAS)
-@together("mu", [1e-3, 0.5, 2.0, 20.0])
+@of_each("delta", DELTAS)
+@of_each("mu", [1e-3, 0.5, 2.0, 20.0])
 def test_gaussian(mu: float, delta: float) -> None:
     exact_and_tight(Gaussian(mu), lambda e: oracles.gaussian_delta(mu, e), delta)
 
 
-@together("delta", [1e-2, 1e-5, 1e-9])
-@together(("mu", "rate"), [(1.0, 0.01), (0.5, 0.5), (3.0, 1e-4), (0.3, 0.99)])
+@of_each("delta", [1e-2, 1e-5, 1e-9])
+@of_each(("mu", "rate"), [(1.0, 0.01), (0.5, 0.5), (3.0, 1e-4), (0.3, 0.99)])
 def test_sampled_gaussian(mu: float, rate: float, delta: float) -> None:
     """Amplification is exact in the remove direction, the larger one."""
 
@@ -172,8 +172,8 @@ def test_sampled_gaussian(mu: float, rate: float, delta: float) -> None:
     exact_and_tight(SampledGaussian(mu, rate), worst, delta)
 
 
-@together("delta", [0.05, 1e-2, 1e-5])
-@together(("mu", "rate"), [(1.0, 0.01), (0.5, 0.5), (0.25, 0.8)])
+@of_each("delta", [0.05, 1e-2, 1e-5])
+@of_each(("mu", "rate"), [(1.0, 0.01), (0.5, 0.5), (0.25, 0.8)])
 def test_sampled_gaussian_replaced(mu: float, rate: float, delta: float) -> None:
     """The pair's delta by quadrature beyond the crossing of the two mixtures."""
 
@@ -187,8 +187,8 @@ def test_sampled_gaussian_replaced(mu: float, rate: float, delta: float) -> None
     assert exact <= delta * (1 + 1e-9)
 
 
-@together("mechanism", [Zcdp(0.4), Renyi((2.0, 8.0, 64.0), (0.8, 3.2, 25.6))])
-@together("delta", DELTAS)
+@of_each("mechanism", [Zcdp(0.4), Renyi((2.0, 8.0, 64.0), (0.8, 3.2, 25.6))])
+@of_each("delta", DELTAS)
 def test_renyi_guarantees_cover_the_gaussian_they_describe(mechanism: Mechanism, delta: float) -> None:
     """rho = 0.4 is a Gaussian of mu^2 = 0.8."""
     assert mechanism.approx_dp(delta) >= float(oracles.gaussian_epsilon(math.sqrt(0.8), delta))
@@ -239,8 +239,8 @@ def test_post_processing_is_free() -> None:
     assert Free().approx_dp(0.0) == Free().zcdp() == Free().gdp() == 0.0
 
 
-@together("inner", [Pure(0.7), Laplace(2.0), Gaussian(1.0), Approx(1.0, 1e-3)])
-@together("rate", [1e-6, 0.1, 0.9])
+@of_each("inner", [Pure(0.7), Laplace(2.0), Gaussian(1.0), Approx(1.0, 1e-3)])
+@of_each("rate", [1e-6, 0.1, 0.9])
 def test_a_sample_smaller_than_delta_hides_everything(inner: Mechanism, rate: float) -> None:
     sampled = PoissonSampled(inner, rate)
     assert sampled.approx_dp(rate) == 0.0

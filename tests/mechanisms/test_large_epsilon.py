@@ -11,7 +11,7 @@ from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.registry import MECHANISMS, load
-from tests.cases import together
+from tests.cases import of_each
 
 STATING = [name for name in MECHANISMS if "epsilon" in load(MECHANISMS[name]).example]
 
@@ -29,7 +29,7 @@ def test_no_epsilon_falls_as_what_is_stated_grows(name: str) -> None:
     assert found == sorted(found) and found[0] > 0.5
 
 
-@together("epsilon", [1e-12, 1e-6, 1e-2, 0.7, 30.0, 800.0, 1e4, 1e7])
+@of_each("epsilon", [1e-12, 1e-6, 1e-2, 0.7, 30.0, 800.0, 1e4, 1e7])
 def test_the_renyi_bound_of_a_bounded_range_holds_at_every_order(epsilon: float) -> None:
     """Against the worst t in high precision, down to orders that are hardly above 1 and up to those where the loss itself remains."""
     z = 2.0 ** np.arange(-40.0, 61.0, 5.0)

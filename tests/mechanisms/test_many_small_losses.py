@@ -19,7 +19,7 @@ from dpcli.mechanisms.noise.laplace import Laplace, LaplaceLoss
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.quadrature import SLACK
-from tests.cases import together
+from tests.cases import of_each
 
 Cgf = Callable[[Any, Any], Any]  # of z and epsilon, in high precision
 
@@ -36,13 +36,13 @@ def two_points(z: Any, e0: Any) -> Any:
     return mp.log((mp.exp((z + 1) * e0) + mp.exp(-z * e0)) / (1 + mp.exp(e0)))
 
 
-LOSSES = together(
+LOSSES = of_each(
     ("make", "exact"), [(LaplaceLoss, two_exponentials), (RangeLoss, an_interval), (lambda e: Pure(e).losses()[0], two_points)]
 )
 
 
 @LOSSES
-@together("epsilon", [1e-12, 1e-6, 2e-4, 0.02, 0.4, 1.3, 2.1, 6.4, 15.0, 40.0, 700.0])
+@of_each("epsilon", [1e-12, 1e-6, 2e-4, 0.02, 0.4, 1.3, 2.1, 6.4, 15.0, 40.0, 700.0])
 def test_sharp_cgfs_are_above_by_no_more_than_lower_bounds_allow_for(
     make: Callable[[float], Any], exact: Cgf, epsilon: float
 ) -> None:
@@ -55,7 +55,7 @@ def test_sharp_cgfs_are_above_by_no_more_than_lower_bounds_allow_for(
             assert true <= mp.mpf(found) <= true * (1 + mp.mpf(SLACK)), t
 
 
-@together(
+@of_each(
     ("epsilon", "t"), [*product((1e-9, 1e-6, 1e-3, 0.1, 1.0), (1e-3, 0.4, 3.0, 40.0)), *product((6.4, 14.0), (1e-6, 1e-3, 0.4))]
 )
 @LOSSES
@@ -81,8 +81,8 @@ def test_cgfs_beside_high_precision(make: Callable[[float], Any], exact: Cgf, t:
             )
 
 
-@together("epsilon", [50.0, 800.0, 1e5])
-@together("t", [1e-3, 0.4, 40.0])
+@of_each("epsilon", [50.0, 800.0, 1e5])
+@of_each("t", [1e-3, 0.4, 40.0])
 def test_a_wide_range_has_an_exponential_end(epsilon: float, t: float) -> None:
     """e^{c x} up to epsilon is an exponential law below it: 1 / (1 + i y / c), where its other end is out of sight."""
     assert (t + 0.5) * epsilon > 20.0
@@ -93,8 +93,8 @@ def test_a_wide_range_has_an_exponential_end(epsilon: float, t: float) -> None:
     assert turns == pytest.approx(np.ones(4), abs=1e-9)
 
 
-@together(("small", "share"), [(Laplace, 1.0), (Pure, 1.0), (BoundedRange, 1.0 / 3.0)])
-@together(("steps", "epsilon"), [(10**12, 1e-8), (10**14, 1e-9), (10**9, 1e-7), (10**6, 1e-5)])
+@of_each(("small", "share"), [(Laplace, 1.0), (Pure, 1.0), (BoundedRange, 1.0 / 3.0)])
+@of_each(("steps", "epsilon"), [(10**12, 1e-8), (10**14, 1e-9), (10**9, 1e-7), (10**6, 1e-5)])
 def test_very_many_very_small_losses_are_a_normal_one(
     small: Callable[[float], Any], share: float, steps: int, epsilon: float
 ) -> None:

@@ -35,7 +35,7 @@ from dpcli.mechanisms.stated.post_processing import Free, PostProcessingSpec
 from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, PureSpec, StatedPure
 from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
 from dpcli.mechanisms.stated.two_point import Pure
-from tests.cases import together
+from tests.cases import of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
 ADD, REPLACE, ZERO = (Neighbours(a) for a in Adjacency)
@@ -94,7 +94,7 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
 ]
 
 
-@together(("spec", "neighbours", "expected"), RESOLVED)
+@of_each(("spec", "neighbours", "expected"), RESOLVED)
 def test_resolution(spec: Spec, neighbours: Neighbours, expected: Mechanism) -> None:
     assert spec.resolve(neighbours) == expected
 
@@ -145,7 +145,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
 ]
 
 
-@together(("spec", "neighbours", "expected"), SAMPLED)
+@of_each(("spec", "neighbours", "expected"), SAMPLED)
 def test_poisson_resolution(spec: Spec, neighbours: Neighbours, expected: Mechanism) -> None:
     found, orders = spec.poisson(0.1, neighbours), np.array([1.5, 2.0, 5.0])
     assert type(found) is type(expected)

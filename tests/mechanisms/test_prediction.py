@@ -15,14 +15,14 @@ from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtur
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.mechanisms.prediction.votes import ConfidentGnMaxSpec, GnMaxSpec, LnMaxSpec
 from dpcli.pipeline.read import parse
-from tests.cases import together
+from tests.cases import of_each
 from tests.command import ROOT
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "pmixed_sound.json").read_text())
 ALONE = Neighbours(Adjacency.ADD_REMOVE)
 
 
-@together("row", VECTORS["sound_Dinf_rdp"])
+@of_each("row", VECTORS["sound_Dinf_rdp"])
 def test_renyi_divergence_where_a_shard_is_removed(row: dict[str, float]) -> None:
     found = EnsembleMixture(int(row["N"]), row["q"], row["r"], False).rdp(np.array([row["alpha"]]))[0]
     assert found == pytest.approx(row["rdp"], rel=1e-10)

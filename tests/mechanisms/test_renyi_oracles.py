@@ -24,7 +24,7 @@ from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.mixture import binomial_mixture
 from tests import oracles
-from tests.cases import together
+from tests.cases import of_each
 from tests.oracles import Array
 
 ORDERS = [1.0 + 2.0**-20, 1.01, 1.5, 2.0, 3.25, 8.12, 33.0, 300.0]
@@ -43,8 +43,8 @@ def between(found: float, exact: mp.mpf, tolerance: float, atol: float = 0.0) ->
 # Orders near 1 are exact sums whose order itself is rounded: z = order - 1 is what counts, and 2^-20 is exact.
 
 
-@together("order", ORDERS)
-@together("epsilon", [1e-9, 1e-4, 0.3, 1.0, 5.0, 40.0])
+@of_each("order", ORDERS)
+@of_each("epsilon", [1e-9, 1e-4, 0.3, 1.0, 5.0, 40.0])
 def test_laplace(epsilon: float, order: float) -> None:
     """Closed form in thirty digits; the closed form itself is checked by quadrature below."""
     with mp.workdps(50):
@@ -59,8 +59,8 @@ def test_laplace_closed_form_by_quadrature(epsilon: float, z: float) -> None:
     between(rdp(Laplace(epsilon), 1.0 + z) * z, oracles.laplace_cgf(epsilon, z), 1e-12)
 
 
-@together("order", ORDERS)
-@together("epsilon", [1e-9, 1e-4, 0.3, 1.0, 5.0, 40.0, 600.0, 2000.0])
+@of_each("order", ORDERS)
+@of_each("epsilon", [1e-9, 1e-4, 0.3, 1.0, 5.0, 40.0, 600.0, 2000.0])
 def test_pure(epsilon: float, order: float) -> None:
     with mp.workdps(1500 if epsilon > 100 else 60):
         z, e0 = mp.mpf(order) - 1, mp.mpf(epsilon)
@@ -69,8 +69,8 @@ def test_pure(epsilon: float, order: float) -> None:
     between(rdp(Pure(epsilon), order), exact, 1e-12, 1e-15 * epsilon if epsilon > 20 else 0.0)
 
 
-@together("order", ORDERS)
-@together(("epsilon", "categories"), [(1e-6, 2), (0.5, 2), (1.0, 4), (3.0, 10), (8.0, 1000), (0.2, 10**6)])
+@of_each("order", ORDERS)
+@of_each(("epsilon", "categories"), [(1e-6, 2), (0.5, 2), (1.0, 4), (3.0, 10), (8.0, 1000), (0.2, 10**6)])
 def test_randomized_response(epsilon: float, categories: int, order: float) -> None:
     with mp.workdps(40):
         z, other = mp.mpf(order) - 1, 1 / (mp.exp(mp.mpf(epsilon)) + categories - 1)
@@ -90,8 +90,8 @@ def test_discrete_laplace(scale: float, sensitivity: int, order: float) -> None:
     between(rdp(DiscreteLaplace(scale, sensitivity), order), exact, 1e-12)
 
 
-@together("order", [1.0 + 2.0**-10, 1.25, 1.5, 2.0, 3.25, 8.5, 33.0])
-@together(("sigma", "sensitivity"), [(0.1, 1), (0.3, 1), (0.5, 2), (1.0, 1), (1.0, 3), (2.9, 4), (3.1, 1), (20.0, 7)])
+@of_each("order", [1.0 + 2.0**-10, 1.25, 1.5, 2.0, 3.25, 8.5, 33.0])
+@of_each(("sigma", "sensitivity"), [(0.1, 1), (0.3, 1), (0.5, 2), (1.0, 1), (1.0, 3), (2.9, 4), (3.1, 1), (20.0, 7)])
 def test_discrete_gaussian(sigma: float, sensitivity: int, order: float) -> None:
     """Shifted theta sums in thirty digits."""
     with mp.workdps(40):
@@ -112,8 +112,8 @@ def test_discrete_gaussian_without_noise_is_never_free() -> None:
     assert rdp(DiscreteGaussian(0.01, 1), 1.5) > 100.0
 
 
-@together("order", ORDERS)
-@together("epsilon", [1e-6, 0.1, 1.0, 4.0, 12.0])
+@of_each("order", ORDERS)
+@of_each("epsilon", [1e-6, 0.1, 1.0, 4.0, 12.0])
 def test_bounded_range_is_the_largest_over_t(epsilon: float, order: float) -> None:
     """A zooming grid over t in [0, eps] of the exact two-outcome moment."""
     with mp.workdps(40):
@@ -264,7 +264,7 @@ CURVES: list[Mechanism] = [
 ]
 
 
-@together("mechanism", CURVES)
+@of_each("mechanism", CURVES)
 def test_moments_near_order_one(mechanism: Mechanism) -> None:
     """K(z) >= z E[L], the slope of K at 0: also at orders that 1 + z does not tell apart."""
     z: Array = np.geomspace(1e-17, 1.0, 103)
@@ -273,7 +273,7 @@ def test_moments_near_order_one(mechanism: Mechanism) -> None:
         assert (loss.cgf(z) >= z * (2.0 * near - next_to) * (1.0 - 1e-6)).all()
 
 
-@together("mechanism", CURVES)
+@of_each("mechanism", CURVES)
 def test_curves_rise_with_the_order_and_moments_are_convex(mechanism: Mechanism) -> None:
     """Two facts that hold for every Renyi curve, on 200 orders from 1.001 to 61 (exact sums all the way)."""
     z: Array = np.geomspace(1e-3, 60.0, 200)

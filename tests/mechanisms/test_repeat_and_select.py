@@ -36,7 +36,7 @@ from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, load
-from tests.cases import together
+from tests.cases import of_each
 from tests.mechanisms.trials import BINOMIALS, TRIALS, generating, selected
 from tests.strategies import entry, pipeline
 
@@ -69,8 +69,8 @@ def test_pure_runs_by_enumeration(trials: NegativeBinomial | PoissonTrials, e0: 
     assert worst <= bound.approx_dp(0.0) * (1 + 1e-12)
 
 
-@together("trials", TRIALS)
-@together("mu", [0.1, 0.5, 1.5])
+@of_each("trials", TRIALS)
+@of_each("mu", [0.1, 0.5, 1.5])
 def test_gaussian_runs_by_summation(trials: NegativeBinomial | PoissonTrials, mu: float) -> None:
     """The best of K draws of N(0, 1) against N(mu, 1), both ways and with either end as the better, on a fine partition."""
     edges = np.linspace(-12.0, 12.0 + mu, 6001)
@@ -127,7 +127,7 @@ def mean_in_full(trials: NegativeBinomial) -> Any:
         return (1 - gamma) / gamma / -mp.log(gamma) if eta == 0 else eta * (1 - gamma) / (gamma * (1 - gamma**eta))
 
 
-@together("eta", [-0.999, -0.9, -1e-3, -1e-12, 0.0, 1e-12, 1e-9, 0.3, 1.0, 1e6])
+@of_each("eta", [-0.999, -0.9, -1e-3, -1e-12, 0.0, 1e-12, 1e-9, 0.3, 1.0, 1e6])
 def test_stated_mean_is_never_undercut(eta: float) -> None:
     """By the trials that are charged for, whatever the shape, or it is refused: as eta nears -1 no gamma has a large mean."""
     for mean in (1.0 + 1e-15, 1.0 + 1e-9, 1.001, 1.9, 1e4, 1e18):
@@ -188,7 +188,7 @@ trials = { distribution = "geometric", mean = 10 }
 """
 
 
-@together(("old", "new", "message"), [
+@of_each(("old", "new", "message"), [
         (", mean = 10", "", "trials: expected either mean or gamma, found neither"),
         ("mean = 10", "mean = 10, gamma = 0.1", "found mean and gamma"),
         ("mean = 10", "mean = 1", "a mean > 1"),
@@ -214,8 +214,8 @@ def test_pure_file(tmp_path: Any) -> None:
     assert exact * 0.99 <= account(dpcli.load(file), delta=1e-9).upper <= exact * (1 + 1e-9) < 0.3
 
 
-@together("mean", [1e-200, 1e-15, 1e-9, 1e-3, 0.5, 20.0, 1e15])
-@together("inner", [Gaussian(1e-6), Gaussian(0.1), Gaussian(3.0), Pure(1e-9), Pure(0.3)])
+@of_each("mean", [1e-200, 1e-15, 1e-9, 1e-3, 0.5, 20.0, 1e15])
+@of_each("inner", [Gaussian(1e-6), Gaussian(0.1), Gaussian(3.0), Pure(1e-9), Pure(0.3)])
 def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: float) -> None:
     """The theorem in 450 digits: with 10^18 steps, what rounding takes from one of them is no longer small."""
     orders = np.array([1.0000001, 1.01, 1.5, 2.0, 7.0, 50.0, 1000.0])

@@ -29,7 +29,7 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.mixture import Mixture, binomial_mixture
 from dpcli.numerics.tails import Tails, atom_tails
-from tests.cases import together
+from tests.cases import of_each
 from tests.mechanisms.curves import AT, curve, worst
 from tests.oracles import Array, hockey_stick
 
@@ -89,16 +89,16 @@ def test_poisson_tails_are_those_of_the_mixed_pair(size: int, seed: int, rate: f
         np.testing.assert_allclose(curve(found), exact, rtol=0.0, atol=1e-13)
 
 
-@together("rate", [1e-6, 0.01, 0.4, 0.99])
-@together("mu", [0.2, 1.0, 3.0])
+@of_each("rate", [1e-6, 0.01, 0.4, 0.99])
+@of_each("mu", [0.2, 1.0, 3.0])
 def test_the_generic_pair_of_a_gaussian_is_its_own(mu: float, rate: float) -> None:
     for generic, own in zip(PoissonSampled(Gaussian(mu), rate).losses(), SampledGaussian(mu, rate).losses(), strict=True):
         np.testing.assert_allclose(curve(generic), curve(own), rtol=0.0, atol=1e-14)
 
 
-@together("make", [PoissonSampled, PoissonReplaced])
-@together("inner", INNER)
-@together("rate", [1e-3, 0.3, 0.9])
+@of_each("make", [PoissonSampled, PoissonReplaced])
+@of_each("inner", INNER)
+@of_each("rate", [1e-3, 0.3, 0.9])
 def test_every_curve_is_one_of_a_pair(make: type[PoissonSampled] | type[PoissonReplaced], inner: Mechanism, rate: float) -> None:
     """Masses add up to one, the curve is convex in e^eps with slope in [-1, 0], and 1 - e^eps bounds it from below."""
     for loss in make(inner, rate).losses():
@@ -112,8 +112,8 @@ def test_every_curve_is_one_of_a_pair(make: type[PoissonSampled] | type[PoissonR
             assert (getattr(tails, name) <= 1e-15).all()
 
 
-@together("make", [PoissonSampled, PoissonReplaced])
-@together("inner", INNER)
+@of_each("make", [PoissonSampled, PoissonReplaced])
+@of_each("inner", INNER)
 def test_delta_and_epsilon_agree(make: type[PoissonSampled] | type[PoissonReplaced], inner: Mechanism) -> None:
     """The stated (epsilon, delta) form is amplification of the inner curve: exact, where the inner one is."""
     sampled = make(inner, 0.2)
@@ -123,7 +123,7 @@ def test_delta_and_epsilon_agree(make: type[PoissonSampled] | type[PoissonReplac
             assert sampled.approx_dp(delta) == pytest.approx(eps, rel=1e-6)
 
 
-@together("inner", INNER)
+@of_each("inner", INNER)
 def test_losses_grow_with_the_rate(inner: Mechanism) -> None:
     for make in (PoissonSampled, PoissonReplaced):
         curves = [worst(make(inner, rate)) for rate in (1e-9, 0.1, 0.5, 0.9, 1.0 - 1e-9, 1.0)]
@@ -195,8 +195,8 @@ def test_the_generic_replace_one_pair_covers_the_exact_one(mu: float, rate: floa
 # Groups of records under replace-one.
 
 
-@together(("mu", "rate", "records"), [(0.5, 0.2, 2), (1.0, 0.01, 3), (0.2, 0.5, 6), (2.0, 0.9, 2), (0.1, 1e-4, 40)])
-@together("eps", [-1.5, 0.0, 0.3, 2.0])
+@of_each(("mu", "rate", "records"), [(0.5, 0.2, 2), (1.0, 0.01, 3), (0.2, 0.5, 6), (2.0, 0.9, 2), (0.1, 1e-4, 40)])
+@of_each("eps", [-1.5, 0.0, 0.3, 2.0])
 def test_double_mixture_tails_by_quadrature(mu: float, rate: float, records: int, eps: float) -> None:
     tails = MixtureReplaceLoss(binomial_mixture(mu, rate, records)).tails(np.array([eps]))
     with mp.workdps(30):

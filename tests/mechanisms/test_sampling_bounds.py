@@ -23,7 +23,7 @@ from dpcli.mechanisms.sampling.poisson import MAX_ORDER, PoissonReplaced, Poisso
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Renyi
-from tests.cases import together
+from tests.cases import of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
 ORDERS: Array = np.array([1.05, 1.5, 2.0, 2.6, 4.0, 9.5, 40.0, 256.0, 257.5, 300.0, 1000.0])
@@ -199,9 +199,9 @@ def test_sampled_randomized_response_is_not_amplified_under_zero_out() -> None:
     covers(bound, p, q)
 
 
-@together("sampled", [PoissonSampled, PoissonReplaced])
-@together("most", [2, 7, 64, 255, 256, 257, 1000])
-@together("rate", [1e-3, 0.3])
+@of_each("sampled", [PoissonSampled, PoissonReplaced])
+@of_each("most", [2, 7, 64, 255, 256, 257, 1000])
+@of_each("rate", [1e-3, 0.3])
 def test_a_curve_that_is_stated_up_to_an_order_is_sampled_up_to_it(
     sampled: type[PoissonSampled] | type[PoissonReplaced], most: int, rate: float
 ) -> None:

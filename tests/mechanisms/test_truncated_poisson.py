@@ -33,7 +33,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
 from dpcli.numerics.closed.binomial import log_binomial_tail, log_binomial_term
 from dpcli.pipeline.resolve import resolve
-from tests.cases import tiered, together
+from tests.cases import of_each, tiered
 from tests.mechanisms.curves import AT, worst
 from tests.oracles import Array, hockey_stick
 from tests.strategies import entry, pipeline
@@ -197,9 +197,9 @@ def test_a_bound_of_almost_three_deviations_costs_a_run_little(adjacency: str, p
     assert PldProfile(((first, 14_040),)).epsilon(1e-5).upper == pytest.approx(told, rel=3e-3)
 
 
-@together("noise", sorted(NOISES))
-@together("adjacency", ["add-remove", "zero-out", "replace-one"])
-@together("records", [1, 3])
+@of_each("noise", sorted(NOISES))
+@of_each("adjacency", ["add-remove", "zero-out", "replace-one"])
+@of_each("records", [1, 3])
 def test_never_above_twice_the_contribution_whenever_something_is_cut(noise: str, adjacency: str, records: int) -> None:
     """The first argument of the proof alone, whatever the size of data and samples."""
     neighbours, spec = Neighbours(Adjacency(adjacency), records), NOISES[noise][0](noise_multiplier=1.5)
@@ -276,8 +276,8 @@ def test_moments_of_a_labelled_mixture() -> None:
     assert (mixture.rdp(ORDERS) * z >= mixture.losses()[0].cgf(z) * (1.0 - 1e-12)).all()
 
 
-@together("share", [1e-12, 1e-4, 0.3])
-@together("delta", [1e-10, 1e-5, 0.01, 0.2])
+@of_each("share", [1e-12, 1e-4, 0.3])
+@of_each("delta", [1e-10, 1e-5, 0.01, 0.2])
 def test_stated_form_of_a_labelled_mixture(share: float, delta: float) -> None:
     """Never below the exact epsilon, and close to it."""
     mixture = Labelled(Gaussian(0.5), Gaussian(2.0), math.log(share))
@@ -306,7 +306,7 @@ def test_tilted_labelled_mixture() -> None:
 # The binomial tail.
 
 
-@together(
+@of_each(
     ("trials", "rate", "least"),
     [
         (10, Fraction(1, 4), 5),

@@ -22,7 +22,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.two_point import Pure
-from tests.cases import together
+from tests.cases import of_each
 from tests.oracles import Array
 
 Z: Array = np.geomspace(1e-3, 1e5, 300)
@@ -44,7 +44,7 @@ MECHANISMS: list[Mechanism] = [
 ]
 
 
-@together("mechanism", MECHANISMS)
+@of_each("mechanism", MECHANISMS)
 def test_rho_bounds_the_whole_curve(mechanism: Mechanism) -> None:
     assert (mechanism.rdp(1.0 + Z) <= mechanism.zcdp() * (1.0 + Z) * (1.0 + 1e-7)).all()  # upward slack at tiny epsilon
 

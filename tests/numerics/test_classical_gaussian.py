@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpcli.numerics.closed.classical_gaussian import PROVED_BELOW, analytic_sigma, classical_delta, classical_sigma, fails_from
-from tests.cases import together
+from tests.cases import of_each
 
 DELTAS = (0.3, 1e-2, 1e-5, 1e-9)
 
@@ -30,8 +30,8 @@ def test_published_values() -> None:
     assert classical_sigma(0.5, 1.25 * math.exp(-8.0)) == 8.0
 
 
-@together("delta", DELTAS)
-@together("epsilon", [0.01, 0.5, 1.0, 3.0, 10.0])
+@of_each("delta", DELTAS)
+@of_each("epsilon", [0.01, 0.5, 1.0, 3.0, 10.0])
 def test_the_analytic_noise_is_the_least(epsilon: float, delta: float) -> None:
     sigma = analytic_sigma(epsilon, delta)
     assert delta_of(sigma, epsilon) == pytest.approx(delta, rel=1e-6)

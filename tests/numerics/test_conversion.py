@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpcli.numerics.closed.conversion import balle, classic, zcdp_epsilon
 from dpcli.numerics.closed.joint_range import optimal
 from tests import oracles
-from tests.cases import together
+from tests.cases import of_each
 
 
 def converted(name: str, order: float, rdp: float, delta: float) -> float:
@@ -69,8 +69,8 @@ def test_joint_range_is_the_best_that_one_order_allows(order: float, rdp: float,
     assert worst_delta(order, rdp, epsilon * (1.0 - 1e-5) - 1e-7) >= delta * (1.0 - 1e-9)
 
 
-@together(("order", "rdp", "delta"), CASES)
-@together("name", ["balle", "classic"])
+@of_each(("order", "rdp", "delta"), CASES)
+@of_each("name", ["balle", "classic"])
 def test_published_conversions_hold_for_the_worst_pair(name: str, order: float, rdp: float, delta: float) -> None:
     assert worst_delta(order, rdp, converted(name, order, rdp, delta)) <= delta * (1.0 + 1e-9)
 
@@ -107,8 +107,8 @@ def test_conversions_hold_for_random_pairs(size: int, order: float, log10_delta:
         assert epsilon == math.inf or oracles.hockey_stick(p, q, epsilon) <= delta * (1.0 + 1e-9) + 1e-15
 
 
-@together("delta", [0.5, 1e-2, 1e-5, 1e-12, 1e-100, 1e-300])
-@together("rho", [1e-12, 1e-4, 0.05, 0.81, 10.0, 1e5])
+@of_each("delta", [0.5, 1e-2, 1e-5, 1e-12, 1e-100, 1e-300])
+@of_each("rho", [1e-12, 1e-4, 0.05, 0.81, 10.0, 1e5])
 def test_zcdp_epsilon_is_the_best_order(rho: float, delta: float) -> None:
     """Against the minimum over a fine grid in thirty digits; never below it by more than rounding."""
     with mp.workdps(30):

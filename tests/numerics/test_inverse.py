@@ -14,7 +14,7 @@ from dpcli.numerics import inverse
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.mixture import Mixture, binomial_mixture
-from tests.cases import together
+from tests.cases import of_each
 
 FEW = 16  # evaluations: what Newton's method needs, and a bisection does not do with
 
@@ -31,8 +31,8 @@ def test_values_of_a_known_inverse(log10_scale: float, shift: float, bend: float
     assert np.abs(found - x).max() <= 1e-13 * max(1.0, 1.0 / scale)
 
 
-@together("loss", [False, True])
-@together(
+@of_each("loss", [False, True])
+@of_each(
     "mixture",
     [
         binomial_mixture(0.25, 1e-4, 64),

@@ -20,7 +20,7 @@ from dpcli.numerics.grid.composed import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
 from dpcli.numerics.mixture import binomial_mixture
-from tests.cases import together
+from tests.cases import of_each
 
 REPLACE = MixtureReplaceLoss(binomial_mixture(0.9, 0.1, 1))
 LOSSES: list[PrivacyLoss] = [
@@ -56,9 +56,9 @@ def both(loss: PrivacyLoss, spacing: float, tilt: float) -> tuple[Lattice, Latti
     return discretised(loss.tails(edges(start, int(18.0 / spacing), spacing)), start, spacing, tilt)
 
 
-@together("loss", LOSSES)
-@together("tilt", [0.3, 2.0, 8.0])
-@together("spacing", [0.05, 0.0071])
+@of_each("loss", LOSSES)
+@of_each("tilt", [0.3, 2.0, 8.0])
+@of_each("spacing", [0.05, 0.0071])
 def test_the_curve_lies_between_the_two_lattices(loss: PrivacyLoss, tilt: float, spacing: float) -> None:
     lower, upper = both(loss, spacing, tilt)
     exact = true_curve(loss, EPSILONS)
@@ -67,8 +67,8 @@ def test_the_curve_lies_between_the_two_lattices(loss: PrivacyLoss, tilt: float,
     assert (lower.weights >= 0.0).all() and (upper.weights >= 0.0).all()
 
 
-@together("loss", LOSSES)
-@together("tilt", [0.3, 8.0])
+@of_each("loss", LOSSES)
+@of_each("tilt", [0.3, 8.0])
 def test_coarsening_keeps_the_order(loss: PrivacyLoss, tilt: float) -> None:
     lower, upper = both(loss, 0.0071, tilt)
     assert (curve(coarsened(lower, False), EPSILONS) <= curve(lower, EPSILONS) + 1e-13).all()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.numerics.logspace import log1mexp, log_add, log_expm1, log_ndtr, log_ndtr_array, log_normal_ends, log_sub
-from tests.cases import together
+from tests.cases import of_each
 
 ROUNDING = 1e-15  # a handful of double roundings
 
@@ -46,7 +46,7 @@ def test_log_add_and_sub(a: float, b: float) -> None:
             assert close(log_sub(a, b), rest, atol=ROUNDING * (1.0 + abs(a)))
 
 
-@together("x", [-1e5, -1e4, -300.0, -38.5, -20.001, -20.0, -19.999, -8.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 5.0, 8.2, 30.0])
+@of_each("x", [-1e5, -1e4, -300.0, -38.5, -20.001, -20.0, -19.999, -8.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 5.0, 8.2, 30.0])
 def test_log_ndtr(x: float) -> None:
     with mp.workdps(60):
         v = mp.mpf(x)

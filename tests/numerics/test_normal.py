@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gaussian_epsilon_upper
 from tests import oracles
-from tests.cases import together
+from tests.cases import of_each
 
 # (sigma, delta, epsilon to the digits shown), Balle & Wang 2018, Theorem 8
 TABLE = [
@@ -31,7 +31,7 @@ TABLE = [
 ]
 
 
-@together(("sigma", "delta", "epsilon"), TABLE)
+@of_each(("sigma", "delta", "epsilon"), TABLE)
 def test_published_table(sigma: float, delta: float, epsilon: float) -> None:
     lower, upper = gaussian_epsilon(1.0 / sigma, delta)
     assert lower <= upper <= lower * (1.0 + 1e-9)

@@ -17,7 +17,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.numerics.orders import least_over_orders
-from tests.cases import together
+from tests.cases import of_each
 from tests.oracles import Array
 
 FINE = 4.0 * 2.0 ** np.linspace(-12.0, 24.0, 36 * 64 + 1)  # where the least value is looked for one by one
@@ -81,8 +81,8 @@ def test_nothing_costs_nothing() -> None:
 CASES = [(1.0, 0.316, 10, 1e-2), (0.118879, 0.173923, 10, 2.68449e-11), (1.0, 1e-4, 2, 1e-4), (0.3, 0.7, 100, 1e-6)]
 
 
-@together(("accountant", "conversion"), [(ACCOUNTANT, balle), (CLASSIC, classic)])
-@together(("epsilon", "rate", "steps", "delta"), CASES)
+@of_each(("accountant", "conversion"), [(ACCOUNTANT, balle), (CLASSIC, classic)])
+@of_each(("epsilon", "rate", "steps", "delta"), CASES)
 def test_sampled_pure_mechanisms(
     accountant: Accountant, conversion: object, epsilon: float, rate: float, steps: int, delta: float
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.numerics.quadrature import log_bernoulli, step_size
-from tests.cases import together
+from tests.cases import of_each
 
 
 @given(st.floats(-14.0, 2.5), st.floats(-12.0, 0.5), st.sampled_from([-1.0, 1.0]))
@@ -32,8 +32,8 @@ def test_log_bernoulli_of_large_ratios() -> None:
     assert log_bernoulli(np.array([[2.0]]), np.array([800.0]))[0, 0] == pytest.approx(2400.0)
 
 
-@together("slope", [1e-3, 0.1, 1.0, 5.0])
-@together("p", [1.01, 2.0, 20.0, 300.0])
+@of_each("slope", [1e-3, 0.1, 1.0, 5.0])
+@of_each("p", [1.01, 2.0, 20.0, 300.0])
 def test_trapezoid_of_a_known_moment(slope: float, p: float) -> None:
     """E[(e^{s x - s^2/2})^p] = e^{s^2 p (p-1) / 2} under the normal weight, at the node distance that `step_size` chooses."""
     step = step_size(p, slope)

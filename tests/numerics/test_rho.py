@@ -11,11 +11,11 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.rho import least_rho
-from tests.cases import together
+from tests.cases import of_each
 
 
-@together("kind", [Pure, Laplace])
-@together("epsilon", [1e-4, 0.1, 1.0, 5.0, 40.0, 300.0])
+@of_each("kind", [Pure, Laplace])
+@of_each("epsilon", [1e-4, 0.1, 1.0, 5.0, 40.0, 300.0])
 def test_rho_of_a_bounded_loss(kind: Callable[[float], Pure | Laplace], epsilon: float) -> None:
     """Both closed forms are tight, the latter at z = 0."""
     mechanism = kind(epsilon)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dpcli.numerics.closed.two_point_sum import two_point_epsilon
 from tests import oracles
-from tests.cases import together
+from tests.cases import of_each
 
 
-@together("delta", [0.3, 1e-2, 1e-5, 1e-12, 1e-40])
-@together(("epsilon", "count"), [(1.0, 1), (1.0, 2), (0.1, 10), (0.01, 700), (2.0, 30), (20.0, 3), (1e-6, 50)])
+@of_each("delta", [0.3, 1e-2, 1e-5, 1e-12, 1e-40])
+@of_each(("epsilon", "count"), [(1.0, 1), (1.0, 2), (0.1, 10), (0.01, 700), (2.0, 30), (20.0, 3), (1e-6, 50)])
 def test_equal_steps_are_exact(epsilon: float, count: int, delta: float) -> None:
     found = two_point_epsilon(((epsilon, count),), delta)
     if found < epsilon * count * (1.0 - 1e-15):  # else it is the plain sum, to its last digit

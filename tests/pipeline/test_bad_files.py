@@ -12,7 +12,7 @@ from dpcli.errors import InputError
 from dpcli.pipeline.read import load, parse
 from dpcli.toml.limits import MAX_BYTES
 from dpcli.toml.render import InvalidFile
-from tests.cases import together
+from tests.cases import of_each
 
 from .samples import BAD, GOOD, changed, in_words, refused, said
 
@@ -46,7 +46,7 @@ def test_every_bad_file_is_refused_in_its_words_and_shows_its_line() -> None:
     assert faults == []
 
 
-@together(
+@of_each(
     ("data", "expected"),
     [
         (b"\xef\xbb\xbf" + GOOD.encode(), f"1:1 {BOM}"),

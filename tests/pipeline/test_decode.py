@@ -13,7 +13,7 @@ from dpcli.fields import COUNT, POSITIVE, Key, Note
 from dpcli.keys.annotations import kind_of, members_of
 from dpcli.keys.kinds import KeyPlace, Refused
 from dpcli.toml.findings import Findings
-from tests.cases import together
+from tests.cases import of_each
 
 
 class Colour(enum.Enum):
@@ -56,7 +56,7 @@ def found(table: Any) -> list[tuple[str, tuple[str | int, ...], str]]:
     return [(finding.rule, finding.key, finding.message) for finding in findings.items]
 
 
-@together(
+@of_each(
     ("key", "value", "expected"),
     [
         ("number", 1.5, 1.5),
@@ -89,7 +89,7 @@ def test_negative_zero_is_zero() -> None:
     assert str(taken) == "0.0"
 
 
-@together(
+@of_each(
     ("key", "value", "rule", "message"),
     [
         ("number", True, "DP003", "expected a number > 0, found true"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpcli.toml.findings import Path
 from dpcli.toml.positions import locate
-from tests.cases import together
+from tests.cases import of_each
 
 from .samples import GOOD
 
@@ -112,7 +112,7 @@ def test_found() -> None:
     assert locate(TEXT, list(PLACES)) == PLACES
 
 
-@together(
+@of_each(
     ("path", "place"),
     [
         (("mechanism", 1, "type"), (36, 3)),
@@ -144,7 +144,7 @@ def test_empty_text() -> None:
     assert locate("", [("format",)]) == {("format",): (1, 1)}
 
 
-@together("text", ["= 1", "a", "[a", "a = {b", "a = [1", '"a', "a = ]", "[[a]"])
+@of_each("text", ["= 1", "a", "[a", "a = {b", "a = [1", '"a', "a = ]", "[[a]"])
 def test_never_stumbles(text: str) -> None:
     assert locate(text, [("z",)]) == {("z",): (1, 1)}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.render import WIDTH, InvalidFile, render, render_all
-from tests.cases import together
+from tests.cases import of_each
 
 
 def diagnostic(source: str, column: int, path: str = "train.toml") -> Diagnostic:
@@ -16,7 +16,7 @@ def diagnostic(source: str, column: int, path: str = "train.toml") -> Diagnostic
 HEAD = "train.toml:12:{}: error DP004: mechanism[2].sigma: expected a number > 0, found -1\n"
 
 
-@together(
+@of_each(
     ("source", "column", "excerpt"),
     [
         ("sigma = -1", 1, "    sigma = -1\n    ^"),

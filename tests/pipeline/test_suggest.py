@@ -12,12 +12,12 @@ from dpcli.pipeline.model import Privacy
 from dpcli.pipeline.table_places import TablePlace, places_in
 from dpcli.registry import MEASURES, SECTIONS
 from dpcli.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
-from tests.cases import together
+from tests.cases import of_each
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
 
 
-@together(
+@of_each(
     ("word", "meant"),
     [
         ("noise_multiplyer", "noise_multiplier"),
@@ -57,7 +57,7 @@ def test_did_you_mean() -> None:
     assert did_you_mean("colour", ["gaussian", "laplace"]) == ""
 
 
-@together(
+@of_each(
     ("key", "meant", "words"),
     [
         ("stesp", "steps", "did you mean 'steps'"),

@@ -16,8 +16,8 @@ from dpcli.pipeline.read import load
 from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
 from dpcli.registry import PLOTS
+from tests.cases import of_each
 from tests.command import ROOT
-from tests.of_each import of_each
 from tests.plots.samples import GAUSSIAN, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
 
 MU = math.sqrt(10.0) / 2.0  # of GAUSSIAN: ten steps with noise multiplier 2

@@ -21,7 +21,7 @@ from dpcli.predict.decode import draw
 from dpcli.predict.decode.clipped import GRID, LogitClipping
 from dpcli.predict.decode.draw import LOWEST, below, token
 from dpcli.train.noise.randomness import SystemStream, insecure_seed
-from tests.of_each import of_each
+from tests.cases import of_each
 
 
 def weights(scores: Array) -> list[Fraction]:

@@ -28,10 +28,10 @@ from dpcli.predict.models.load import language_model
 from dpcli.predict.models.vocabularies import ByteVocabulary
 from dpcli.predict.queries.open import open_queries
 from dpcli.sessions.charged import session_in
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
-from tests.of_each import of_each
 from tests.predict.generate_files import FILE, NOTES
 from tests.waiting import until
 

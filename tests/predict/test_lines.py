@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpcli.predict.lines import add_line, whole_lines
-from tests.of_each import of_each
+from tests.cases import of_each
 
 
 @of_each("written", [0, 1, 9])

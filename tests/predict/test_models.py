@@ -14,7 +14,7 @@ from dpcli.predict.models.load import language_model, require_fits, require_same
 from dpcli.predict.models.ngram import ENDLESS, counted, packed, public_ngram, unpacked
 from dpcli.predict.models.texts import TextSource, owned_texts, public_texts
 from dpcli.predict.models.vocabularies import ByteVocabulary, WordVocabulary, vocabulary_of
-from tests.of_each import of_each
+from tests.cases import of_each
 
 SEED = random.randrange(2**32)
 

@@ -23,8 +23,8 @@ from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtur
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.project import ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
+from tests.cases import of_each
 from tests.command import ROOT
-from tests.of_each import of_each
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests/vectors/pmixed.json").read_text())
 ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 3.6, 8.0, 30.0])

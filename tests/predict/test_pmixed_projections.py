@@ -22,8 +22,8 @@ from dpcli.predict.pmixed.project import Projection, ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
 from dpcli.predict.pmixed.whole import ONE, drawn, multiples, sampled, whole_ball
 from dpcli.train.noise.randomness import SeededStream
+from tests.cases import of_each
 from tests.command import ROOT
-from tests.of_each import of_each
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests/vectors/pmixed.json").read_text())
 PROJECTIONS = pytest.mark.parametrize("projection", [clip, mix], ids=["clip", "mix"])

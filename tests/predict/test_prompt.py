@@ -14,8 +14,8 @@ from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
 from dpcli.predict.prompt.run import vote_and_teach
 from dpcli.predict.voting.session import VoteTranscript
 from dpcli.train.noise.randomness import insecure_seed
+from tests.cases import of_each
 from tests.command import dpcli
-from tests.of_each import of_each
 from tests.predict.prompt_files import FILE, STUB
 
 

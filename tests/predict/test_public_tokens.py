@@ -29,7 +29,7 @@ from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.queries.budget import Granted
 from dpcli.train.noise.randomness import SystemStream
-from tests.of_each import of_each
+from tests.cases import of_each
 
 RARE = 1e-13  # ways less likely than that are left out
 LEFT_OUT = 1e-7  # what all of them may weigh

@@ -15,7 +15,7 @@ from dpcli.predict.voting.conditions import conditions
 from dpcli.predict.voting.gaussian_bound import rdp_gaussian
 from dpcli.predict.voting.sensitivity import AnswerSensitivity, inverse_log_ndtr, smooth, threshold_by_distance
 from dpcli.predict.voting.winner import log_answered, log_q_gaussian
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.predict.recipes import REFERENCE
 
 CLOSE = 1e-9  # relative; of logarithms of q0, which the reference finds by a search that stops at 1e-11

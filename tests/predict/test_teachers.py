@@ -22,8 +22,8 @@ from dpcli.predict.pate.data import Records, query_inputs, shards, test_records
 from dpcli.predict.pate.learners import learnt
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.settings import Pate
+from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.of_each import of_each
 from tests.predict.samples import GNMAX, written
 
 test_records.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says

@@ -16,7 +16,7 @@ from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
 from dpcli.predict.voting.gaussian_bound import rdp_gaussian, total_rdp_gaussian
 from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_laplace
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.predict.recipes import GRID, REFERENCE, votes
 
 CLOSE = 1e-9  # relative, as agreed; the values differ by rounding, and by ours being rounded up

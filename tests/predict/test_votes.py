@@ -15,8 +15,8 @@ from dpcli.predict.pate import vote_file
 from dpcli.predict.pate.settings import Pate
 from dpcli.predict.pate.vote_file import table_of, votes_of
 from dpcli.predict.voting.votes import counted, vote_counts
+from tests.cases import of_each
 from tests.command import dpcli
-from tests.of_each import of_each
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
 
 FORMATS = ["npy", "csv", pytest.param("parquet", marks=pytest.mark.needs("pyarrow"))]

@@ -17,8 +17,8 @@ from dpcli.release.answer import as_json
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.rows import MOST_ROWS
 from dpcli.release.entries import AskedQuery, asked
+from tests.cases import of_each
 from tests.inline import text_of
-from tests.of_each import of_each
 from tests.release.files import document, queries
 
 pytestmark = pytest.mark.needs("opendp")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dpcli.ledger.stores.places import init
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
-from tests.of_each import of_each
 from tests.release.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")

@@ -15,9 +15,9 @@ from dpcli.release.aggregate import Total
 from dpcli.release.entries import asked
 from dpcli.release.noise.draw import draws
 from dpcli.release.numbers import law_of
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
-from tests.of_each import of_each
 from tests.release.files import document, queries
 
 COSTS = ("error", "weight", "noise")

@@ -11,8 +11,8 @@ from dpcli.release.aggregate import Aggregation
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 from dpcli.release.window import row_window
+from tests.cases import of_each
 from tests.ledger.cluster import Cluster
-from tests.of_each import of_each
 from tests.release.places import written
 from tests.release.windows import family
 

@@ -14,7 +14,7 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
-from tests.of_each import of_each
+from tests.cases import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 

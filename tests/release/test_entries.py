@@ -13,8 +13,8 @@ from dpcli.errors import InputError
 from dpcli.pipeline.canonical import pipeline_from, tables_of
 from dpcli.pipeline.read import parse
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.inline import text_of
-from tests.of_each import of_each
 from tests.release.files import document, queries
 
 QUERIES = dict(queries())

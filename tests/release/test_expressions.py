@@ -18,7 +18,7 @@ from dpcli.release.engines.spark import SparkSql
 from dpcli.release.engines.table import Values
 from dpcli.release.expressions.check import Expressions
 from dpcli.release.expressions.writing import Layers
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release import expressions_drawn as drawn
 from tests.release.engines import cluster_of, everywhere
 from tests.release.places import Table, seen, source_of

@@ -19,9 +19,9 @@ from dpcli.pipeline.read import parse
 from dpcli.registry import MEASURES, load
 from dpcli.release.query import COSTS
 from dpcli.toml.render import InvalidFile
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
-from tests.of_each import of_each
 from tests.release.files import COLUMNS, document, queries
 
 QUERIES = dict(queries())

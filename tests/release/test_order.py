@@ -21,9 +21,9 @@ from dpcli.release.plan import ReleasePlan, plan_of
 from dpcli.release.run import ReleaseOutcome, release
 from dpcli.release.store import ANSWERS, STATEMENT
 from dpcli.sessions.charged import RUN, Session
+from tests.cases import of_each
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
-from tests.of_each import of_each
 from tests.release.files import COLUMNS, document
 
 COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5}

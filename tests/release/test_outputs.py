@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from dpcli.release.engines.files import matching, would_match
-from tests.of_each import of_each
+from tests.cases import of_each
 
 PATTERNS = (
     "*.csv",

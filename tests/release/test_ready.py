@@ -12,9 +12,9 @@ from dpcli.errors import InputError
 from dpcli.ledger.stores.places import init
 from dpcli.release.plan import plan_of
 from dpcli.release.run import release
+from tests.cases import of_each
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
-from tests.of_each import of_each
 from tests.release.files import COLUMNS, document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")

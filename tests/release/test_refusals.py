@@ -16,8 +16,8 @@ from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
+from tests.cases import of_each
 from tests.ledger.cluster import Cluster
-from tests.of_each import of_each
 from tests.release.engines import cluster_of, everywhere
 from tests.release.places import Table, source_of
 

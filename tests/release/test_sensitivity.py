@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.sensitivity import Contribution, sensitivity
-from tests.of_each import of_each
+from tests.cases import of_each
 
 KEYS = 3
 

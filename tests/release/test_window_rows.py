@@ -20,7 +20,7 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened
 from dpcli.release.settings import Source
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.places import Table, as_csv
 from tests.release.windows import DAYS, TOLD, block_of, family, windows
 

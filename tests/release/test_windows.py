@@ -22,7 +22,7 @@ from dpcli.release.run import release
 from dpcli.release.settings import Source
 from dpcli.release.window import row_window
 from dpcli.sessions.window import over_window
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
 from tests.release.engines import SECRET, cluster_of, made

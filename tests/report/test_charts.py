@@ -27,7 +27,7 @@ from dpcli.errors import InputError
 from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
 from dpcli.registry import CHART_FORMATS, PLOTS, load
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.plots.samples import GAUSSIAN, pipeline
 from tests.report.drawn import SVG, boxes, luminance
 

@@ -15,8 +15,8 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in
 from dpcli.sessions.folder import exclusive
+from tests.cases import of_each
 from tests.ledger.setting import DATASET, run, terms
-from tests.of_each import of_each
 
 
 def books(folder: Path, epsilon: float = 1.0) -> Ledger:

@@ -14,8 +14,8 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.sessions import folder as folders
 from dpcli.sessions.folder import LOCK, exclusive, replaced
+from tests.cases import of_each
 from tests.ledger.spenders import started
-from tests.of_each import of_each
 from tests.waiting import until
 
 CALLS = ("open", "fsync", "replace")

@@ -12,7 +12,7 @@ from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.read import parse
 from dpcli.sessions.plan import FilePlan
 from dpcli.sessions.priced import one_entry, priced, priced_file
-from tests.of_each import of_each
+from tests.cases import of_each
 
 HEAD = """format = 1
 [privacy]

@@ -12,9 +12,9 @@ import dpcli as package
 from dpcli.ledger.stores.places import init
 from dpcli.pipeline.read import parse
 from dpcli.sessions.reason import reason
+from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, run, terms
-from tests.of_each import of_each
 
 COMMANDS = ("train", "predict", "release", "sweep")
 FILE = b"""

@@ -12,7 +12,7 @@ from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.run import release
 from dpcli.sessions.whose import PARTS, require_bounded
 from dpcli.sessions.window import over_window
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.windows import COUNT, REGIONS, csv, family, ledger, planned
 
 PEOPLE = ("patient", "user", "visitor", "household", "Kunde")

@@ -20,8 +20,8 @@ from dpcli.pipeline.window import UNCHECKED
 from dpcli.registry import TASKS, load
 from dpcli.sessions.window import over_window
 from dpcli.train.tasks.files import row_place
+from tests.cases import of_each
 from tests.command import dpcli
-from tests.of_each import of_each
 from tests.predict import generate_files, pmixed_files, prompt_files
 from tests.sessions.tables import BAG, WRITERS, Row, as_csv, fine_tuning, learnt, table_of, writing
 

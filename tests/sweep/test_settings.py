@@ -34,10 +34,10 @@ from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import quoted
 from dpcli.toml.write import toml_text, value_text
 from dpcli.train.plan.settings import Train
+from tests.cases import require_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
-from tests.told import require_each
 
 
 def planned(folder: Path, text: str) -> SweepPlan:

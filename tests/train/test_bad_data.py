@@ -24,8 +24,8 @@ from dpcli.train.tasks.files import csv_table  # noqa: E402
 from dpcli.train.tasks.learning import evaluating  # noqa: E402
 from dpcli.train.tasks.owners import whose  # noqa: E402
 from dpcli.train.tasks.user_code import user  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
-from tests.told import require_each  # noqa: E402
 
 HEAD = """
 format = 1

@@ -22,7 +22,7 @@ from dpcli.train.isolation.call import Call  # noqa: E402
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Unknown  # noqa: E402
 from dpcli.train.isolation.lengths import coefficient, records  # noqa: E402
 from dpcli.train.isolation.operators import NAMES, RULES, Rule  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.operator_calls import BESIDE, example  # noqa: E402
 from tests.train.operator_truth import Claims, chain, claims, contradicted  # noqa: E402
 

@@ -22,7 +22,7 @@ from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.program import followed  # noqa: E402
 from dpcli.train.replay.draws import OwnDraws  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 
 WIDTH, RECORDS = 6, 12
 Step = Callable[[Tensor], Any]

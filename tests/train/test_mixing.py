@@ -17,8 +17,8 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.rehearsal import like  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
-from tests.told import require_each  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
 from tests.train import mixing_unusual as unusual  # noqa: E402
 

@@ -18,7 +18,7 @@ from dpcli.train.noise import randomness  # noqa: E402
 from dpcli.train.noise.declared import noise_of  # noqa: E402
 from dpcli.train.noise.randomness import SeededStream, SystemStream, gaussian  # noqa: E402
 from dpcli.train.noise.step import Independent  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.draws import flat, variance_p  # noqa: E402
 
 SHAPES = {

@@ -27,8 +27,8 @@ from dpcli.train.noise.step import Correlated, Noise  # noqa: E402
 from dpcli.train.noise.strategy import error, optimised  # noqa: E402
 from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
 from dpcli.train.noise.tree import Tree  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.command import ROOT  # noqa: E402
-from tests.told import require_each  # noqa: E402
 from tests.train.draws import flat  # noqa: E402
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]

@@ -14,7 +14,7 @@ from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine import opacus as opacus_engine  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.opacus import OpacusGradients  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.engine.models import (  # noqa: E402
     LARGE,
     SMALL,

@@ -27,8 +27,8 @@ from dpcli.train.noise.randomness import (
     singles,
     system_entropy,
 )
+from tests.cases import require_each
 from tests.command import ROOT
-from tests.told import require_each
 from tests.train.draws import variance_p
 
 P = 1e-6  # of seeded streams, where a test either always passes or never

@@ -18,7 +18,7 @@ from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, O
 from dpcli.registry import SAMPLING
 from dpcli.train.noise.randomness import SeededStream, system_entropy
 from dpcli.train.sampling.schemes import SAMPLERS, participations, pass_length, sampler
-from tests.told import require_each
+from tests.cases import require_each
 from tests.train.draws import binomial_fit
 
 P = 1e-6  # the streams are seeded, so a test either always passes or never

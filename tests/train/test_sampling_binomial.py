@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling.binomial import PRECISION, Binomial, table
-from tests.told import require_each
+from tests.cases import require_each
 from tests.train.draws import Scripted, binomial_fit
 
 CASES = [(1, Fraction(1, 2)), (7, Fraction(1, 3)), (50, Fraction(3, 7)), (200, Fraction("0.01")), (60, Fraction("0.97"))]

@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from dpcli.train.noise.randomness import SeededStream
 from dpcli.train.sampling import draws as sampling_draws
 from dpcli.train.sampling.draws import below, different, order, subset
-from tests.told import require_each
+from tests.cases import require_each
 from tests.train.draws import Scripted
 
 P = 1e-6  # the streams are seeded, so a test either always passes or never

@@ -20,8 +20,8 @@ from dpcli.registry import STYLES, TASKS, load
 from dpcli.toml.render import InvalidFile
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plan.settings import Train, in_full, read_train
+from tests.cases import require_each
 from tests.command import ROOT
-from tests.told import require_each
 from tests.train.tables import BASE, CLASSES, HEAD, PLAIN, SCHEMA, Table, lines, table, toml
 
 CLIPPING: dict[str, type[Clipping]] = {style: load(target) for style, target in STYLES.items()}

@@ -14,8 +14,8 @@ from dpcli.pipeline.read import examine
 from dpcli.registry import MECHANISMS
 from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
 from dpcli.train.plan.settings import read_train
+from tests.cases import require_each
 from tests.exam.subjects import SEED, drawn
-from tests.told import require_each
 from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, WARM
 
 TRAIN = """

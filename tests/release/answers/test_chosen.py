@@ -18,7 +18,7 @@ from dpcli.release.noise.ranks import rank_range, rank_scores
 from dpcli.release.noise.scales import scale_of
 from dpcli.release.noise.select import top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.chances import flipped, softmax
 from tests.release.coverage import covered
 

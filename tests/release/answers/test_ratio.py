@@ -18,7 +18,7 @@ from dpcli.release.answers.variance import NoisyVariance, expected_variance_erro
 from dpcli.release.noise.draw import draws
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
 from dpcli.release.noise.sparse import SparseVectorLaws
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.coverage import covered
 from tests.release.fit import LAWS
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.tidy import Adjusted, NoisyTotal, consistent, non_negative, whole
-from tests.of_each import of_each
+from tests.cases import of_each
 
 REALS = st.floats(-1e6, 1e6)
 

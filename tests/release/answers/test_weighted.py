@@ -7,7 +7,7 @@ import math
 
 from dpcli.release.answers.weighted import weighted_half_width
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
-from tests.of_each import of_each
+from tests.cases import of_each
 
 LAWS: tuple[NoiseLaw, ...] = (DiscreteLaplaceLaw(0.8), DiscreteGaussianLaw(1.7))
 

@@ -18,7 +18,7 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.release.noise import draw, sampler
 from dpcli.release.noise.draw import draws, measurement, noisy
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.fit import LAWS, SCALES, p_value
 
 pytestmark = pytest.mark.needs("opendp")

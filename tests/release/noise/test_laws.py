@@ -11,8 +11,8 @@ import pytest
 
 from dpcli.errors import InputError
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width, half_width_beyond
+from tests.cases import of_each
 from tests.command import ROOT
-from tests.of_each import of_each
 
 SCALES = (0.05, 0.3, 1.0, 2.5, 7.7, 61.3)
 CASES = json.loads((ROOT / "tests/vectors/release_intervals.json").read_text())["cases"]

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.ranks import rank_range, rank_scores
-from tests.of_each import of_each
+from tests.cases import of_each
 
 SHARES = [Fraction(text) for text in ("1/2", "1/4", "3/4", "2/3")]
 Counts = tuple[int, ...]

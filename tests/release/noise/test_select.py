@@ -17,7 +17,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of, sigma_of
 from dpcli.release.noise.select import bounded_range, count_range, exponential, permute_and_flip, pure, top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 
 pytestmark = pytest.mark.needs("opendp")

@@ -17,7 +17,7 @@ from dpcli.release.stability.clustered import Around, bins, farthest, l2_sensiti
 from dpcli.release.stability.histogram import least_threshold, released_keys
 from dpcli.release.stability.proposed import StabilityTest
 from dpcli.release.stability.quantile import CountedNumbers
-from tests.of_each import of_each
+from tests.cases import of_each
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 WIDE = (-12, -2, 0, 1, 12)  # beyond three bins on either side, and within

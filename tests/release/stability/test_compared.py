@@ -28,7 +28,7 @@ from dpcli.release.stability.histogram import released_keys
 from dpcli.release.stability.mode import released_mode
 from dpcli.release.stability.proposed import StabilityTest
 from tests.brute.choices import exponential, permute_and_flip
-from tests.of_each import of_each
+from tests.cases import of_each
 from tests.release.stability.enumeration import noise
 
 ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)

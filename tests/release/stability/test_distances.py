@@ -16,8 +16,8 @@ from dpcli.release.stability.mode import mode, released_mode
 from dpcli.release.stability.proposed import UNREACHABLE, StabilityTest
 from dpcli.release.stability.quantile import MEDIAN, CountedNumbers, noise_scale, quantile, stable_quantile
 from dpcli.release.stability.quartiles import stable_range
+from tests.cases import of_each
 from tests.command import ROOT
-from tests.of_each import of_each
 from tests.release.stability.enumeration import Vector, add, noise, vectors
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "release_ptr.json").read_text())

@@ -13,7 +13,7 @@ from torch import Tensor, nn  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, Tied, merged  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 
 ROUNDING = 4.0 * float(torch.finfo(torch.float32).eps)  # for each example of a batch, over C: accounted for in the noise
 WIDTH, OTHER = 3, 41

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, gradient_noise_multiplier  # noqa: E402
 from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 
 NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "head.weight", "scale"]
 norms = st.lists(st.floats(0.0, 1e30), min_size=4, max_size=4)

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.engine.models import LARGE, SMALL, Configuration, classification, mlp, texts, vectors  # noqa: E402
 from tests.train.engine.oracle import distance, influence, length, without  # noqa: E402
 

@@ -27,7 +27,7 @@ from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
 from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import Sums, clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
 
 COUNT, ROW, C = 4, 1, 1e-3

@@ -15,7 +15,7 @@ from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, one_example  # noqa: E402
 from dpcli.train.isolation.single_record import length_alone  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 
 
 def test_a_weighted_product_does_not_depend_on_how_its_sides_lie() -> None:

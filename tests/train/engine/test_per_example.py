@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.engine.models import (  # noqa: E402
     LARGE,
     SMALL,

@@ -15,7 +15,7 @@ from torch import Tensor, nn  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.engine.models import LABELS, classification, images, mlp, vectors  # noqa: E402
 
 REFUSED = {

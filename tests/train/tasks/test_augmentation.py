@@ -24,8 +24,8 @@ from dpcli.train.step.prepare import prepare  # noqa: E402
 from dpcli.train.tasks import augmentation  # noqa: E402
 from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views  # noqa: E402
 from dpcli.train.tasks.classification import cross_entropy  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.exam.subjects import SEED  # noqa: E402
-from tests.told import require_each  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
 from tests.train.samples import FILE, Stopped, stop_at  # noqa: E402
 

@@ -28,8 +28,8 @@ from dpcli.train.plan.settings_classification import Classification  # noqa: E40
 from dpcli.train.tasks.arrays import arrays  # noqa: E402
 from dpcli.train.tasks.classification import loss_of  # noqa: E402
 from dpcli.train.tasks.encoding import encoded, input_names, label_codes  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
-from tests.told import require_each  # noqa: E402
 
 FILE = """format = 1
 name = "people"

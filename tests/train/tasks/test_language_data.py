@@ -17,7 +17,7 @@ from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.plan.settings_language import Lora  # noqa: E402
 from dpcli.train.tasks import causal_lm, soft_prompt  # noqa: E402
 from dpcli.train.tasks.lm_library import cached_only  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.tasks.language import table  # noqa: E402
 
 LINES = "first line\n\nsecond\nthird, a longer line than others\n\n\nlast\n"

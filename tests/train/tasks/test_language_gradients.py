@@ -12,7 +12,7 @@ from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.tasks.causal_lm import build  # noqa: E402
 from dpcli.train.tasks.learning import Learning  # noqa: E402
 from dpcli.train.tasks.soft_prompt import build as build_classifier  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 from tests.train.engine.oracle import (  # noqa: E402
     clipped_sum,
     distance,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dpcli.train.tasks.mapped import arrays_in
+from tests.cases import require_each
 from tests.command import ROOT
-from tests.told import require_each
 
 NUMBERS = np.arange(24).reshape(2, 3, 4)
 ARRAYS: dict[str, Any] = {

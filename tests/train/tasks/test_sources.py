@@ -22,7 +22,7 @@ from dpcli.train.tasks.array_files import READERS as OF_ARRAYS
 from dpcli.train.tasks.arrays import arrays
 from dpcli.train.tasks.lm_texts import READERS as OF_TEXTS
 from dpcli.train.tasks.lm_texts import texts_of
-from tests.told import require_each
+from tests.cases import require_each
 from tests.train.tables import CLASSES, HEAD, SCHEMA, table
 
 ENDINGS = sorted({*OF_ARRAYS, *OF_TEXTS, ".tsv", ".json", ".CSV", ".npy", ".gz", ""})

@@ -21,8 +21,8 @@ from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import LEFT
 from dpcli.train.trained.attestation import attestation
 from dpcli.train.trained.verification import verify
+from tests.cases import require_each
 from tests.command import Result, dpcli
-from tests.told import require_each
 from tests.train.samples import FILE, ledger
 
 

@@ -19,7 +19,7 @@ from dpcli.registry import SAMPLING, load  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed  # noqa: E402
 from dpcli.train.sampling.schemes import sampler  # noqa: E402
 from dpcli.train.watch.drawn import PassBatches, batches_of  # noqa: E402
-from tests.told import require_each  # noqa: E402
+from tests.cases import require_each  # noqa: E402
 
 N, BATCH = 400, 20
 POISSON, FIXED = Poisson("poisson", batch_size=BATCH), FixedSize("fixed-size", batch_size=BATCH)
