@@ -95,7 +95,7 @@ def test_no_command_shows_a_password(at: int, url: int, folder: Path) -> None:
     shows_none(COMMANDS[at], URLS[url], folder)
 
 
-@pytest.mark.nightly
+@pytest.mark.long
 @of_each("words, url", [(words, url) for words in COMMANDS for url in URLS])
 def test_no_command_shows_a_password_of_any_url(words: tuple[str, ...], url: str, folder: Path) -> None:
     shows_none(words, url, folder)
@@ -123,7 +123,7 @@ def test_no_command_that_takes_a_ledger_shows_a_password(at: int, url: int, tmp_
     quotes_none(WALKED[at], URLS[url], tmp_path)
 
 
-@pytest.mark.nightly
+@pytest.mark.long
 @of_each("words, url", [(words, url) for words in WALKED for url in URLS])
 def test_no_command_that_takes_a_ledger_shows_a_password_of_any_url(words: tuple[str, ...], url: str, tmp_path: Path) -> None:
     quotes_none(words, url, tmp_path)

@@ -514,7 +514,7 @@ def test_both_databases_answer_alike_and_their_notes_are_true(
     init(path, name, TWO).close()
     with pytest.MonkeyPatch.context() as patched, by(database, "ada") as ada, by(database, "eve") as eve:
         patched.setattr(checkpoint, "EVERY", 3)
-        for what, who, at in acts:  # by somebody who has read nothing yet
+        for what, who, at in acts[:16]:  # by somebody who has read nothing yet
             server = Ledger((ada if who == "ada" else eve).store, name)
             with Ledger(open_store(path), name, who=who) as file:
                 assert act(server, what, at) == act(file, what, at), (what, who, at)
