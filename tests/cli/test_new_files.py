@@ -53,7 +53,9 @@ def test_what_is_written_is_read_by_the_command_that_is_named(names: list[str], 
         follow(done.err, path)
 
 
-@pytest.mark.parametrize("names", [[*WRITING][:4], pytest.param([*WRITING][4:], marks=pytest.mark.long)], ids=["flags", "files"])
+@pytest.mark.parametrize(
+    "names", [[*WRITING][:3], pytest.param([*WRITING][3:], marks=pytest.mark.long)], ids=["accounts", "calibrations"]
+)
 def test_quiet_says_nothing_of_what_is_written(names: list[str], tmp_path: Path) -> None:
     for name in names:
         (folder := tmp_path / name).mkdir()
