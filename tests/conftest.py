@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -18,6 +19,9 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  
     os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each worker, and each of the hundreds of processes, compiles everything anew
 sys.dont_write_bytecode = False
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # hundreds of ledgers wait for a disk at each charge
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
 settings.register_profile("dev", deadline=None, max_examples=5, suppress_health_check=_QUIET)
