@@ -74,7 +74,7 @@ def of_each(
         def every(**given: Any) -> None:
             failed: list[BaseException] = []
             named: list[str] = []
-            tried = list(cases() if callable(cases) else cases)
+            tried = list(cases if isinstance(cases, Iterable) else cases())
             assert tried, f"no case of {names}"
             for number, case in enumerate(tried):
                 values = dict(zip(wanted, case, strict=True)) if len(wanted) > 1 else {wanted[0]: case}

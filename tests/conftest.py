@@ -78,7 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             families.setdefault((item.path, item.originalname), []).append(item)
     for family in families.values():
         (count,) = next(family[0].iter_markers("sampled")).args or (None,)
-        quick = covering(family, 1) if count is None else family[:: -(-len(family) // count)]
+        plain = [item for item in family if not any(item.iter_markers("long")) and not any(item.iter_markers("nightly"))]
+        quick = covering(family, 1) if count is None else plain[:: -(-len(plain) // count) or 1]
         long = covering(family, 2) if count is None else family
         for item in family:
             if item not in quick:

@@ -173,6 +173,7 @@ def literals(side: ast.expr) -> Iterator[ast.Constant]:
 RULES = [upwards, homeless, relative, abroad, circles, shared_names, asked_by_name, acquainted]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps_its_rules(rule: Callable[[Sources], list[str]]) -> None:
     assert rule(sources()) == []

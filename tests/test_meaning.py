@@ -136,6 +136,7 @@ def test_trade_offs_are_convex_non_increasing_symmetric_and_never_beat_guessing(
     assert np.all(curve.lower <= curve.upper)
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(st.sampled_from(["gaussian", "laplace"]), log_uniform(-0.3, 1.0), st.floats(1.1, 4.0), st.sampled_from([None, 0.02]))
 def test_more_noise_gives_an_attacker_less(kind: str, noise: float, factor: float, rate: float | None) -> None:

@@ -71,6 +71,7 @@ def sources(*words: str) -> set[str]:
     return {name for name in files(ROOT) if not re.search(r"__pycache__/|^\.(pytest|hypothesis|mypy|ruff)|^PKG-INFO$", name)}
 
 
+@pytest.mark.long
 @builds
 def test_the_source_distribution_holds_every_file_of_the_project(unpacked: Path) -> None:
     """So the tests run from it: those of the project's own files too."""
@@ -93,6 +94,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(distributions: Path) -> No
     assert {Path(name).suffix or Path(name).name for name in package} == {".py", ".md", ".sql", ".toml", ".typed"}
 
 
+@pytest.mark.long
 @builds
 def test_a_build_depends_on_nothing_but_the_sources(distributions: Path, unpacked: Path, tmp_path: Path) -> None:
     """Built again from the source distribution, elsewhere, at another time and among leftovers, both have the hashes that they had."""
@@ -122,6 +124,7 @@ def hashes(folder: Path) -> Mapping[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
+@pytest.mark.long
 @builds
 def test_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     """One file of them, with the package that lies beside it."""

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 import dpcli
 from tests.command import ROOT
+from tests.trees import nodes
 
 
 def test_hooks_before_a_commit_are_what_ci_runs_besides_the_tests() -> None:
@@ -61,7 +62,7 @@ def names() -> dict[str, list[set[str]]]:
     """Everything that the package and its tests define or give a name, and the parameters of what takes some; words of its files."""
     found: dict[str, list[set[str]]] = {word: [] for word in (*dpcli.__all__, "dpcli", "format", "schema", "area", "exam", "brute")}
     for path in [*(ROOT / "dpcli").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             match node:
                 case ast.FunctionDef(name=name, args=arguments):
                     found.setdefault(name, []).append({each.arg for each in arguments.args})

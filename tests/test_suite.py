@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ROOT
+from tests.trees import nodes, tree
 
 TESTS = ROOT / "tests"
 PATIENT = 30.0  # seconds: a busy machine may need as many for what takes one alone
@@ -29,7 +30,7 @@ def functions() -> tuple[tuple[str, ast.FunctionDef], ...]:
 
 def _functions() -> Iterator[tuple[str, ast.FunctionDef]]:
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 yield f"{path.relative_to(ROOT)}::{node.name}", node
 
@@ -39,6 +40,7 @@ def names(node: ast.AST) -> set[str]:
     return {getattr(one, "attr", None) or getattr(one, "id", None) or str(getattr(one, "value", "")) for one in ast.walk(node)}
 
 
+@pytest.mark.long
 def test_whoever_interrupts_sets_the_handler() -> None:
     """A shell ignores SIGINT for what it starts in the background, and so do the children of that."""
     sent = {where: node for where, node in functions() if names(node) & {"SIGINT", "SIGTERM"} and node.name not in SELF}
@@ -97,6 +99,7 @@ def collected(folder: Path, *arguments: str, **variables: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.long
 def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
     """Quick runs have every value of every parameter, quick and long ones every pair of values, all three every case once."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
@@ -141,12 +144,13 @@ def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
     assert len(set(first.result())) == len(first.result())
 
 
+@pytest.mark.long
 def test_no_test_imports_another() -> None:
     """What tests share stands in a helper or a fixture: a test that is imported is collected twice, or cannot be moved."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sorted(TESTS.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests.")
         for name in [node.module.rpartition(".")[2], *(alias.name for alias in node.names if node.module.count(".") < 2)]
         if name.startswith("test_")
@@ -157,6 +161,7 @@ def test_no_test_imports_another() -> None:
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "monotonic_ns", "perf_counter_ns", "process_time_ns"}
 
 
+@pytest.mark.long
 def test_no_test_asserts_a_time() -> None:
     """A busy machine takes longer: what is asserted is a number of operations; how long they take, the benchmarks report."""
     found = []

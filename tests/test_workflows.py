@@ -174,6 +174,7 @@ SELECTED = {
 }
 
 
+@pytest.mark.long
 def test_each_job_selects_its_tests(tmp_path: Path) -> None:
     """By the command of the workflow, the settings of the project and its conftest."""
     (tmp_path / "tests").mkdir()
@@ -323,6 +324,7 @@ def test_no_line_is_made_of_an_expression() -> None:
 GOES_ON = ("action/runs/Gate",)  # comments on what the gate stopped, and leaves with the gate's exit code
 
 
+@pytest.mark.long
 def test_a_step_passes_where_all_passes_and_fails_where_any_program_fails(runner: Runner) -> None:
     """Each call of each program fails in turn: the step fails, and nothing after that call is made."""
     wrong, calls = [], 0

@@ -54,6 +54,7 @@ def interval(rate: float, noise: float, steps: int, delta: float) -> tuple[float
     return bound.lower, bound.upper
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta", "epsilon"), REFERENCES)
 def test_the_reference_values_are_met_and_turned_round(rate: float, noise: float, steps: int, delta: float, epsilon: str) -> None:
     """The last digit given may be off by one and a half (1e-7 beside it, for what the narrowest interval leaves)."""
@@ -163,6 +164,7 @@ def test_bounds_hold_far_above_the_cut(rate: float, noise: float, steps: int, le
         assert math.exp(min(found.log_delta(epsilon)[1], 0.0)) >= one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-9)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("rate", "noise", "steps", "epsilon"),
     [(2e-8, 2.6, 9, 2.72e-7), (1e-3, 2.9, 12, 0.04), (0.15, 1.9, 15, 6.6), (1e-5, 5.4, 8, 1.2e-4)],

@@ -183,6 +183,7 @@ def search_past_refusals(seed: int) -> None:
     assert abs(value / edge - 1.0) <= (1.0 / edge if solve == "steps" else 1e-6), seed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accountants", [["pld"], None])
 def test_the_largest_radius_is_found_past_those_that_the_grid_refuses(accountants: list[str] | None) -> None:
     """Small ones would take the grid too long: that is no reason to stop there, nor to ask it no more."""

@@ -104,6 +104,7 @@ sample = "own"
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("many", by_tier(20, MANY, None))
 def test_a_file_of_thousands_has_an_interval(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one of more than a hundred where no more are asked for as they are."""

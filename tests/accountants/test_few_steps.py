@@ -138,6 +138,7 @@ def test_two_random_steps_agree_with_quadrature(seed: int) -> None:
             assert found.lower == 0.0 or two(first, second, found.lower) >= delta * (1.0 - 1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", by_tier(range(8), range(8, 50), range(50, 160)))
 def test_few_steps_are_certified(seeds: range) -> None:
     """2 to 19 steps, to 1e-6 or better, and none is refused."""

@@ -139,6 +139,7 @@ def mixed(source: Random) -> Steps:
     return ((source.choice([GaussianMixture, GaussianMixtureReplaced])(mixture), source.randint(2, 10)),)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [0, *tiered(range(1, 8), 0, 2)])
 def test_mixtures_with_little_noise(part: int) -> None:
     """Whose CGF is at most orders a bound by convexity: the same of what is found by way of it."""
@@ -155,6 +156,7 @@ def test_mixtures_with_little_noise(part: int) -> None:
     assert answered, "every one was refused"
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("pair", [MixtureRemoveLoss, MixtureAddLoss, MixtureReplaceLoss])
 @pytest.mark.parametrize("reach", [2.0, 12.0, 24.0])
@@ -183,6 +185,7 @@ def test_a_bulk_without_mass_is_not_taken_off() -> None:
     assert np.all(log_less.real < -30.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tries", by_tier(range(1), range(1, 3), range(3, TRIES)))
 def test_every_type_with_little_noise(tries: range) -> None:
     for kind, adjacency in itertools.product(MECHANISMS, (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)):

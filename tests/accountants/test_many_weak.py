@@ -63,6 +63,7 @@ def answered(steps: Steps, delta: float) -> tuple[float, float]:
     return found.lower, found.upper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delta", tiered([1e-5, 1e-10], 1, 1))
 def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
     """As far apart as 1e-6 at most, and above what the single worst steps alone come to."""
@@ -198,6 +199,7 @@ def test_moments_of_rows_are_those_of_a_dense_rule(level: float) -> None:
     assert np.all(np.exp(log_share) >= shares * (1.0 - 1e-9) - 1e-25)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tilt", [3.0, 40.0])
 def test_transforms_of_rows_are_those_of_a_dense_rule(tilt: float) -> None:
     """The product of the characteristic functions, what is left of it without the bulk, and the bounds on both."""

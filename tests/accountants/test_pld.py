@@ -294,6 +294,7 @@ def test_delta_at_epsilon_of_a_gaussian() -> None:
         assert bound.upper <= low * 1.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "rate", "count", "log_delta"),
     [

@@ -13,6 +13,7 @@ from tests.audit.noises import RIGHT, WRONG, refuted, table
 from tests.cases import require_each
 
 
+@pytest.mark.long
 def test_wrong_noise_fails_the_check_that_is_about_it() -> None:
     def tried(name: str) -> None:
         noise, check = WRONG[name]

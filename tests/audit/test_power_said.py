@@ -45,6 +45,7 @@ def test_a_fault_of_the_stated_size_is_found_in_one_run(against: Claim) -> None:
     assert sum(one_run(1.0 / (1.0 + 0.5 * (x - 1.0)), against, seed).violated for seed in range(AUDITS)) <= 45
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("against", [CURVE, PAIR], ids=["curve", "pair"])
 def test_a_fault_of_the_stated_size_is_found_at_the_best_threshold(against: Claim) -> None:
     x = factor(two_run(1.0, against, 0))

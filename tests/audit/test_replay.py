@@ -135,6 +135,7 @@ def test_sensitivity_must_be_stated(tmp_path: Path) -> None:
     assert "audit.sensitivity" in result.err
 
 
+@pytest.mark.long
 def test_records_drawn_too_often_are_found_as_often_as_said() -> None:
     """At the factor that is said in 90 % of audits, of which 150 of 200 are fewer by chance once in 10^9; right ones in at most 5 %."""
     rate, records, steps = 0.05, 400, 100

@@ -127,6 +127,7 @@ def test_scores_at_a_stated_threshold(case: dict[str, Any]) -> None:
     assert found == pytest.approx(case["one_run_explicit_t1"], abs=1e-4)
 
 
+@pytest.mark.long
 @cases("score_level")
 def test_scores_at_the_best_threshold(case: dict[str, Any]) -> None:
     """The vectors correct for as many thresholds as the data's hull has corners; ours for as many as there could be, so never above."""

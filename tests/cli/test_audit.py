@@ -89,6 +89,7 @@ def test_printed_bounds_are_rounded_down_and_claims_up() -> None:
     assert "is private" not in out
 
 
+@pytest.mark.long
 def test_a_pass_is_never_called_private(tmp_path: Path) -> None:
     for format_ in ("table", "text", "markdown", "html"):
         out = dpcli("audit", pipeline(tmp_path), "--scores", scores_file(tmp_path, 1.0), "-f", format_).out
@@ -300,6 +301,7 @@ def test_trials_of_another_audit_are_refused(tmp_path: Path) -> None:
         assert "found another audit's" in result.err
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
@@ -333,6 +335,7 @@ def nan(d, rng): return float("nan")
 """
 
 
+@pytest.mark.long
 def test_function_that_fails_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     claim = ("--epsilon", "1", "--delta", "0", "--trials", "50")

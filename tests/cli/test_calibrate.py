@@ -61,6 +61,7 @@ def test_the_least_scale_that_fits() -> None:
     assert found["next_cheaper"]["scale"] < found["scale"] < 2.0
 
 
+@pytest.mark.long
 @of_each(
     "arguments, code, message",
     [
@@ -98,6 +99,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long
 @of_each("kind", KINDS)
 @of_each("flags", [(), ("-m", "it")])
 def test_what_a_mechanism_has_not_is_said_with_what_it_has(kind: str, flags: tuple[str, ...]) -> None:
@@ -134,6 +136,7 @@ def test_what_is_counted_is_a_whole_number_in_every_form(solve: str) -> None:
     assert f",{key},{value!r}," in dpcli(*asked, "-f", "csv").out
 
 
+@pytest.mark.long
 @of_each("kind", [kind for kind, target in MECHANISMS.items() if load(target).needs_delta])
 def test_delta_zero_is_named_where_it_is_what_stands_in_the_way(kind: str) -> None:
     """Of every type that has no finite epsilon there."""

@@ -67,6 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.long
 @of_each("command", [command for command in PAIRS if not command.startswith("budget")])
 def test_each_line_of_jsonl_says_what_its_bound_is_at(command: str, folder: Path) -> None:
     """A bound on epsilon is one at a delta, and the other way round."""
@@ -118,6 +119,7 @@ def test_every_command_with_csv_is_read() -> None:
     }
 
 
+@pytest.mark.long
 @of_each("line", PAIRS)
 def test_csv_is_data(line: str, folder: Path) -> None:
     text = dpcli(*line.split(), "-f", "csv", folder=folder).out

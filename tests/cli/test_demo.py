@@ -25,6 +25,7 @@ def rates(found: Demo) -> list[SimulatedRate]:
     return [*tests, *(belief.share for belief in found.beliefs), found.guessed]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_the_intervals_hold_the_exact_rates(epsilon: float) -> None:
     """At 95 % and more, over seeds; those that are made of two rates as well. Noise of another scale would be seen."""

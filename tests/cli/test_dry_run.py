@@ -42,6 +42,7 @@ def test_every_command_with_a_dry_run_is_known() -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch", "transformers", "sklearn", "duckdb")
 @pytest.mark.parametrize(
     "words", [pytest.param(words, marks=() if words in QUICK else pytest.mark.long) for words in FILES], ids=" ".join

@@ -168,6 +168,7 @@ def test_symbols_and_words_of_papers_lead_to_what_they_mean_here() -> None:
         assert told == dpcli("explain", word) and told.code == 0, symbol
 
 
+@pytest.mark.long
 def test_every_key_of_a_file_can_be_explained() -> None:
     """Every key of every table, whatever the table; and with the words that describe it."""
     explained = functools.cache(lambda name: dpcli("explain", name))

@@ -42,6 +42,7 @@ def drawn(rng: random.Random) -> list[str]:
     return [*noise, *sampling, *rng.choice(counts), *adjacency, "--delta", "1e-6"]
 
 
+@pytest.mark.long
 def test_flags_say_what_the_file_says_that_they_write(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     for number in range(6):
@@ -75,6 +76,7 @@ NOISES: tuple[tuple[str, ...], ...] = (("--noise-multiplier", "3"), ("--laplace"
 PAIRS = [(ADJACENCIES[(a + b) % 3], sampled, noise) for a, sampled in enumerate(SAMPLED) for b, noise in enumerate(NOISES)]
 
 
+@pytest.mark.long
 @of_each("adjacency, sampled, noise", PAIRS[::2])
 def test_an_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:
     answered(adjacency, sampled, noise)

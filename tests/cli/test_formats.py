@@ -47,6 +47,7 @@ def parsed(words: tuple[str, ...], *flags: str) -> bool:
         return False
 
 
+@pytest.mark.long
 @of_each("words", [w for w in COMMANDS if w != ("plot",)])
 def test_f_and_o_take_the_same_formats(words: tuple[str, ...]) -> None:
     accepted = {name: (parsed(words, "-f", name), parsed(words, "-o", f"{name}=x")) for name in FORMATS}
@@ -54,6 +55,7 @@ def test_f_and_o_take_the_same_formats(words: tuple[str, ...]) -> None:
     assert all(f == o for f, o in accepted.values()), accepted
 
 
+@pytest.mark.long
 @of_each("name", [*FORMATS, *CHART_FORMATS])
 def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.svg"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 
 TEMPLATES = sorted(path.stem for path in (ROOT / "dpcli" / "templates").glob("*.toml"))
 
 
+@pytest.mark.long
 @of_each("name", TEMPLATES)
 def test_a_template_is_offered_and_breaks_no_rule(name: str, tmp_path: Path) -> None:
     """It is priced, within its budget, and lint has nothing to say."""

@@ -28,6 +28,7 @@ def ledger(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @of_each("words", COMMANDS)
 def test_no_report_replaces_a_ledger(words: tuple[str, ...], ledger: Path) -> None:
     """By its own name or by a link, of a line that can be read or that cannot: all of it of the first format, a fourth of the others."""

@@ -53,6 +53,7 @@ HERE = [words for words in ALL if not marks(words) or importlib.util.find_spec("
 QUICK = list(zip(HERE, itertools.cycle(STATES), strict=False))
 
 
+@pytest.mark.long
 @of_each("words, state", QUICK)
 def test_a_command_closes_every_ledger_that_it_opens(
     words: tuple[str, ...], state: str, tmp_path: Path, connections: list[sqlite3.Connection]

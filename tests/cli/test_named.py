@@ -68,6 +68,7 @@ REPORTING = {
 }  # which of them read a file
 
 
+@pytest.mark.long
 @of_each("words", REPORTING)
 def test_no_command_writes_over_what_the_file_names(words: tuple[str, ...], folder: Path) -> None:
     """Whether it could read the file, refused it, or took it for something else; nor an error over either."""

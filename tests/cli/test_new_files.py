@@ -53,6 +53,7 @@ def test_what_is_written_is_read_by_the_command_that_is_named(names: list[str], 
         follow(done.err, path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "names", [[*WRITING][:3], pytest.param([*WRITING][3:], marks=pytest.mark.long)], ids=["accounts", "calibrations"]
 )
@@ -64,6 +65,7 @@ def test_quiet_says_nothing_of_what_is_written(names: list[str], tmp_path: Path)
         assert (folder / "0.toml").read_text() == (folder / "1.toml").read_text(), name
 
 
+@pytest.mark.long
 @of_each("target", ["0.5", "2", "7.25"])
 def test_noise_solved_for_a_budget_of_flags_is_no_warning(target: str, tmp_path: Path) -> None:
     """All of it is what was asked for."""

@@ -124,6 +124,7 @@ def test_names_cannot_smuggle_escapes() -> None:
         assert format_ != "svg" or "<b>" not in out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind != "rdp"])
 def test_accountants_that_are_named_are_drawn_or_refused(kind: str) -> None:
     """Each by itself decides: where one is refused, so is a picture of it beside another, with its name and its reason."""

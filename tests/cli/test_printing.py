@@ -113,6 +113,7 @@ def test_the_exit_code_is_the_same_whoever_reads(
         assert "internal error" not in (tmp_path / "said").read_text(errors="replace")
 
 
+@pytest.mark.long
 def test_the_exit_code_of_a_process_is_the_same_whoever_reads(tmp_path: Path) -> None:
     """The same of processes that are started one by one."""
     (tmp_path / "é.toml").write_text(OVER.replace("ads-ranking", "ads-ранг"))

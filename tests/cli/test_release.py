@@ -55,6 +55,7 @@ def test_over_budget_is_no_pass(arguments: tuple[str, ...], file: Path) -> None:
     assert not (file.parent / "runs" / "shop" / "answers.json").exists()
 
 
+@pytest.mark.long
 def test_keys_are_shown_in_the_order_in_which_they_were_declared(file: Path) -> None:
     """Each with its own answer; a total comes last."""
     file.write_text(FILE.format(epsilon="1.0\ntotals = true"))
@@ -180,6 +181,7 @@ epsilon = 0.2
 """
 
 
+@pytest.mark.long
 def test_every_format_holds_the_same_values(file: Path) -> None:
     import duckdb
 

@@ -32,6 +32,7 @@ def by_click(*arguments: str, **variables: str) -> str:
     return "\n".join(inside(f"from dpcli.cli.main import run; run({list(arguments)!r})", **variables))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("columns", ["", "80", "200", "79", "40", "word"])
 def test_the_help_is_that_of_click_on_every_screen(columns: str) -> None:
     assert started("--help", COLUMNS=columns) == by_click("--help", COLUMNS=columns)

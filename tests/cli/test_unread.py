@@ -42,6 +42,7 @@ def assert_no_pass(words: tuple[str, ...], name: str, path: Path) -> None:
         ), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.long)])
 @of_each("words", REPORTING)
 def test_every_report_of_every_command_in_every_spelling_holds_the_error(words: tuple[str, ...], few: bool, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dpcli.disclosure.draft import FORMS
 from dpcli.document.schemas import SCHEMAS
 from dpcli.ledger.stores import postgres_install, sqlite_file
 from tests.command import ROOT, dpcli
+from tests.trees import nodes
 
 WORDS = {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
 MACHINE = {
@@ -71,6 +72,7 @@ def test_the_formats_are_those_that_are_read_and_written(monkeypatch: pytest.Mon
     assert machine()["formats"] == {**newest, "ledger_sqlite": 8, "ledger_postgresql": 9}
 
 
+@pytest.mark.long
 def test_every_schema_of_the_code_is_listed() -> None:
     assert set(stated()) == set(SCHEMAS) and machine()["schemas"] == list(SCHEMAS) == sorted(SCHEMAS)
 
@@ -79,7 +81,7 @@ def stated() -> Iterator[str]:
     """Each schema that a module states as a text of its own, and those that are made of the name of a form."""
     for path in (ROOT / "dpcli").rglob("*.py"):
         if path.name != "schemas.py":
-            values = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+            values = (node.value for node in nodes(path) if isinstance(node, ast.Constant))
             yield from (text for text in values if isinstance(text, str) and re.fullmatch(r"dpcli/[a-z-]+/v\d+", text))
     yield from (f"dpcli/{name}/v1" for _, name in FORMS.values())
 

@@ -69,6 +69,7 @@ def check(folder: Path, words: str, arguments: tuple[str, ...]) -> str:
     return line
 
 
+@pytest.mark.long
 @of_each("words", ASKING)
 @of_each("window", ["", 'window = ["nonsense"]\n', 'window = ["2026-02-02..2026-01-01"]\n'])
 def test_a_window_that_is_missing_or_none_is_asked_for_where_it_can_be_stated(folder: Path, words: str, window: str) -> None:

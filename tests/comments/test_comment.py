@@ -29,6 +29,7 @@ def comment(forge: Played, folder: Path, *arguments: str, base: tuple[str, ...] 
     return result
 
 
+@pytest.mark.long
 def test_a_rise_is_told_once_and_kept_up_to_date(played: Played, pipeline: Path) -> None:
     pipeline.write_text(RISEN)
     first = comment(played, pipeline.parent)
@@ -73,6 +74,7 @@ NEWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("news", NEWS)
 def test_what_a_reviewer_must_hear_of_is_told(played: Played, pipeline: Path, news: str) -> None:
@@ -254,6 +256,7 @@ def told_in_one_line(played: Played, pipeline: Path, method: str, answer: str) -
     assert played.bodies() == [], (method, answer)
 
 
+@pytest.mark.long
 def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path) -> None:
     """Each answer of one of the servers."""
     place = FORGES.index((played.kind, played.job))

@@ -59,6 +59,7 @@ def author_of(played: Played) -> tuple[tuple[str, str], Any]:
     return ("GET", "job" if played.job else "user"), {"id": 5, "user": {"id": 41}} if played.job else {"id": 41}
 
 
+@pytest.mark.long
 def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one error in words, or nothing that matters; a comment of somebody else stays as it is."""
     monkeypatch.setattr("dpcli.comments.forge.PAGES", 2)
@@ -183,6 +184,7 @@ def serving(speak: Callable[[socket.socket, list[str]], None], ended: list[str])
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_no_answer_is_waited_for_longer_than_the_timeout(kind: str) -> None:
     ended: list[str] = []

@@ -43,6 +43,7 @@ def shown(text: str) -> list[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(2))
 def test_what_rises_most_and_what_promises_less_is_not_pushed_out(
     repository: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -110,6 +111,7 @@ def test_the_row_of_a_sum_has_the_number_of_its_finding(repository: Path, noises
     assert one["budget"] is None and one["verdict"] == "pass"  # no cap holds it
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cap", "warns"), [(100.0, False), (2.5, True)])
 def test_a_sum_near_its_cap_is_told_where_a_file_of_it_was_not_given(repository: Path, cap: float, warns: bool) -> None:
     policy = f'format = 1\n[[together]]\ndatasets = ["clicks"]\nepsilon = {cap}\ndelta = 1e-8\n'

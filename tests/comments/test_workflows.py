@@ -108,6 +108,7 @@ def runner(request: pytest.FixtureRequest) -> Callable[..., Ran]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "code", "count"), [(HARMLESS, 0, 0), (RISEN, 0, 1), (OVER, 1, 1), ("x", 2, 1)])
 def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], text: str, code: int, count: int) -> None:
@@ -149,6 +150,7 @@ def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., R
         assert runner(clone, forge).returncode == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["action", pytest.param("workflow", marks=pytest.mark.long)])
 def test_a_policy_and_patterns_are_inputs(clone: Path, kind: str) -> None:
     (clone / "policy.toml").write_text("format = 1\nepsilon = 0.5\n")
@@ -169,6 +171,7 @@ HOSTILE = ("$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--h
 QUICK = {("action", HOSTILE[2]), ("workflow", HOSTILE[0]), ("action", "--help")}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "hostile"),
     [
@@ -185,6 +188,7 @@ def test_no_input_is_a_command(clone: Path, kind: str, hostile: str) -> None:
     assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
 
 
+@pytest.mark.long
 def test_gitlab_comments_after_the_verdict(clone: Path) -> None:
     """With the exit code of the verdict: a server does not look at that of what comes after."""
     job = yaml(ROOT / "examples" / "ci" / "gitlab-ci.yml")["privacy-budget"]

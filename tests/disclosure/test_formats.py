@@ -58,6 +58,7 @@ def flat(text: str) -> str:
     return re.sub(r"[\\\s]+|<!-- -->", "", html.unescape(text))
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", RENDER)
 @pytest.mark.parametrize("text", [MINIMAL, toml(SAMPLED)], ids=["minimal", "full"])
@@ -142,6 +143,7 @@ class Page(HTMLParser):
         self.text.append((self.open[-1] if self.open else "", data))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [MINIMAL, toml(SAMPLED)], ids=["minimal", "full"])
 def test_the_page_is_well_formed_and_accessible(text: str) -> None:
     page = Page(format_html.render(drawn(text)))
@@ -158,6 +160,7 @@ def test_the_page_is_well_formed_and_accessible(text: str) -> None:
     assert ("html", "en") in [(tag, found.get("lang")) for tag, found in page.tags]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", [MINIMAL, toml(SAMPLED), MINIMAL.replace("count", "x")], ids=["minimal", "full", "other"])
 def test_the_page_loads_and_runs_nothing(text: str) -> None:
     rendered = format_html.render(drawn(text))
@@ -236,12 +239,14 @@ def test_hostile_words_stay_words_in_markdown() -> None:
     assert len(rows) == 1 and len(re.findall(r"(?<!\\)\|", rows[0])) == 4
 
 
+@pytest.mark.long
 def test_the_same_bytes_every_time() -> None:
     first, second = (dpcli("report", "-", "-f", "html", stdin=MINIMAL.encode()).out for _ in range(2))
     assert first == second
     assert not re.search(r"20\d\d-\d\d-\d\d", first)
 
 
+@pytest.mark.long
 def test_a_date_is_printed_where_it_is_given() -> None:
     result = dpcli("report", EXAMPLE, "--registry", "-f", "markdown", "--date", "2026-03-04")
     assert result.out.startswith("# Registry entry: shop-recommender, 2026-03-04\n")
@@ -265,6 +270,7 @@ def test_numbers_are_the_accounts_own_rounded_up(tables: Mapping[str, Any], samp
     assert upper <= shown.pop() <= upper + Decimal("0.0001")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

@@ -57,6 +57,7 @@ def naming(key: str, form: str) -> set[str]:
     return {item.id for item in ITEMS[form].values() if any(key in keys.split() for keys in item.keys)}
 
 
+@pytest.mark.long
 @of_each("key", DISCLOSED)
 def test_a_key_taken_out_turns_exactly_its_items(key: str) -> None:
     assert silent(toml(without(FULL, "disclosure", key))) == (
@@ -98,6 +99,7 @@ def answer(text: str, name: str) -> str:
     return next(answer.line for answer in statements(text)[0].answers if answer.item.id == name)
 
 
+@pytest.mark.long
 @of_each(
     "more, expected",
     [
@@ -120,6 +122,7 @@ def test_words_over_several_lines_become_one() -> None:
     assert answer(MINIMAL + '[disclosure]\nclipping = """\n a\n\tb """\n', "clipping") == "a b"
 
 
+@pytest.mark.long
 def test_sensitivity_says_what_the_file_says() -> None:
     text = MINIMAL + "\n".join(
         [
@@ -141,6 +144,7 @@ def test_a_long_file_is_cut_with_a_count() -> None:
     assert answer(MINIMAL + more, "counted").endswith("m6 (1 run), and 13 more")
 
 
+@pytest.mark.long
 def test_without_amplification_there_is_no_better_number() -> None:
     for scheme in ("poisson", "balls-in-bins"):
         text = MINIMAL.replace("delta = 1e-6", "delta = 1e-6\ndataset_size = 1000")

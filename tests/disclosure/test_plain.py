@@ -59,6 +59,7 @@ def test_the_attacker_is_never_weaker_than_the_curve_allows(name: str) -> None:
     assert guess <= 1.1 * right + 2e-4
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FILES)
 def test_the_sentence_is_not_below_the_bounds_it_rounds(name: str) -> None:
     statement, _ = statements(read(name))

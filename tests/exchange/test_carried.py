@@ -60,6 +60,7 @@ def drawn(rng: random.Random) -> Pipeline:
     return read_text(toml_text({"format": 1, "privacy": privacy, "mechanism": entries}), "made.toml")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", EXPORTED)
 def test_nothing_that_is_stated_beside_an_export_makes_it_cheaper(tool: str, tmp_path: Path) -> None:
     """Whatever can be stated, one by one and together; what is not refused costs as much, at the delta of the export."""

@@ -249,6 +249,7 @@ DEEP = {
 EACH = "import sys; from dpcli.cli.main import main\nfor path in sys.argv[1:]: print(main(['import', 'opacus', path]), flush=True)"
 
 
+@pytest.mark.long
 def test_keys_that_would_be_hashed_without_end_are_refused(tmp_path: Path) -> None:
     """In a process of its own, which such a key would end."""
     paths = [tmp_path / f"{place}.pkl" for place in range(len(DEEP))]
@@ -259,6 +260,7 @@ def test_keys_that_would_be_hashed_without_end_are_refused(tmp_path: Path) -> No
     assert [path for path in paths if str(path) not in done.stderr] == []
 
 
+@pytest.mark.long
 def test_a_deep_value_that_nobody_hashes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "c.pkl"
     path.write_bytes(b"\x80\x02]" + nested(b"\x85", 200_000) + b"a.")
@@ -344,6 +346,7 @@ def test_a_history_without_meaning_is_refused(kind: str) -> None:
     assert words in str(refused.value)
 
 
+@pytest.mark.long
 def test_more_phases_than_a_file_holds_are_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     phases = [[1.0 + place * 1e-7, 0.01, 1] for place in range(ENTRIES)]

@@ -60,6 +60,7 @@ def test_vectors_have_every_class_that_dp_accounting_prices() -> None:
     assert found | later | set(REFUSED) == set(EVENTS) == set(LEAVES) | set(NESTED) | set(REFUSED)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize(("event", "relation", "asked"), PRICED, ids=lambda value: value.get("type") if "type" in value else None)
 def test_both_give_the_same_number(event: dict[str, Any], relation: str, asked: dict[str, float]) -> None:

@@ -54,6 +54,7 @@ READERS: dict[str, tuple[Callable[..., Pipeline], str]] = {
 }
 
 
+@pytest.mark.long
 @of_each("case", VECTORS["tf_privacy"])
 @of_each("sampling", ["poisson", "shuffle"])
 def test_flags_cost_what_the_program_says(case: dict[str, Any], sampling: str) -> None:
@@ -65,6 +66,7 @@ def test_flags_cost_what_the_program_says(case: dict[str, Any], sampling: str) -
     assert ours.upper <= rdp <= 1.2 * ours.upper + 1.0
 
 
+@pytest.mark.long
 @of_each("case", VECTORS["jax_privacy"])
 def test_a_configuration_costs_what_its_accountant_says_or_more(case: dict[str, Any]) -> None:
     """The same where batches are not accumulated. Where they are, it counts one sample of all of them; they are drawn one by one."""

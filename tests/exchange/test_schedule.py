@@ -148,6 +148,7 @@ BAD = {
 }
 
 
+@pytest.mark.long
 @of_each("name", BAD)
 def test_refused_in_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises((InputError, InvalidFile)):

@@ -109,6 +109,7 @@ def test_a_baseline_of_wrong_values(repository: Path, where: tuple[str, ...], va
     assert "expected what dpcli gate -f json writes, found something else" in result.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["committed", "staged", "uncommitted", "link in its place"])
 def test_a_renamed_file_is_compared_with_what_it_was(repository: Path, how: str) -> None:
     (repository / "train.toml").rename(repository / "other.toml")

@@ -147,6 +147,7 @@ def test_gitlab_without_pipelines(clone: Path, change: Callable[[Path], object],
     assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == code
 
 
+@pytest.mark.long
 def test_the_hooks_stop_a_commit_that_overspends(clone: Path) -> None:
     (repo,) = yaml("pre-commit-config.yaml")["repos"]
     path = "pipelines/ads/rank ing.toml"

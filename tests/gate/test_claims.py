@@ -72,6 +72,7 @@ def cheaper(key: str, value: Any) -> Any:
     return value / 2 if key not in NOISE - SHARES else value * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [pytest.param(ROWS[::5], id="some"), pytest.param(ROWS, id="all", marks=pytest.mark.long)])
 def test_a_key_that_lowers_epsilon_without_noise_is_told(rows: list[tuple[str, str]]) -> None:
     for kind, key in rows:
@@ -117,6 +118,7 @@ def test_another_scheme_is_told(old: Any, new: Any, expected: bool) -> None:
     assert bool(told(document("gaussian", before), document("gaussian", after))) is expected
 
 
+@pytest.mark.long
 @of_each("scheme", [None, "poisson", "shuffle", "balls-in-bins"])
 def test_a_count_that_goes_is_told_and_one_that_changes_is_not(scheme: str | None) -> None:
     """Where nothing is counted, one step is: that is what the file says of its program by saying nothing."""
@@ -208,6 +210,7 @@ NEW: list[tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = [
 ]
 
 
+@pytest.mark.long
 @of_each("before, after, name", NEW)
 def test_a_new_entry_that_is_cheap_by_its_word_is_told(before: list[Any], after: list[Any], name: str) -> None:
     found = told({**BASE, "mechanism": before}, {**BASE, "mechanism": after})

@@ -125,6 +125,7 @@ def test_an_empty_list_of_queries_is_no_pipeline(tmp_path: Path, command: str) -
 WEEKS = (ROOT / "examples" / "clinic-weeks.toml").read_text()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("place", "value", "told"),
     [

@@ -87,6 +87,7 @@ def placed_where_it_stands(folder: Path, name: str, how: str) -> None:
     assert places == [locate(text, [path])[path]] or (not places and how == "dropped" and key in ("adaptive", "warn_at"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", HOW)
 @of_each("name", OTHER)
 def test_a_changed_term_is_told(folder: Path, name: str, how: str) -> None:
@@ -152,6 +153,7 @@ FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TY
 PAIRS = [pair for pair in FEW if pair[0] != pair[1]]
 
 
+@pytest.mark.long
 @of_each("pair", PAIRS[4::27])
 def test_a_change_of_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
     told_of_a_type(folder, *pair)

@@ -61,6 +61,7 @@ def told_of_a_move(root: Path, stub: str, to: str, given: tuple[str, ...]) -> bo
     return result.code in (1, 2) and any(name in said for name in ("a.toml", "a.conf", "b.cfg"))
 
 
+@pytest.mark.long
 def test_a_stub_in_place_of_a_pipeline_is_no_way_out(two: Path, tmp_path: Path) -> None:
     """Half of the stubs, each new place, and each way to say which files are judged."""
     half = list(zip(IN_PLACE, product(TO, GIVEN), strict=True))[::2]
@@ -186,6 +187,7 @@ def removed(root: Path) -> None:
     git(root, "rm", "-qf", "sub")
 
 
+@pytest.mark.long
 def test_a_repository_inside_that_does_not_change_is_no_matter(around: Path) -> None:
     (around / "x.txt").write_text("it")
     git(around, "add", ".")
@@ -197,6 +199,7 @@ def test_a_repository_inside_that_does_not_change_is_no_matter(around: Path) -> 
         assert result.code == 0 and "sub" not in result.out.replace("sub/s.toml: pass", ""), (files, ref, said)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", [bumped, replaced, removed])
 def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callable[[Path], None]) -> None:
     change(around)

@@ -92,6 +92,7 @@ def test_a_higher_cap_is_never_harsher(tmp_path: Path, caps: list[float], text: 
     assert codes == sorted(codes, reverse=True)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",

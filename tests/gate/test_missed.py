@@ -60,6 +60,7 @@ def base(branched: Path, tmp_path: Path) -> Path:
     return copied(branched, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "change"), EACH)
 def test_a_change_that_nobody_gave_is_no_pass(base: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
     assert against(base).code == 0
@@ -103,6 +104,7 @@ def test_a_file_whose_mode_alone_changes_is_as_it_was(base: Path) -> None:
     assert against(base).code == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "escaped"),
     [

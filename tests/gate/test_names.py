@@ -52,6 +52,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return root, committed(folder / "other", train=LOOSE, over=LOOSE, p=BOUND)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "nested", [NESTED[0], NESTED[3], *(pytest.param(nested, marks=pytest.mark.long) for nested in NESTED[1:3])]
 )
@@ -94,6 +95,7 @@ def test_a_submodule_is_compared_with_the_commit_that_the_base_links_to(tmp_path
 RULES = 'format = 1\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 1.0\n[[rule]]\nfiles = "lab/**"\nepsilon = 50.0\n'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["misc", "lab"])
 def test_a_link_leads_out_of_no_rule(tmp_path: Path, target: str) -> None:
     root = committed(tmp_path / "root", ads__train=GATE, policy=RULES)
@@ -140,6 +142,7 @@ REWRITTEN: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.long
 @of_each("how", REWRITTEN)
 def test_a_rewritten_file_under_a_new_name_is_the_same_file(first_commit: Path, tmp_path: Path, how: str) -> None:
     root = copied(first_commit, tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dpcli.toml.shown import public, shown, without_passwords
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
@@ -38,6 +40,7 @@ def test_no_command_shows_a_password_of_a_broken_file(tmp_path: Path, fault: str
         assert WORD not in found.out + found.err
 
 
+@pytest.mark.long
 def test_no_format_shows_a_password_that_a_change_takes_out_or_puts_in(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "p.toml").write_text(GOOD)

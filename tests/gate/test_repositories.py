@@ -29,6 +29,7 @@ def test_a_file_named_as_a_policy_at_a_revision_does_not_take_its_place(reposito
     assert dpcli("diff", "main:policy.toml", "train.toml", folder=repository).code == 2
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["heads", "tags"])
 @pytest.mark.parametrize("suffix", ["", "~0", "^{commit}"])
@@ -83,6 +84,7 @@ INSIDE = ("ads", ".", "..")
 HOOKS = (("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "cases",
     [list(zip(INSIDE, HOOKS, strict=True)), pytest.param([*product(INSIDE, HOOKS)], marks=pytest.mark.long)],

@@ -45,6 +45,7 @@ def stated_limits(draw: random.Random, before: float, change: float) -> dict[str
     return stated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.long)])
 def test_the_tightest_of_what_is_stated_decides(file: Path, count: int) -> None:
     """Against a verdict that is found from the numbers alone."""
@@ -80,6 +81,7 @@ def test_what_would_pass_meets_the_percentage(file: Path) -> None:
     assert named("increase", file, "--base-ref", "main", "--policy", held)["verdict"] == "pass"
 
 
+@pytest.mark.long
 def test_a_rule_replaces_each_limit_by_itself(file: Path) -> None:
     general = "max_increase_percent = 1.0\n"
     rule = '[[rule]]\nfiles = "*.toml"\n'
@@ -137,6 +139,7 @@ def test_a_warning_level_lies_below_the_limit(repository: Path, unit: str, table
     assert f"warn_increase{unit}: expected less than max_increase{unit} = 2.0, found 2.0" in result.err
 
 
+@pytest.mark.long
 @of_each("key", LIMITS)
 def test_each_limit_is_a_cap_that_a_rule_may_state_alone(file: Path, key: str) -> None:
     held = policy(file.parent, f'[[rule]]\nfiles = "*.toml"\n{key} = 0.0\n')

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.command import Result, dpcli
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, waiver
@@ -16,6 +18,7 @@ def gate(file: Path, *arguments: str) -> Result:
     return dpcli("gate", str(file), "--base-ref", "main", *DAY, *arguments)
 
 
+@pytest.mark.long
 def test_a_pull_request(repository: Path) -> None:
     file = repository / "train.toml"
     line = GATE.splitlines().index("steps = 5_000") + 1

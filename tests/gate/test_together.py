@@ -302,6 +302,7 @@ def held(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "cases",
     [
@@ -338,6 +339,7 @@ def test_a_sum_is_compared_with_what_it_was(folder: Path) -> None:
     assert row[3].startswith(f"{was:.3f}") and row[5].startswith("-")
 
 
+@pytest.mark.long
 def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     inner, clone = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("clone") / "it"
     (inner / "in.toml").write_text(CLICKS)
@@ -363,6 +365,7 @@ def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pyte
     assert summed.code == 3 and "no sum, as vendor is not checked out" in summed.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("changed", ["ads/a", "ads/b", "misc/c", "misc/new"])
 @pytest.mark.parametrize("compared", ["--base-ref", "--baseline", ""])
 def test_a_sum_above_its_cap_is_shown_where_the_change_is(datasets: Path, tmp_path: Path, changed: str, compared: str) -> None:

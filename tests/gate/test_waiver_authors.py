@@ -49,6 +49,7 @@ def verdict(place: Path, *flags: str) -> tuple[str, str]:
     return found["verdict"], found["message"]
 
 
+@pytest.mark.long
 @of_each(
     "approver, name, mail, holds",
     [

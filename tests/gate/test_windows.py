@@ -8,6 +8,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpcli.gate.windows import WIDEST, keeps_its_width
 from dpcli.ledger.blocks.family import MOST
 from dpcli.registry import BLOCKS, load
@@ -57,6 +59,7 @@ def test_a_window_that_moves_is_told_and_passes(case: Case, folder: Path) -> Non
     assert "weakens nothing" in found["terms"]["message"] and ", ".join(case[1] or ()) in found["terms"]["message"]
 
 
+@pytest.mark.long
 @of_each("case", [*OTHERWISE])
 def test_any_other_change_of_it_is_one_of_the_statement(case: Case, folder: Path) -> None:
     code, found = told(folder, case)

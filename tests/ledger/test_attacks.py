@@ -248,6 +248,7 @@ def test_a_password_that_is_read_as_something_else_is_not_printed(url: str) -> N
     assert not any(part in result.err for part in ("pa/ss", "s3cret", "pa@ss"))
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["spend", "reserve"])
 def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:

@@ -400,6 +400,7 @@ def test_a_ledger_of_blocks_does_what_a_dictionary_does(by: str, steps: list[Any
         both_agree(url, DATASET, by, steps)
 
 
+@pytest.mark.long
 @settings(max_examples=settings.default.max_examples // 2)
 @given(by=st.sampled_from(sorted(BLOCKS)), steps=STEPS)
 def test_the_server_does_what_a_dictionary_does(by: str, steps: list[Any], many: Database) -> None:

@@ -233,6 +233,7 @@ def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
         dpcli.budget(tmp_path / "l.db", "visit").reserve(run(), "key")
 
 
+@pytest.mark.long
 def test_a_window_is_charged_from_a_program(place: Place) -> None:
     """As text or texts; the pipeline's own where none is given, and no other than that."""
     init(place.url, DATASET, replace(terms(), schema="", blocks={"by": "day", "column": "when", "max_blocks": 1})).close()

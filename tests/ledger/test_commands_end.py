@@ -147,6 +147,7 @@ def shares() -> Iterator[Any]:
             yield pytest.param(hurdle, asked, id=f"{hurdle.__name__}-{name}", marks=marks)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("hurdle", "asked"), list(shares()))
 def test_every_command_and_every_call_from_python_ends_with_a_word(
     hurdle: Any, asked: list[Any], database: Database, tmp_path: Path, request: pytest.FixtureRequest
@@ -184,6 +185,7 @@ def test_what_lies_beside_a_file_is_a_file(end: str, kind: str, tmp_path: Path) 
         open_ledger(str(path), DATASET)
 
 
+@pytest.mark.long
 def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def open_places(*places: Place) -> list[str]:
 # Byte for byte.
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
     """An anchor from before holds for the copy, and an upgrade passes what has moved."""
@@ -169,6 +170,7 @@ def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place]
 WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it otherwise, or open something else
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way",
     [
@@ -261,6 +263,7 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
         assert verify(ledger).problems == ()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
     source, target = way
@@ -328,6 +331,7 @@ def deaths() -> Iterator[Any]:
             yield pytest.param(point, way, id=f"{point[1]}-{way}".replace(" ", "-"), marks=tier)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("point", "way"), list(deaths()), indirect=["way"])
 def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -> None:
     source, target = way
@@ -354,6 +358,7 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
         assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "point",
     [
@@ -431,6 +436,7 @@ FAILURES = [("read_again", False), ("_prepare", True), ("name", True), ("open", 
 LATER = ("_prepare", "open")  # in a long run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("point", "closed", "way"),
     [
@@ -463,6 +469,7 @@ def test_who_fails_after_it_was_closed_here_says_so(
     assert open_places(source, target) == [target.url]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way",
     [
@@ -558,6 +565,7 @@ def test_a_copy_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
     assert done.code == 4 and "would be a second budget" in done.err and not os.path.exists(target.url)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "change", ["UPDATE entry SET body = replace(body, '0.125', '0.025') WHERE seq = 2", "DELETE FROM entry WHERE seq = 3"]
@@ -595,6 +603,7 @@ def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) ->
     assert open_places(source) == [source.url]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     """Totals are noted as it is opened in a file, and never where the last entry says that it has moved."""
@@ -659,6 +668,7 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     assert copied(source.url, target.url, DATASET).repeated
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
     source, target = way
@@ -760,6 +770,7 @@ def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
     assert len(rows(people)) == state.head.seq
 
 
+@pytest.mark.long
 def test_a_team_goes_along_where_it_is_known(people: Database, second: Database) -> None:
     """Else nobody would see what is copied, or everybody."""
     from dataclasses import replace
@@ -840,6 +851,7 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
         charge(ledger, "then", "0.1")
 
 
+@pytest.mark.long
 def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
     with open_ledger(people.cluster.url(people.name, "ada"), DATASET) as ledger:
         ledger.leave("/elsewhere.db")

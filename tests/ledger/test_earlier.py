@@ -56,6 +56,7 @@ def old(request: pytest.FixtureRequest) -> str:
     return found if isinstance(found, str) else found.url
 
 
+@pytest.mark.long
 def test_an_old_ledger_is_read_and_goes_on(old: str) -> None:
     for name, count in NAMES.items():
         ledger = open_ledger(old, name)
@@ -72,6 +73,7 @@ def test_an_old_ledger_is_read_and_goes_on(old: str) -> None:
         open_ledger(old, "planned").spend(pure(0.5), "once more")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
     url = old_database.url
@@ -92,6 +94,7 @@ def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
     new.cluster.drop(new.name)
 
 
+@pytest.mark.long
 def test_two_who_upgrade_at_once_both_find_it_done(old_database: Database) -> None:
     first = PostgresStore(old_database.url)
     with ThreadPoolExecutor(1) as pool:
@@ -113,6 +116,7 @@ def test_definitions_that_somebody_else_changed_are_not_upgraded(old_database: D
         verify(open_ledger(old_database.url, "visits"))
 
 
+@pytest.mark.long
 def test_an_old_file_moves_to_a_database_once_it_is_upgraded(old_file: str, database: Database) -> None:
     with pytest.raises(LedgerError, match="dpcli budget upgrade"):
         copied(old_file, database.url, "visits")
@@ -126,6 +130,7 @@ def test_an_old_file_moves_to_a_database_once_it_is_upgraded(old_file: str, data
             assert ledger.state().spent == spent and [entry.row for entry in ledger.entries()][: len(entries)] == entries
 
 
+@pytest.mark.long
 def test_an_old_database_moves_to_a_file_with_all_that_is_wrong_in_it(old_database: Database, tmp_path: Path) -> None:
     upgrade(old_database.url)
     done = dpcli("budget", "copy", old_database.url, str(tmp_path / "new.db"))
@@ -157,6 +162,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("place", "change"), [(place, change) for place, changes in BY_HAND.items() for change in changes])
 def test_what_was_done_to_the_guards_before_an_upgrade_is_not_noted_by_it(
     place: str, change: str, request: pytest.FixtureRequest
@@ -191,6 +197,7 @@ def test_only_the_owner_upgrades(old_database: Database) -> None:
         upgrade(old_database.cluster.url(old_database.name, sam))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [True, False], ids=["as it is", "upgraded"])
 def test_what_a_spender_had_stopped_goes_on(old_database: Database, before: bool) -> None:
     url = old_database.url

@@ -232,6 +232,7 @@ def charge_until_killed(url: str, acknowledged: Any) -> None:
         acknowledged.send(f"{os.getpid()}-{i}")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_what_a_killed_writer_acknowledged_is_there(place: Place, ledger: Ledger) -> None:
     told: set[str] = set()

@@ -294,6 +294,7 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
     goes_on(reader, by)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", CUT)
 @pytest.mark.parametrize("seed", range(1))
@@ -341,6 +342,7 @@ def by_database(connection: Any, kind: str, texts: list[str]) -> list[bool]:
         return [*by_database(connection, kind, texts[:half]), *by_database(connection, kind, texts[half:])] if half else [False]
 
 
+@pytest.mark.long
 def test_python_and_the_database_know_the_same_types(installed: Any) -> None:
     """Each type's two tests agree on what the database can hold at all."""
     texts = tried()
@@ -491,6 +493,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
     """Nothing of it stops a reader, reaches a terminal as it stands, or fills a screen."""

@@ -123,6 +123,7 @@ def test_what_is_missing_of_a_history_is_charged_and_the_sum_is_the_same(ledger:
     assert ledger.state().spent["epsilon"] == sum(Decimal(str(line["epsilon"])) for line in lines), SEED
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("point", "there"), [("locked", 0), ("written", 0), ("about to commit", 0), ("committed", 4)])
 def test_death_leaves_all_or_nothing_and_the_same_history_goes_on(place: Place, tmp_path: Path, point: str, there: int) -> None:

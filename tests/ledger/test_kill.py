@@ -19,6 +19,7 @@ from tests.ledger.setting import DATASET, charge, terms
 from tests.ledger.spenders import judged, struggle
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, tmp_path: Path) -> None:
     init(place.url, DATASET, terms(0.3)).store.close()
@@ -29,6 +30,7 @@ def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, t
     assert found.errors == []
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("point", "runs"), [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
 def test_what_is_there_after_death_at(point: str, runs: int, place: Place) -> None:
@@ -55,6 +57,7 @@ def test_death_while_a_ledger_is_opened_leaves_its_place_free(tmp_path: Path) ->
     assert init(path, DATASET, terms()).state().caps["epsilon"] == 1
 
 
+@pytest.mark.long
 def test_death_at_every_change_of_a_file_leaves_the_charge_whole_or_absent(tmp_path: Path) -> None:
     pytest.importorskip("apsw", reason="the changes of a file are counted through apsw")
     path = str(tmp_path / "ledger.db")

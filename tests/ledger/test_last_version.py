@@ -68,6 +68,7 @@ def said(content: object) -> dict[str, object]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("first", [(), ("upgrade",)], ids=["as it is", "upgraded"])
 def test_the_last_ledger_is_read_verified_and_charged(last: str, first: tuple[str, ...]) -> None:

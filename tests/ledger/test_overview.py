@@ -41,6 +41,7 @@ def filled(url: str) -> None:
             charge(ledger, "waiting", "0.02", "reserve", window=FAMILIES[by][1][3:4] if by else ())
 
 
+@pytest.mark.long
 def test_the_fullest_first(place: Place) -> None:
     filled(place.url)
     unread, glances = overview([place.url, place.url])
@@ -74,6 +75,7 @@ def test_every_format_has_every_dataset(name: str, full: Place, tmp_path: Path) 
         assert found.out == "5\n"
 
 
+@pytest.mark.long
 def test_a_damaged_dataset_hides_no_other(place: Place, tmp_path: Path) -> None:
     filled(place.url)
     place.by_force("UPDATE entry SET body = replace(body, '0.01', '0.00') WHERE dataset = 'data week'")

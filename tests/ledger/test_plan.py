@@ -95,6 +95,7 @@ def made(ledger: Ledger, plan: BudgetPlan) -> list[bool]:
     return answers
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("by", KINDS)
 @given(data=st.data())
 def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

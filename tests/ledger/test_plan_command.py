@@ -58,6 +58,7 @@ def asked(url: str, path: str, *more: str) -> Result:
     return dpcli("budget", "plan", url, path, *more)
 
 
+@pytest.mark.long
 @of_each("by", KINDS)
 def test_all_fit_or_one_does_not(by: str, place: Place, tmp_path: Path) -> None:
     name = f"data by {by or 'none'}"
@@ -87,6 +88,7 @@ FORMATS = [
 ]
 
 
+@pytest.mark.long
 @of_each("name, by", FORMATS)
 def test_every_format(name: str, by: str, tmp_path: Path) -> None:
     url = str(tmp_path / "l.db")

@@ -35,6 +35,7 @@ def noted(database: Database, dataset: str = DATASET) -> dict[str, object]:
     return dict(json.loads(body))
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each history is of a dataset of its own
 @given(steps=STEPS)
 def test_the_server_notes_what_the_entries_add_up_to(steps: list[tuple[str, str, str]], often: Database) -> None:
@@ -96,6 +97,7 @@ def test_no_login_writes_totals(often: Database) -> None:
     assert noted(often) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["spent", "digest", "dataset", "lost"])
 def test_totals_that_are_not_those_of_the_entries(how: str, often: Database) -> None:
     """Changed by whoever owns the database: not used, or found by verify; never less without a word."""

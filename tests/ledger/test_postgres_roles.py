@@ -281,6 +281,7 @@ def test_an_entry_has_one_spelling(fixed: tuple[Database, Head]) -> None:
 ORDERS = (("start", "void"), ("start", "start"), ("commit", "void"), ("commit", "start"), ("commit", "commit"), ("void", "commit"))
 
 
+@pytest.mark.long
 def test_a_move_out_of_order(opened: Database) -> None:
     spender = ledger(opened, "sam")
     for before, kind in ORDERS:
@@ -311,6 +312,7 @@ def test_a_commit_without_a_start_and_a_reason(opened: Database) -> None:
     assert [run.status for run in spender.state().runs.values()] == ["committed", "committed"]
 
 
+@pytest.mark.long
 def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
     spender, soon = ledger(opened, "sam"), later(clock(), seconds=1)
     spender.reserve(run(0.1), "long", expires=soon)
@@ -461,6 +463,7 @@ TRAPS = {
 OPERANDS = ("oid", "integer", "bigint", "name", "text")
 
 
+@pytest.mark.long
 def test_functions_that_somebody_made_are_never_called_by_a_client(opened: Database) -> None:
     """Where others may write into a schema of the path (public, by default before PostgreSQL 15), theirs may come before the server's."""
     traps = [f"CREATE FUNCTION theirs.{name} {TRAP.format(kind)}" for name, kind in TRAPS.items()]

@@ -171,6 +171,7 @@ def spellings(x: float) -> Iterator[str]:
         yield from (f"{x:.{digits}f}" for digits in range(1, 20))
 
 
+@pytest.mark.long
 def test_one_spelling_of_each_double_is_let_in(store: PostgresStore) -> None:
     """The one that a reader writes: another could never be read again. Round numbers lie on the edge of what reads back (1e+23)."""
     chance = random.Random(11)

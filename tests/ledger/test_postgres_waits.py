@@ -33,6 +33,7 @@ ASKED: dict[str, Callable[[Ledger], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +48,7 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
         ASKED[asked](ledger)
 
 
+@pytest.mark.long
 def test_a_server_that_takes_connections_and_says_nothing(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_lock_that_anybody_can_take_stops_nobody(database: Database, number: i
         charge(Ledger(PostgresStore(database.url), DATASET), "run")
 
 
+@pytest.mark.long
 @of_each("milliseconds", [0, -1, 1, 2**31 - 1])
 def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Database, milliseconds: int) -> None:
     held = f"held for {milliseconds}"

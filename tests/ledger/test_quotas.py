@@ -90,6 +90,7 @@ def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Pl
         charge(eve, "f", "0.4")
 
 
+@pytest.mark.long
 @of_each("full", range(3))
 def test_a_quota_holds_on_each_block(full: int, place: Place) -> None:
     """Whichever block of a window is full decides, wherever it stands among them."""
@@ -301,6 +302,7 @@ def test_a_file_does_what_a_dictionary_does(steps: list[Any], cut: bool, tmp_pat
         agree(people, "another", steps, cut)
 
 
+@pytest.mark.long
 @given(steps=STEPS, cut=st.booleans())
 def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: tuple[Database, People]) -> None:
     name, (database, people) = f"data {uuid.uuid4().hex}", many

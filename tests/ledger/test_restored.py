@@ -59,6 +59,7 @@ def lived(place: Place) -> Place:
     return place
 
 
+@pytest.mark.long
 def test_an_older_backup_is_sound_and_found_by_the_anchor(lived: Place, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(run_file())
     early = anchored(lived, tmp_path / "early.json")
@@ -83,6 +84,7 @@ def test_an_older_backup_is_sound_and_found_by_the_anchor(lived: Place, tmp_path
     assert dpcli("budget", "verify", lived.url, "--anchor", early).code == 0
 
 
+@pytest.mark.long
 def test_what_was_lost_is_charged_again(lived: Place, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(run_file(0.1))
     put_back = backed_up(lived)
@@ -101,6 +103,7 @@ def test_what_was_lost_is_charged_again(lived: Place, tmp_path: Path) -> None:
             charge(ledger, "second", "0.1")
 
 
+@pytest.mark.long
 def test_a_backup_from_before_a_move_is_open_and_the_anchor_of_the_copy_finds_it(lived: Place, tmp_path: Path) -> None:
     put_back = backed_up(lived)
     target = str(tmp_path / "new.db")

@@ -33,6 +33,7 @@ from tests.ledger.deaths import Deadly, killed
 from tests.ledger.spenders import lines, started
 
 
+@pytest.mark.long
 def test_a_run_stops_before_the_round_that_would_pass_the_cap(place: Place, tmp_path: Path) -> None:
     url = opened(place.url)
     run, most = dpcli.rounds(written(tmp_path), url, "spring"), math.floor(cap(place.url) / RHO)

@@ -430,6 +430,7 @@ KEPT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("table", "entry"), KEPT)
 def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def done(ledger: Ledger, kind: str) -> bool:
 # One proposes, another approves.
 
 
+@pytest.mark.long
 @of_each("kind", TWO_PERSONS)
 def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
     ada, eve = made(f"data to {kind}")
@@ -118,6 +119,7 @@ def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
     assert verify(eve).notes == ()
 
 
+@pytest.mark.long
 def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
     """Whatever is proposed."""
     with by(two, "ada") as ada:
@@ -130,6 +132,7 @@ def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
                     assert not done(ada, kind), (kind, name)
 
 
+@pytest.mark.long
 @of_each("kind, who", [(kind, who) for kind in TWO_PERSONS for who in PEOPLE])
 def test_a_proposal_that_was_closed_is_approved_by_nobody(kind: str, who: str, made: Made) -> None:
     """Withdrawn by whoever proposed it, or refused by another."""
@@ -173,6 +176,7 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Ledger, Ledger], object]]] = {
 }
 
 
+@pytest.mark.long
 @of_each("what", OVERTAKEN)
 def test_a_proposal_ends_when_what_it_is_about_changes(what: str, made: Made) -> None:
     (kind, meanwhile), (ada, eve) = OVERTAKEN[what], made(what)
@@ -184,6 +188,7 @@ def test_a_proposal_ends_when_what_it_is_about_changes(what: str, made: Made) ->
     assert eve.state().head == before
 
 
+@pytest.mark.long
 @of_each("kind", TWO_PERSONS)
 def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> None:
     ada, eve = made(f"data to {kind}")
@@ -195,6 +200,7 @@ def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> No
     assert done(ada, kind)
 
 
+@pytest.mark.long
 def test_a_proposal_expires(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
         soon = later(ada.now(), seconds=3)
@@ -208,6 +214,7 @@ def test_a_proposal_expires(two: Place) -> None:
                 asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
 
 
+@pytest.mark.long
 def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
         soon = later(ada.now(), seconds=3)
@@ -328,6 +335,7 @@ def proposed(database: Database) -> Database:
     return database
 
 
+@pytest.mark.long
 def test_the_server_takes_no_lie(proposed: Database) -> None:
     import psycopg
 
@@ -342,6 +350,7 @@ def test_the_server_takes_no_lie(proposed: Database) -> None:
         assert done(eve, "amend") and done(eve, "void")
 
 
+@pytest.mark.long
 def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None:
     import psycopg
 
@@ -407,6 +416,7 @@ def test_verify_names_an_approval_by_a_name_that_looks_alike(tmp_path: Any) -> N
 # The server's names, and those of dpcli.
 
 
+@pytest.mark.long
 def test_both_see_names_alike(database: Database) -> None:
     init(database.url, DATASET, TWO).close()
     chance = random.Random(5)
@@ -503,6 +513,7 @@ def often(database: Database) -> Database:
     return database
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each history is of a dataset of its own
 @given(acts=ACTS)
 def test_both_databases_answer_alike_and_their_notes_are_true(

@@ -119,6 +119,7 @@ mechanism = [{ name = "it", type = "pure-dp", epsilon = 1.0 }]
 """
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None)
 @given(
     st.dictionaries(KEYS, VALUES, max_size=6),

@@ -37,6 +37,7 @@ def mendable(code: str) -> bool:
     return code < "DP006" or code == "DP117"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slips", [2, pytest.param(20, marks=pytest.mark.long)])
 @of_each("name", files)
 def test_a_slip_anywhere_is_mended_or_left(name: str, slips: int) -> None:
@@ -50,6 +51,7 @@ def test_a_slip_anywhere_is_mended_or_left(name: str, slips: int) -> None:
             assert tables_of(after.decode()) in (tables_of(text), tables_of(bad)), (SEED, bad)
 
 
+@pytest.mark.long
 def test_most_slips_in_files_of_the_catalogue_are_mended() -> None:
     draw = random.Random(5)
     texts = [text for name, text in files().items() if name.startswith("DP")]

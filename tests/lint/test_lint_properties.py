@@ -38,6 +38,7 @@ EXAMPLES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @EXAMPLES
 @of_each("code", CODES)
 def test_a_planted_fault_is_found_and_its_repair_is_not(code: str, examples: int) -> None:

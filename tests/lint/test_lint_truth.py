@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def test_a_delta_spent_is_what_accountants_take_for_one(kind: str) -> None:
     assert stated is None or mechanism.approx_dp(stated[1]) <= stated[0] * (1.0 + 1e-9)
 
 
+@pytest.mark.long
 @of_each("kind", [kind for kind in MECHANISMS if "dimension" in members_of(load(MECHANISMS[kind]))])
 @of_each("sensitivity", [1, 2, 5])
 def test_dp121_speaks_where_saying_one_number_lowers_the_price(kind: str, sensitivity: int) -> None:

@@ -27,6 +27,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from tests.mutants.operators import Mutant, mutants
+from tests.trees import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
@@ -58,7 +59,7 @@ class Case:
 
 def imports(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the module and the name of everything that a file imports from the package, also within functions."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "dpcli":
             yield from ((node.module, alias.name) for alias in node.names)
 

@@ -69,6 +69,7 @@ def test_functions_of_every_folder_have_tests_that_import_them() -> None:
     assert {case.file.split("/")[1] for case in drawn(by_room, len(by_room), 1)} == set(by_room)
 
 
+@pytest.mark.long
 def test_what_no_test_notices_survives(tmp_path: Path) -> None:
     (tmp_path / "dpcli").mkdir()
     (tmp_path / "dpcli" / "__init__.py").write_text("")

@@ -316,6 +316,7 @@ def test_every_table_stands_among_the_few() -> None:
     assert len({kind for path, kind in places if path == ("mechanism", 1, "sampling")}) == len(SAMPLING.registry)
 
 
+@pytest.mark.long
 @EACH
 def test_a_misspelt_key_is_refused(asked: Asked) -> None:
     faults: list[str] = []
@@ -326,6 +327,7 @@ def test_a_misspelt_key_is_refused(asked: Asked) -> None:
     assert faults == []
 
 
+@pytest.mark.long
 @EACH
 def test_a_key_with_a_letter_twice_is_reported_by_lint_with_its_place_and_what_was_meant(asked: Asked) -> None:
     """By the command, as an editor or a CI job reads it."""

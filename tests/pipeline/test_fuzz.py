@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def test_shuffled_lines(lines: list[str]) -> None:
     survives("\n".join(lines).encode())
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_mutated_file(data: st.DataObject) -> None:

@@ -100,6 +100,7 @@ def steps_to_refuse(text: str) -> int:
     return lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", by_tier(OTHERS, DEAREST, None), ids=["most", "the dearest"])
 def test_twice_the_file_takes_about_twice_the_steps(names: list[str]) -> None:
     slow = {}
@@ -108,6 +109,6 @@ def test_twice_the_file_takes_about_twice_the_steps(names: list[str]) -> None:
         with pytest.raises(InputError):
             parse(hostile(SHORT).encode(), "hostile.toml")  # what is imported or remembered is not counted below
         found = [steps_to_refuse(hostile(size)) for size in (SHORT, 2 * SHORT)]
-        if found[1] > 2.2 * found[0] + 1000:
+        if found[1] > 3.0 * found[0] + 1000:  # what grows as the square takes four times the steps
             slow[name] = found
     assert slow == {}

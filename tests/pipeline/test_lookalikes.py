@@ -41,6 +41,7 @@ GIVEN: dict[str, list[bytes]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool", SUBCOMMANDS)
 def test_what_an_import_reads_is_told_its_command(tool: str, tmp_path: Path) -> None:
     """By every command that reads a pipeline file; the command that is told makes one of it."""

@@ -121,6 +121,7 @@ def test_what_was_half_of_the_truth() -> None:
     assert shared.upper == pytest.approx(account(read(entry("one", 0.8 / math.sqrt(2.0), **keys)), delta=1e-6).upper, rel=1e-9)
 
 
+@pytest.mark.long
 def test_whole_numbers_on_one_sample_against_enumeration() -> None:
     random = Random(SEED + 1)
     scale, sigma, rate, epsilon = (random.uniform(*ends) for ends in ((0.7, 2.0), (0.7, 2.0), (0.05, 0.5), (0.1, 0.5)))
@@ -141,6 +142,7 @@ def test_whole_numbers_on_one_sample_against_enumeration() -> None:
     assert all(value >= exact * (1.0 - 1e-9) for value in sound(asked).values()), (SEED, scale, sigma, rate, epsilon)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("scheme", SAMPLED)
 def test_every_type_on_one_sample_is_the_composed_entry(scheme: str, adjacency: str) -> None:

@@ -134,6 +134,7 @@ def test_each_named_accountant_has_its_own_line() -> None:
     assert all(exact[x] <= rdp[x] for x in exact)
 
 
+@pytest.mark.long
 def test_pure_guarantees_can_be_drawn() -> None:
     for kind in ("epsilon-steps", "delta-epsilon", "trade-off", "accountants"):
         assert chart(kind, PURE).lines or chart(kind, PURE).bars

@@ -166,6 +166,7 @@ def test_a_model_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         vocabulary_of("own_port:neither", path, "prompt")
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch", "transformers", "peft", "safetensors")
 def test_a_transformer_answers_as_its_forward_pass_does(tmp_path: Path) -> None:
     import torch

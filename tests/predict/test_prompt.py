@@ -43,6 +43,7 @@ def edited(folder: Path, *changes: tuple[str, str]) -> PromptPlan:
     return plan_of("stub.toml")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("whole_statements")
 def test_from_private_demonstrations_to_a_public_prompt(folder: Path) -> None:
     found = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)

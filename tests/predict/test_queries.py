@@ -380,6 +380,7 @@ def base(database: Database) -> Iterator[Database]:
     database.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=database.name)
 
 
+@pytest.mark.long
 def test_a_database_counts_several_systems_by_name(base: Database) -> None:
     first, second = made(f"{base.url}#first", 3), open_queries(f"{base.url}#second", "other", 9, new=True)
     assert first.take(3).first == second.take(2).first == 1

@@ -70,6 +70,7 @@ def test_of_two_releases_at_once_one_is_seen(tmp_path: Path, monkeypatch: pytest
     assert sorted(one.name for one in (tmp_path / "run").glob("sanitised*")) == ["sanitised.json"]
 
 
+@pytest.mark.long
 def test_nothing_is_told_of_labels_that_anybody_can_compute(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
     assert dpcli("pate", "label", str(path), "--insecure-seed", "1", folder=tmp_path).code == 0

@@ -15,6 +15,7 @@ from tests.predict import generate_files, prompt_files
 BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpcli.cli.main import run; run()"
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("command", "file", "module", "code"),

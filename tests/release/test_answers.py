@@ -97,6 +97,7 @@ def by_key(found: Rows) -> dict[Any, Any]:
     return {row["key"]: row["value"] for row in found}
 
 
+@pytest.mark.long
 def test_counts_by_declared_keys_and_their_total(rows: Rows, found: dict[str, Rows]) -> None:
     truth = Counter(row["state"] for row in rows)
     assert by_key(found["states"]) == {("CA",): truth["CA"], ("NY",): truth["NY"], ("total",): truth["CA"] + truth["NY"]}

@@ -81,6 +81,7 @@ def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
     assert shown.code == 0 and "count-0" in shown.out
 
 
+@pytest.mark.long
 @of_each("change", [{"rho": 0.03}, {"where": "age >= 21"}, {"max_rows": 3}, {"by": ["city"]}])
 def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_path: Path) -> None:
     before, after = tmp_path / "before.toml", tmp_path / "after.toml"

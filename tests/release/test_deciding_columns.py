@@ -68,6 +68,7 @@ def test_the_last_nanosecond_of_a_day_is_in_that_day(stamp: str, inside: int, tm
     assert rows_of(Source(columns={}, path="rows.duckdb", table="rows"), tmp_path) == inside
 
 
+@pytest.mark.long
 @pytest.mark.needs("psycopg")
 def test_types_of_a_server_are_what_they_come_from(release_cluster: Cluster, tmp_path: Path) -> None:
     """Through every domain, whatever its name; an enum is its words."""

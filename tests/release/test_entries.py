@@ -51,6 +51,7 @@ def test_weights_are_shares_whatever_their_size(weight: float, others: int) -> N
     assert account(found).upper <= 50.0
 
 
+@pytest.mark.long
 @EACH
 @of_each("limit", [10**6, 10**18])
 def test_what_a_ledger_remembers_is_priced_alike(table: Mapping[str, Any], limit: int) -> None:

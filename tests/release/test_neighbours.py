@@ -56,6 +56,7 @@ def breaches(
             yield from (f"seed {seed}: {one.query}: {words}" for words in too_far(one, *seen))
 
 
+@pytest.mark.long
 def test_nothing_moves_further_than_is_priced(engine: DuckDB, tmp_path: Path) -> None:
     assert list(breaches(engine, range(len(MEASURES)), tmp_path, tables=1)) == []
 

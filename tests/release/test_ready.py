@@ -52,6 +52,7 @@ def file(folder: Path, query: Mapping[str, Any], source: Mapping[str, Any]) -> s
     return str(path)
 
 
+@pytest.mark.long
 @of_each("query, source", [*((query, {}) for query in QUERIES.values()), *(({}, source) for source in SOURCES.values())])
 def test_a_mistake_costs_nothing(query: Mapping[str, Any], source: Mapping[str, Any], tmp_path: Path) -> None:
     """And what was mended is answered in the same folder."""

@@ -60,6 +60,7 @@ def told(by: str, value: Any) -> str:
     return f"{date.fromisoformat(f'{block}-1')}" if by == "week" else block
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("at", "by"), list(engines_and_blocks()))
 def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """As plain Python over these rows alone; whatever the other rows hold, and whether the file declares the column or not."""
@@ -107,6 +108,7 @@ def measured(first: bool) -> list[Mapping[str, Any]]:
     return [query for _, query in queries() if (query["name"] == "q0") == first]
 
 
+@pytest.mark.long
 @pytest.mark.needs("opendp")
 @of_each("query", measured(True), told=lambda query: query["measure"])
 def test_no_measure_sees_a_record_outside_of_the_window(

@@ -157,6 +157,7 @@ def test_png_without_matplotlib_says_what_to_install() -> None:
         chart_png.render(PLAIN)
 
 
+@pytest.mark.long
 def test_png_is_one(chart: Chart) -> None:
     pytest.importorskip("matplotlib", reason="the plot extra is not installed")
     assert chart_png.render(chart).startswith(b"\x89PNG")

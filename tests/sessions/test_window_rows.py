@@ -271,6 +271,7 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
 LIKE_OTHERS = ("train, declared columns", "train, causal-lm", "train, soft-prompt")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[*marks(name), *([pytest.mark.long] if name in LIKE_OTHERS else [])]) for name in READINGS]
 )
@@ -296,6 +297,7 @@ def weights(where: Path) -> dict[str, Any]:
     return {name: value.tolist() for name, value in load_file(where / "model.safetensors").items()}
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch", "safetensors")
 @pytest.mark.parametrize("name", ["train, arrays", "train, declared columns"])
 def test_the_model_is_that_of_a_file_of_the_window_alone(name: str, folder: Callable[..., Folder]) -> None:

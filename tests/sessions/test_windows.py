@@ -229,6 +229,7 @@ def test_every_command_that_charges_is_examined() -> None:
         assert any("--window" in parameter.opts for parameter in command.params) == (words in CHARGING), words
 
 
+@pytest.mark.long
 @EACH_PLACE
 def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
     """No window, none of its blocks, one that takes no run, one beside no ledger or beside another; and nothing is charged."""
@@ -295,6 +296,7 @@ def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stat
         assert ", ".join(WINDOW) in said and (UNCHECKED in said) != scenario.checked
 
 
+@pytest.mark.long
 @IN_A_FILE
 @EACH
 def test_a_dry_run_asks_about_the_window(words: Words, begun: Callable[[Words], Asked]) -> None:
@@ -389,6 +391,7 @@ def test_what_reads_the_labels_takes_the_window_that_they_were_charged_on(begun:
         read_transcript(plan_of("file.toml"))
 
 
+@pytest.mark.long
 @IN_A_FILE
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("stated", [False, True], ids=["by flag", "by the file"])

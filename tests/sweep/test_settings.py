@@ -378,6 +378,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -486,6 +486,7 @@ FOLLOWED = "loss: expected a program that can be followed operator by operator f
 HIDDEN = "(its message may quote a private record, and is not shown)"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -529,6 +530,7 @@ def quoting(model, batch):
     assert (code, HIDDEN in said, "Alice" in said) == (2, True, False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", ['7,"open', '7,"a"b'])
 def test_a_quote_in_a_csv_file_takes_in_no_records_below_it(line: str) -> None:
     """Of which one person would then own several: the lines are refused, and not quoted."""

@@ -52,6 +52,7 @@ def test_the_files_own_answers_stay(tmp_path: Path) -> None:
     assert "dice, thrown by hand" in statement(tmp_path, FILE + '[disclosure]\nrandomness = "dice, thrown by hand"\n')
 
 
+@pytest.mark.long
 def test_a_unit_that_is_clipped_as_one_is_said_to_be(tmp_path: Path) -> None:
     rare = MAIN.replace("batch_size = 50", "rate = 0.2")
     found = statement(tmp_path, PER_UNIT + rare + UNITS + "records_per_unit = 2\n")

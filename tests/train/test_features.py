@@ -119,6 +119,7 @@ def prepared(text: str):
     return prepare(plan_of(text), system_entropy(), Alone(), None, ".")
 
 
+@pytest.mark.long
 def test_a_unit_is_drawn_as_a_whole_and_clipped_as_one() -> None:
     found = prepared(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), UNITS, "records_per_unit = 4\n"))
     (inputs, _), real = found.problem.records
@@ -185,6 +186,7 @@ clipping = { norm = 1.0 }
 """
 
 
+@pytest.mark.long
 def test_functions_of_ones_own() -> None:
     Path("own.py").write_text(OWN)
     head = SIZE.replace("1_437", "200")

@@ -40,6 +40,7 @@ def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:
 TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quantile_noise = 10.0 }')}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
@@ -67,6 +68,7 @@ def test_a_fault_of_the_stated_size_is_found_as_often_as_stated() -> None:
             assert least <= sum(audited(plan, seed).violated for seed in range(1, runs + 1)) <= most
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 def test_such_a_run_is_never_private(tmp_path: Path) -> None:
     """Its statement and its description say so, no ledger is charged, and nothing goes on with it."""

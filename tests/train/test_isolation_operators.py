@@ -64,6 +64,7 @@ def calls(name: str) -> Iterator[tuple[int, Any, Claims]]:
             yield seed, drawn, said
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(10))
 def test_an_operator_does_what_its_rule_says(part: int) -> None:

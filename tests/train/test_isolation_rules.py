@@ -175,6 +175,7 @@ MIXING: dict[str, Step] = {
 }
 
 
+@pytest.mark.long
 def test_what_mixes_does_not_pass_the_rules() -> None:
     def mixes(name: str) -> None:
         torch.manual_seed(4)
@@ -242,6 +243,7 @@ def require_no_branch(case: tuple[int, str]) -> None:
         followed(model, loss, torch.zeros(2, WIDTH))
 
 
+@pytest.mark.long
 def test_no_branch_on_any_size() -> None:
     """Each way to ask in two of three places."""
     require_each([(seed, WHERE[(seed + seed // 6) % 3]) for seed in range(12)], require_no_branch)

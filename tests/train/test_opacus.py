@@ -163,6 +163,7 @@ def test_what_a_layer_left_is_gone_before_the_next_batch(opacus: None) -> None:
         assert not hasattr(model.idle, "activations")
 
 
+@pytest.mark.long
 def test_dropout_is_compared_without_and_drawn_with(opacus: None) -> None:
     model = dropout_mlp().double()
     engine = OpacusGradients(model, classification, Flat(0.5))

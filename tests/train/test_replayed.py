@@ -56,6 +56,7 @@ ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quanti
 ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
@@ -227,6 +228,7 @@ SELDOM_SEEN = {  # in two replays
 }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("bug", [pytest.param(bug, marks=[pytest.mark.nightly] if bug in REPEATED else []) for bug in BUGS])

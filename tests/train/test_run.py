@@ -432,6 +432,7 @@ def test_steps_that_are_counted_twice_stay_within_the_budget_too(file: Path) -> 
         train(plan, resume=True)
 
 
+@pytest.mark.long
 def test_what_was_charged_is_printed_and_no_ledger_is_advised(file: Path, tmp_path: Path) -> None:
     """In the second run too, whose folder holds the files of the first."""
     books = ledger(tmp_path, 30.0)

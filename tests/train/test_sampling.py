@@ -49,6 +49,7 @@ def test_every_scheme_has_a_sampler() -> None:
     assert set(SAMPLERS) == set(SAMPLING)
 
 
+@pytest.mark.long
 def test_poisson_sizes_are_binomial() -> None:
     def check(case: tuple[int, float]) -> None:
         records, rate = case
@@ -63,6 +64,7 @@ def test_poisson_takes_every_record_equally_often() -> None:
     assert within(taken(poisson(0.05), 200, STEPS, 12).sum(axis=0), STEPS, 0.05) > P
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("records", "steps"), [(1, 0), (7, 0), (0, 1), (0, 2), (1, 1)])
 def test_poisson_draws_are_independent(records: int, steps: int) -> None:

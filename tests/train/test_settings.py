@@ -60,6 +60,7 @@ def test_a_plain_table_of_each_task_is_read(task: str) -> None:
     assert read(table(task)).task == task
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("task", TASKS)
 def test_each_key_is_accepted_with_its_example_value(task: str) -> None:
     def accepted(key: str) -> None:

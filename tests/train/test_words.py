@@ -32,6 +32,7 @@ PIECES = (*"mf:./\\ \n-é0", "()", "digits", "held-out", "mlp", "cuda", ".csv", 
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("task", "key", "rule", "pattern"), RULED, ids=[f"{task}.{key}" for task, key, *_ in RULED])
 @given(text=TEXTS)
 @example(text=".csv")

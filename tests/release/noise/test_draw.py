@@ -25,6 +25,7 @@ pytestmark = pytest.mark.needs("opendp")
 SURE = 1e-9  # a right sampler falls below once in 10^9 tests
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", LAWS)
 def test_noise_has_its_law(make: Callable[[float], NoiseLaw]) -> None:
     for scale in SCALES:

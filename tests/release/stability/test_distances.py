@@ -76,6 +76,7 @@ def test_the_distance_of_the_mode_is_what_a_search_finds(adjacency: Adjacency) -
         assert found.answer == domain[first(counts)] and found.distance == search, counts
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("adjacency", "always_one"), [(ADD, False), (REPLACE, True)])
 @pytest.mark.parametrize("most", [1, 3])
 def test_the_distance_of_the_median_is_what_a_search_finds(adjacency: Adjacency, always_one: bool, most: int) -> None:

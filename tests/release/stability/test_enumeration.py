@@ -127,6 +127,7 @@ WORST: dict[str, Worst] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", WORST)
 def test_every_release_is_within_what_is_claimed(name: str) -> None:

@@ -103,6 +103,7 @@ def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration:
     assert distance(sums.gradients, rest.gradients) <= 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ def bounded(name: str, way: str, size: float, weight: float, kind: torch.dtype, 
             assert along >= (1.0 - 1e-5) * longest * length(relative), label
 
 
+@pytest.mark.long
 def test_a_gradient_too_long_for_single_precision_is_clipped_to_c() -> None:
     def clipped_to_c(case: tuple[str, str]) -> None:
         name, way = case
@@ -237,6 +238,7 @@ def require_no_longer(name: str, pairs: Sequence[tuple[float, str]]) -> None:
             assert length(clipped(parts, clip, parameters).gradients) <= clip.bound * SLACK, (size, weight, style, norm)
 
 
+@pytest.mark.long
 def test_nobody_is_longer_than_the_least_and_the_largest_norm() -> None:
     """Every size with every weight over the layers, and with one of them in each."""
     turns = iter(range(10**6))

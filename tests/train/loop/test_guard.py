@@ -355,6 +355,7 @@ TOUCHED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(4))
 def test_what_was_touched_between_steps_ends_the_run(begin: Begin, tmp_path: Path, part: int) -> None:
@@ -491,6 +492,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("use", HARMLESS, ids=lambda use: use.__name__)
 def test_what_does_no_harm_is_allowed(begin: Begin, loop: Loop, use: Callable[[Loop], None]) -> None:
     private = started(begin, loop)

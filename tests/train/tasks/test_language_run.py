@@ -42,6 +42,7 @@ def outcome(name: str, path: str) -> Outcome:
     return train(plan_of(path))
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_leaves_what_it_trained(name: str, place: str) -> None:
@@ -91,6 +92,7 @@ def test_the_examples_can_be_read_without_transformers(monkeypatch: pytest.Monke
     assert json.loads(found.out)["estimate"] == "language models: expected transformers, found none: pip install 'dpcli[lm]'"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lm.toml", "gpt2.toml"])
 def test_the_examples_keep_their_budget(name: str) -> None:
     plan = plan_of(str(ROOT / "examples" / "lm" / name))
@@ -98,6 +100,7 @@ def test_the_examples_keep_their_budget(name: str) -> None:
     assert 7.99 < plan.account.upper <= plan.pipeline.budget.epsilon
 
 
+@pytest.mark.long
 def test_the_example_has_the_records_that_it_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "lm"))
     import language_model

@@ -90,6 +90,7 @@ def test_public_data_are_as_the_private_ones_or_held_out() -> None:
     require_each(TASKS, check)
 
 
+@pytest.mark.long
 def test_the_schema_takes_the_same_words() -> None:
     def check(case: tuple[str, str]) -> None:
         task, key = case

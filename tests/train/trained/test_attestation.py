@@ -43,6 +43,7 @@ def sealed(run: Path, **changes: Any) -> None:
     (run / "model.json").write_text(json.dumps(content))
 
 
+@pytest.mark.long
 def test_a_run_verifies_where_it_was_moved_and_says_what_it_guarantees(run: Path) -> None:
     found = verified(run)
     assert found.code == 0, found
@@ -98,6 +99,7 @@ def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield place
 
 
+@pytest.mark.long
 def test_no_value_of_an_attestation_can_be_changed_or_left_out(run: Path, tmp_path: Path) -> None:
     statement, file = json.loads((run / "attestation.json").read_text()), tmp_path / "changed.json"
     places = list(leaves(statement))

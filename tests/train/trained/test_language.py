@@ -25,6 +25,7 @@ def trained(folder: Path, file: str, code: str, name: str) -> Path:
     return next((folder / "runs").iterdir())
 
 
+@pytest.mark.long
 def test_a_language_model_goes_on_from_prompts(tmp_path: Path) -> None:
     text = FILE.format(task="causal-lm", data="texts", more=HELD).replace("own_language:gpt2", "own_language:bag")
     run = trained(tmp_path, text, OWN, "own_language")
