@@ -67,8 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Spread the cases of a test that is marked `sampled` over the three runs.
 
     A quick run takes few cases, in which every value of every parameter occurs; a long one takes cases in which every pair of values
-    does; the rest is nightly. `sampled(n)`: n cases are quick, evenly spaced, and the rest is long. Whoever asks for a test by name
-    (-k, or file::test) gets every case of it.
+    does; the rest is nightly. `sampled(n)`: n cases are quick, evenly spaced, the rest is long; `sampled(n, m)`: m of the rest are long,
+    what is then left is nightly. Whoever asks for a test by name (-k, or file::test) gets every case of it.
     """
     if config.option.keyword or any("::" in argument for argument in config.args):
         return
@@ -77,13 +77,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and item.get_closest_marker("sampled") is not None:
             families.setdefault((item.path, item.originalname), []).append(item)
     for family in families.values():
-        (count,) = next(family[0].iter_markers("sampled")).args or (None,)
-        plain = [item for item in family if not any(item.iter_markers("long")) and not any(item.iter_markers("nightly"))]
-        quick = covering(family, 1) if count is None else plain[:: -(-len(plain) // count) or 1]
-        long = covering(family, 2) if count is None else family
+        counts = next(family[0].iter_markers("sampled")).args
+        by_day = [item for item in family if not any(item.iter_markers("nightly"))]
+        quick = (
+            spaced([item for item in by_day if not any(item.iter_markers("long"))], counts[0]) if counts else covering(family, 1)
+        )
+        rest = [item for item in by_day if item not in quick]
+        long = spaced(rest, counts[1]) if len(counts) > 1 else rest if counts else covering(family, 2)
         for item in family:
             if item not in quick:
                 item.add_marker(pytest.mark.long if item in long else pytest.mark.nightly)
+
+
+def spaced(items: list[pytest.Function], count: int) -> list[pytest.Function]:
+    """Return `count` of the items, evenly spaced."""
+    return [items[k * len(items) // count] for k in range(min(count, len(items)))]
 
 
 def covering(family: list[pytest.Function], strength: int) -> list[pytest.Function]:

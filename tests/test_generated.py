@@ -125,6 +125,7 @@ EACH_ONCE = [(name, (ASKED[k], ASKED[k + 3])) for k, name in enumerate(HARD)]
 THE_OTHERS = [(name, tuple(asked for asked in ASKED if asked not in once)) for name, once in EACH_ONCE]
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is counted as Linux does")
 @pytest.mark.parametrize(("name", "commands"), [*tiered(EACH_ONCE, 0, len(HARD)), *tiered(THE_OTHERS, 0)])
 def test_hard_files_end(name: str, commands: tuple[list[str], ...]) -> None:

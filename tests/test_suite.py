@@ -80,6 +80,13 @@ def test_triples(a, b, c): pass
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("a", range(20))
 def test_few(a): pass
+@pytest.mark.sampled(2, 5)
+@pytest.mark.parametrize("a", [*range(19), pytest.param(19, marks=pytest.mark.nightly)])
+def test_fewer(a): pass
+@pytest.mark.long
+@pytest.mark.sampled(0, 4)
+@pytest.mark.parametrize("a", range(6))
+def test_not_quick(a): pass
 @pytest.mark.long
 def test_long(): pass
 @pytest.mark.nightly
@@ -108,10 +115,11 @@ def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
     runs = [collected(tmp_path, *mark, "test_family.py") for mark in ([], ["-m", "long and not nightly"], ["-m", "nightly"])]
     names = [[case.partition("::")[2] for case in run] for run in runs]
     every = collected(tmp_path, "-m", "", "test_family.py")
-    assert len(every) == 63 + 20 + 3
+    assert len(every) == 63 + 20 + 20 + 6 + 3
     assert sorted(name for run in names for name in run) == sorted(case.partition("::")[2] for case in every)
     assert [[name for name in run if "[" not in name] for run in names] == [["test_plain"], ["test_long"], ["test_nightly"]]
-    assert [sum("few" in name for name in run) for run in names] == [3, 17, 0]
+    for function, shares in {"few": [3, 17, 0], "fewer": [2, 5, 13], "not_quick": [0, 4, 2]}.items():
+        assert [sum(name.startswith(f"test_{function}[") for name in run) for run in names] == shares, function
     triples = [[name[len("test_triples[") : -1].split("-") for name in run if "triples" in name] for run in names]
     assert [{case[k] for case in triples[0]} for k in range(3)] == [set("pqr"), set("xyz"), set("0123456")]
     both = triples[0] + triples[1]

@@ -29,6 +29,7 @@ def test_a_smaller_delta_never_has_a_smaller_epsilon() -> None:
         assert profile.epsilon(delta).upper <= profile.epsilon(delta / 100.0).upper * (1.0 + 1e-9), SEED
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("low", "high"), tiered([(0.001, 0.002), (1e-6, 1e-5)], 0, 1))
 def test_thousands_of_different_steps_have_a_number(low: float, high: float) -> None:
     entries = "".join(ENTRY.format(i, 1.0 + i / 2000.0, low + (high - low) * i / 4000.0) for i in range(4000))

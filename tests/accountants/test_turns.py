@@ -56,6 +56,7 @@ sampling = { scheme = "balls-in-bins", batch_size = 1000 }
 """
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEAR)
 def test_what_is_answered_alone_is_answered_beside_the_others(name: str) -> None:
@@ -65,6 +66,7 @@ def test_what_is_answered_alone_is_answered_beside_the_others(name: str) -> None
     assert together <= min(alone) * (1.0 + 1e-12)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dear", by_tier(None, 1, 2))
 def test_the_same_question_is_answered_alike_whatever_was_asked_before(dear: int) -> None:

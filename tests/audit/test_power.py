@@ -37,6 +37,7 @@ def two_run(scores: Scores, claim: Claim, **settings: object) -> bool:
     return two_run_audit(scores, claim, AuditSettings(**settings), "runs").violated  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "claim", "settings"),
@@ -52,6 +53,7 @@ def test_false_alarms_of_one_run(attack: Attack, claim: Claim, settings: dict[st
     assert failures <= MOST
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "claim", "settings"),
@@ -103,7 +105,7 @@ PLANTED: dict[str, tuple[Attack, Claim]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, 5)
 @pytest.mark.parametrize("bug", PLANTED)
 def test_power_of_two_runs(bug: str) -> None:
     """1,000 runs in each world catch every planted bug in each of 20 audits; two are allowed for other random numbers."""
@@ -119,7 +121,7 @@ def test_power_of_two_runs_over_all_thresholds(bug: str) -> None:
     assert sum(two_run(runs(attack, 1000, seed), claim, choose="bonferroni") for seed in range(20)) >= 18
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(
     ("attack", "claim"),
     [(one_sum(noise=0.5), ONE_SUM), (one_sum(noise=0.0), ONE_SUM), (one_sum(size=10.0), ONE_SUM), (attacks.clipped_batch, ONE_SUM)],

@@ -61,6 +61,7 @@ def test_nan_that_is_passed_through_is_caught(tmp_path: Path) -> None:
     assert code == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_false_alarms_of_the_statistical_checks(tmp_path: Path) -> None:
     """40 replays of the right program with other seeds: at 5 % each, eight or more failures have a chance below 0.1 %."""

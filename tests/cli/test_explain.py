@@ -78,6 +78,7 @@ def explained_with_its_keys(path: str) -> None:
         explain(f"{path}x.")
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_key_is_looked_for_in_the_table_that_is_named() -> None:
     for place in PLACES:

@@ -82,6 +82,7 @@ def test_an_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str,
     answered(adjacency, sampled, noise)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("adjacency, sampled, noise", [case for case in product(ADJACENCIES, SAMPLED, NOISES) if case not in PAIRS[::2]])
 def test_every_adjacency_of_flags_has_an_answer(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -> None:

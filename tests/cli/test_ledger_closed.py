@@ -61,6 +61,7 @@ def test_a_command_closes_every_ledger_that_it_opens(
     all_closed(words, state, tmp_path, connections)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("words, state", [case for case in itertools.product(HERE, STATES) if case not in QUICK])
 def test_a_command_closes_every_ledger_whatever_it_finds(

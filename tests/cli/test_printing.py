@@ -99,7 +99,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(place)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, 8)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_exit_code_is_the_same_whoever_reads(
     command: tuple[str, ...], file: str, forking: subprocess.Popen[str], tmp_path: Path

@@ -41,6 +41,7 @@ def test_exit_codes_are_those_of_account() -> None:
     assert report(GAUSSIAN.replace("unit", "unti")) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_strict_refuses_what_is_not_stated() -> None:
     assert report(GAUSSIAN, "--strict") == 1

@@ -265,6 +265,7 @@ def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipelin
             told_in_one_line(played, pipeline, ("GET", "POST")[number % 2], answer)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_what_any_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path) -> None:
     """Each answer of each, and of two of them to each question."""

@@ -109,7 +109,7 @@ def runner(request: pytest.FixtureRequest) -> Callable[..., Ran]:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize(("text", "code", "count"), [(HARMLESS, 0, 0), (RISEN, 0, 1), (OVER, 1, 1), ("x", 2, 1)])
 def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], text: str, code: int, count: int) -> None:
     changed(clone, text)
@@ -171,7 +171,7 @@ HOSTILE = ("$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--h
 QUICK = {("action", HOSTILE[2]), ("workflow", HOSTILE[0]), ("action", "--help")}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 5)
 @pytest.mark.parametrize(
     ("kind", "hostile"),
     [

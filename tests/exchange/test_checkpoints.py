@@ -501,6 +501,7 @@ def test_of_another_guarantee_than_opacus_counts_it_says_nothing_of_its_number(
     assert ("the one that Opacus's accountants count with" in said) == ("adjacency" not in stated)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.needs("torch", "opacus")
 @pytest.mark.filterwarnings("ignore")

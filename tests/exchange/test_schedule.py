@@ -84,6 +84,7 @@ def test_too_long_for_a_file() -> None:
         imported("noise_multiplier,sampling_rate\n" + "".join(f"{1 + k / 7e9!r},0.01\n" for k in range(MOST)))
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_as_many_stages_as_are_promised() -> None:
     """Where their numbers are short."""

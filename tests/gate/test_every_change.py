@@ -63,6 +63,7 @@ def test_a_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: 
     placed_where_it_stands(folder, name, how)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("name, how", [(name, how) for name in OTHER if name != "gate.waiver" for how in ("changed", "dropped")])
 def test_any_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: str) -> None:
@@ -159,6 +160,7 @@ def test_a_change_of_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
     told_of_a_type(folder, *pair)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("pair", PAIRS)
 def test_a_change_of_any_type_is_told(folder: Path, pair: tuple[str, str]) -> None:

@@ -72,6 +72,7 @@ def test_a_stub_in_place_of_a_pipeline_is_no_way_out(two: Path, tmp_path: Path) 
     ] == []
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("stub", IN_PLACE)
 def test_no_stub_in_place_of_a_pipeline_is_a_way_out(two: Path, stub: str, tmp_path: Path) -> None:

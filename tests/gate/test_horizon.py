@@ -41,6 +41,7 @@ def test_a_rhythm_in_runs_rounded_up(every: str, years: float, runs: int) -> Non
     assert Horizon(1.0, every=every, years=years).count == runs  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pipelines(most=2), st.integers(2, 5))

@@ -80,6 +80,7 @@ def test_taking_a_waiver_away_never_makes_a_no_a_pass(found: list[Condition], he
     assert HARSH[code_of(found, fewer)] >= HARSH[code_of(found, held)]
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.floats(0.05, 20.0), min_size=2, max_size=3), st.sampled_from([GATE, OVER, LARGE_DELTA]))

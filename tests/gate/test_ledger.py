@@ -168,7 +168,7 @@ def verdicts(*arguments: str | Path) -> list[str]:
     return [c["verdict"] for file in files for c in file["conditions"] if c["name"] == "ledger"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("seed", range(4))
 def test_files_and_horizons_pass_where_the_ledger_takes_all_their_runs(tmp_path: Path, seed: int) -> None:
     """The gate passes exactly where reserving every run of every file in turn would be granted."""

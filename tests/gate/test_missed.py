@@ -104,7 +104,7 @@ def test_a_file_whose_mode_alone_changes_is_as_it_was(base: Path) -> None:
     assert against(base).code == 2
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize(
     ("name", "escaped"),
     [

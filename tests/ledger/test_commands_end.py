@@ -147,7 +147,7 @@ def shares() -> Iterator[Any]:
             yield pytest.param(hurdle, asked, id=f"{hurdle.__name__}-{name}", marks=marks)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(("hurdle", "asked"), list(shares()))
 def test_every_command_and_every_call_from_python_ends_with_a_word(
     hurdle: Any, asked: list[Any], database: Database, tmp_path: Path, request: pytest.FixtureRequest

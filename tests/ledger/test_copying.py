@@ -331,7 +331,7 @@ def deaths() -> Iterator[Any]:
             yield pytest.param(point, way, id=f"{point[1]}-{way}".replace(" ", "-"), marks=tier)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(("point", "way"), list(deaths()), indirect=["way"])
 def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -> None:
     source, target = way
@@ -358,7 +358,7 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
         assert [entry.kind for entry in ledger.entries()].count("moved") == 2  # closed once, arrived once
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 5)
 @pytest.mark.parametrize(
     "point",
     [

@@ -255,6 +255,7 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
         yield number, mutated(chained(ledger, right(ledger, chance, number), who), chance)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize(
     ("by", "two"),
     [
@@ -428,6 +429,7 @@ OPENINGS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
     """By an administrator's hand, in every mode and filter; on the reader's side as on the database's."""

@@ -172,6 +172,7 @@ def test_what_is_said_of_a_charge_is_true(kind: str, way: str, begun: Database, 
     cut_off(kind, way, begun, between, 0, 2 if kind == "spend" else 1)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("kind, way", WAYS)
 def test_what_is_said_of_a_charge_is_true_at_more_moments(kind: str, way: str, begun: Database, between: Cuts) -> None:

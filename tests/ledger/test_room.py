@@ -232,6 +232,7 @@ def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(label: str, c
         assert_that_all_fit("zcdp", tables, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("label, count", [(label, 1 + place % 2) for place, label in enumerate(label for label in TABLES if label.endswith("-0"))])
 def test_what_would_fit_of_queries_fits_where_every_number_is_computed(label: str, count: int, tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_no_command_that_takes_a_ledger_shows_a_password(at: int, url: int, tmp_
     quotes_none(WALKED[at], URLS[url], tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("words, url", [(words, url) for words in WALKED for url in URLS])
 def test_no_command_that_takes_a_ledger_shows_a_password_of_any_url(words: tuple[str, ...], url: str, tmp_path: Path) -> None:
@@ -170,6 +171,7 @@ def test_no_command_keeps_a_password_that_opens_a_ledger(database: Database, tmp
     keeps_none([words for words in WALKED if words[-1] not in DEAR], database, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tier", [pytest.param(tier, marks=getattr(pytest.mark, tier)) for tier in ("long", "nightly")])
 def test_no_command_that_takes_its_time_keeps_a_password_that_opens_a_ledger(tier: str, database: Database, tmp_path: Path) -> None:
     keeps_none([words for words in WALKED if DEAR.get(words[-1]) == tier], database, tmp_path)

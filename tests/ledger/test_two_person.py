@@ -429,6 +429,7 @@ def test_both_see_names_alike(database: Database) -> None:
             assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_no_letter_makes_another_person_of_one(database: Database) -> None:
     """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""

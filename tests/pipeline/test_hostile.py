@@ -69,6 +69,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited by Linux's resource limits")
 @pytest.mark.parametrize("names", by_tier(None, OTHERS, DEAREST), ids=["most", "the dearest"])
 def test_refused_within_a_gigabyte(names: list[str], tmp_path: Path) -> None:

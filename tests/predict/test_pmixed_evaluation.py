@@ -175,6 +175,7 @@ def test_what_cannot_be_measured_is_refused(place: Path, keys: dict[str, str], f
     assert found.code == 2 and said in found.err
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_example_orders_the_ways_as_published_and_the_sound_one_beats_the_published() -> None:
     """80 bigram models, rate 0.03, 1024 tokens, epsilon 8: by far more than what drawing the models leaves to chance."""

@@ -87,6 +87,7 @@ def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
     assert long.code == 2 and "a prompt is not cut" in long.err
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_ensemble_and_dp_sgd_lie_between_the_public_model_and_no_privacy(path: Path) -> None:
     found = json.loads(dpcli("pmixed", "evaluate", str(path), "-f", "json", folder=path.parent).out)

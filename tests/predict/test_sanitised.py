@@ -34,6 +34,7 @@ def told(path: Path) -> Any:
     return json.loads(account(path, "-f", "json").out)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("entry", [CONFIDENT, GNMAX], ids=["confident-gnmax", "gnmax"])
 def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:

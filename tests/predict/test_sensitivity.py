@@ -29,6 +29,7 @@ def test_answers(case: dict[str, Any]) -> None:
     require_answer(case)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_answers_of_many_teachers() -> None:
     (case,) = [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] >= LARGE]

@@ -339,6 +339,7 @@ def on_ranks(*folders: Path, arguments: Sequence[str]) -> list[tuple[int, str, s
     return [(process.returncode, *one) for process, one in zip(processes, said, strict=True)]
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.needs("torch")
 def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
@@ -366,6 +367,7 @@ def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
     assert np.array_equal(np.load(folder / "votes.npy"), votes)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(
     ("seed", "said"),

@@ -154,7 +154,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_caught(name: str, engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, function, change = PLANTED[name]

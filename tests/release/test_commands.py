@@ -60,6 +60,7 @@ def test_commands_read_it(command: str, path: Path) -> None:
     assert "internal error" not in result.err
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_report_and_an_explanation_are_of_every_query(path: Path) -> None:
     assert dpcli("explain", str(path)).code == 0
@@ -94,6 +95,7 @@ def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_p
     assert result.code == 0 and one["increase"] == pytest.approx(increase, abs=1e-12), result.out
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize(
     ("noise", "delta"),

@@ -172,6 +172,7 @@ def test_what_may_be_negative_is_not_made_non_negative(query: Mapping[str, Any],
 EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
 
 
+@pytest.mark.sampled(0, 3)
 @pytest.mark.parametrize(
     "numbers",
     [pytest.param((1e-9, 1e300), marks=pytest.mark.long), pytest.param(EXTREME, marks=pytest.mark.nightly)],

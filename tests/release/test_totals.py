@@ -71,6 +71,7 @@ def test_exact_totals_are_not_shown() -> None:
     assert repr(Total(123, 456, (789,))) == "Total(...)"
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_spark_over_four_partitions_gives_what_duckdb_gives(tmp_path: Path, spark_session: Any) -> None:
     draw = random.Random(5)

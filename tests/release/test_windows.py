@@ -60,7 +60,7 @@ def told(by: str, value: Any) -> str:
     return f"{date.fromisoformat(f'{block}-1')}" if by == "week" else block
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(("at", "by"), list(engines_and_blocks()))
 def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """As plain Python over these rows alone; whatever the other rows hold, and whether the file declares the column or not."""
@@ -118,6 +118,7 @@ def test_no_measure_sees_a_record_outside_of_the_window(
     require_unseen(query, tmp_path, monkeypatch, query["measure"] == "count")
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.needs("opendp")
 @of_each("query", measured(False), told=lambda query: f"{query['measure']} {query['name']}")

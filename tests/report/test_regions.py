@@ -113,6 +113,7 @@ def svg_within(chart: Chart, band: Band) -> int:
     return seen
 
 
+@pytest.mark.sampled(0, 3)
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("make", [made, between])
@@ -123,6 +124,7 @@ def test_a_name_is_within_its_region(make: type[Chart], seed: int) -> None:
     svg_within(chart, chart.bands[0])
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_every_picture_keeps_the_name_within() -> None:
     found = dict(drawn())

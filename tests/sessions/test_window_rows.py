@@ -271,7 +271,7 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
 LIKE_OTHERS = ("train, declared columns", "train, causal-lm", "train, soft-prompt")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[*marks(name), *([pytest.mark.long] if name in LIKE_OTHERS else [])]) for name in READINGS]
 )
@@ -340,6 +340,7 @@ def test_what_comes_after_a_run_reads_the_same_rows(folder: Callable[..., Folder
         assert dpcli("attest", "out", "-f", "json", folder=here.place).code == 2, forged
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("torch", "safetensors")
 @pytest.mark.long
 def test_a_run_that_goes_on_reads_the_same_rows(folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,6 +383,7 @@ def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Fol
         perform(Job(plan.path, one.text, str(here.place / "2"), one.fingerprint, window=one.window))
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("torch", "safetensors")
 @pytest.mark.long
 def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Callable[..., Folder]) -> None:

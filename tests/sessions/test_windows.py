@@ -314,6 +314,7 @@ def test_a_dry_run_asks_about_the_window(words: Words, begun: Callable[[Words], 
     assert asked.charged() == []
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @IN_A_FILE
 def test_a_private_search_stays_with_its_window(begun: Callable[[Words], Asked], monkeypatch: pytest.MonkeyPatch) -> None:

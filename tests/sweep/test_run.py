@@ -141,6 +141,7 @@ def test_a_run_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, po
     assert len(pool.done) == 2  # the failed ones are tried again
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_failing_process_takes_its_own_run_alone(tmp_path: Path) -> None:
     """A file that cannot be trained, and a process that dies, through the real pool."""
@@ -215,6 +216,7 @@ def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path, pool: type[InOneProcess
     swept(plan)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_kills_the_children_and_keeps_what_ended(tmp_path: Path) -> None:

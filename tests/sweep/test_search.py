@@ -264,6 +264,7 @@ def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess
     assert search(plan, 1, None).value == 0.8
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "candidates", lambda trials, settings: [])
@@ -275,6 +276,7 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
         assert document.exit_code == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
@@ -310,6 +312,7 @@ def test_what_is_printed_does_not_tell_how_many_trials_there_were(tmp_path: Path
     assert dpcli("sweep", "tiny.toml", "--picture", "x.svg", folder=tmp_path).code == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.needs("torch", "safetensors")
 def test_a_real_search_leaves_a_model_that_claims_the_cost_of_the_search(tmp_path: Path) -> None:

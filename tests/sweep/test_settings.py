@@ -378,7 +378,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -404,6 +404,7 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, words: st
     assert words in str(raised.value)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_search_that_runs_another_entry_is_refused(tmp_path: Path) -> None:
     other = HEAD[HEAD.index("[[mechanism]]") :].replace("sgd", "other").replace("2.0", "200.0")

@@ -16,6 +16,7 @@ from tests.command import ROOT, dpcli  # noqa: E402
 EXAMPLE = ROOT / "examples" / "audit" / "worst-case.toml"
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(("factor", "code", "words"), [(1.0, 0, "no violation found at 95 %"), (0.5, 1, "VIOLATION at 95 %")])
 def test_half_of_the_noise_is_found(factor: float, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

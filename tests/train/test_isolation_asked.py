@@ -302,7 +302,7 @@ UNHEARD: dict[str, Callable[[], Net]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize("name", UNHEARD)
 def test_what_runs_where_no_mode_is(name: str) -> None:
     torch.manual_seed(0)
@@ -423,6 +423,7 @@ def test_another_tensor_of_the_same_shape() -> None:
     assert influence(Twice()) <= 1.0 + 1e-6
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_constant_of_other_numbers() -> None:
     for many in (1, 10_000):
@@ -509,6 +510,7 @@ def test_a_library_is_told_that_it_is_followed_inside_alone(monkeypatch: pytest.
         assert not getattr(found, name)(torch.zeros(1))
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_what_is_heard_tells_arguments_apart() -> None:
     told = {
@@ -557,7 +559,7 @@ MARKED: dict[str, Callable[[Tensor], bool]] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize("when", ["packed", "unpacked"])
 @pytest.mark.parametrize("asks", MARKED)
 def test_hooks_on_what_the_backward_pass_needs(when: str, asks: str) -> None:

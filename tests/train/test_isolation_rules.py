@@ -249,6 +249,7 @@ def test_no_branch_on_any_size() -> None:
     require_each([(seed, WHERE[(seed + seed // 6) % 3]) for seed in range(12)], require_no_branch)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_no_branch_on_any_size_anywhere() -> None:
     require_each(itertools.product(range(12), WHERE), require_no_branch)
@@ -322,6 +323,7 @@ def of_its_own() -> nn.Module:
     return Own(lambda x: Mapped.apply(x) + torch.linalg.svdvals(x[:, None]))
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_rule_of_somebody_elses_for_vmap_is_not_believed() -> None:
     x = torch.randn(RECORDS, WIDTH)
@@ -390,6 +392,7 @@ def generated(seed: int) -> Step:
     return done
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("first", "last"), [pytest.param(0, 50, marks=pytest.mark.long), pytest.param(50, 200, marks=pytest.mark.nightly)]
 )

@@ -60,14 +60,14 @@ def influence(model: Net) -> float:
     return distance(whole, without) / engine.clip.bound
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize("name", VALUES)
 def test_numbers_as_text_are_of_one_record(name: str) -> None:
     read = VALUES[name]
     assert influence(of_texts(lambda x: -3.0 * x if str(MARK) in read(x.detach()) else x)) <= 1.0 + 1e-6
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_a_length_as_text_is_of_one_record(name: str) -> None:
     before, read = len(LENGTHS[name](torch.zeros(SIZE, WIDTH))), LENGTHS[name]

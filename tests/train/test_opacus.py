@@ -75,7 +75,7 @@ CONFIGURATIONS["cnn with zeros"] = Configuration("cnn with zeros", padded_with_z
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("name", ["mlp", "cnn with zeros", "tied", "scaled", pytest.param("gpt2 lora", marks=pytest.mark.nightly)])
 def test_sums_are_those_of_one_example_at_a_time(opacus: None, name: str) -> None:
     configuration = CONFIGURATIONS[name]
@@ -184,7 +184,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.nightly] if name == "gpt2 untied" else []) for name in REFUSED]
 )

@@ -166,6 +166,7 @@ def test_correlated_noise_is_refused_before_anything_is_charged(entry: str) -> N
         prepared(SIZE, entry, TRAIN, BC).rehearse()
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_it_trains_and_goes_on_after_a_crash() -> None:
     quiet = MAIN.replace("multiplier = 2.0", "multiplier = 0.3")

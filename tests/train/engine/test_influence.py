@@ -28,7 +28,7 @@ DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "seq
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("configuration", EVERY)
 def test_influence_on_random_data(configuration: Configuration) -> None:
     """A prompt's embedding, which runs at batch 1, among them: with ghost clipping elsewhere its influence is 4.76 C."""
@@ -73,7 +73,7 @@ ADVERSARIES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.usefixtures("followed_once")  # which sees made-up records alone
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_influence_on_adversarial_data(configuration: Configuration) -> None:
     """As the first batch too: whatever the probe makes of such data, the sums stay bounded."""
@@ -105,7 +105,7 @@ def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize(
     "configuration", [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "bag", "sequence", "tied")]
 )
@@ -160,7 +160,7 @@ def test_terms_that_cancel_in_single_precision() -> None:
             assert float(sums.norms[0]) >= float(exact) * (1.0 - 1e-6)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of RMSNorm under autocast
 @pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled"])
 def test_one_example_alone_in_low_precision_of_the_model(name: str) -> None:

@@ -170,6 +170,7 @@ def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     assert engine.method.name == "book-keeping"
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_positions_before_examples() -> None:
     """A layer on (T, B, d) has its examples along the second dimension, where they must stay."""

@@ -78,7 +78,7 @@ PROGRAMS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], Any, st
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_against_one_example_at_a_time(name: str) -> None:
     build, draw, loss, method = PROGRAMS[name]
@@ -91,6 +91,7 @@ def test_against_one_example_at_a_time(name: str) -> None:
     assert engine.method.name == method, engine.describe()
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
 def test_recurrent_layers_in_single_precision_are_followed(kind: Any) -> None:

@@ -82,6 +82,7 @@ def test_places_are_drawn_uniformly(most: int) -> None:
     assert pairs.min() == 0 and pairs.max() == length**2 - 1
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_mean_of_a_records_gradients_is_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against plain autograd over the views one by one, in every style: it is not the mean of clipped gradients."""
@@ -146,6 +147,7 @@ def test_a_loss_over_the_batch_is_refused() -> None:
         ClippedGradients(convolution(), mean_over_views(mean, 3, VIEW), Flat(1.0))(images(4))
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_run_says_how_a_record_was_seen_and_goes_on_after_a_crash() -> None:
     text = FILE.replace("steps = 30", "steps = 12")

@@ -60,6 +60,7 @@ def some(found: Learning, count: int) -> Any:
     return (ids, batch[1]) if isinstance(batch, tuple) else ids
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_influence_is_at_most_c(name: str, place: str) -> None:
     found = problem(name, place)

@@ -82,6 +82,7 @@ def test_objects_are_none(tmp_path: Path) -> None:
         arrays_in(str(tmp_path / "a.npz"), ["inputs"])
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("sklearn")
 @pytest.mark.long
 def test_the_digits_are_those_of_their_library_which_is_not_imported() -> None:
