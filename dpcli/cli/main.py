@@ -14,7 +14,7 @@ from dpcli import __version__
 from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import Settings
-from dpcli.cli.printing import complain, heard, message_of, prepare, show
+from dpcli.cli.printing import complain, heard, leave, message_of, prepare, show
 from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -83,11 +83,14 @@ def run(arguments: list[str] | None = None) -> None:
 
 def _leave(code: int) -> NoReturn:
     """End the process. Where one of several stopped early, threads of torch's still wait for the others, and would abort an orderly end."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        with suppress(ValueError, AttributeError):  # closed, or none
+            try:
+                stream.flush()
+            except OSError:  # a full disk: Python would try once more, and end with a code of its own
+                leave(number)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()
         os._exit(code)
     sys.exit(code)
 
