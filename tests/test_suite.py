@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each, require_each
 from tests.command import ROOT
 from tests.trees import nodes, tree
 
@@ -195,3 +196,26 @@ def clocked(expression: ast.expr) -> bool:
     return any(
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and names(node) & CLOCKS for node in ast.walk(expression)
     )
+
+
+def test_a_case_that_skips_hides_no_other() -> None:
+    ran: list[int] = []
+
+    def skips_some(number: int, failing: int) -> None:
+        ran.append(number)
+        if number < 2:
+            pytest.skip("no such thing")
+        assert number != failing, "as it should"
+
+    skipped = of_each("number", range(4))(skips_some)
+    with pytest.raises(BaseExceptionGroup, match="1 of 4 fail, of number: 3"):
+        skipped(failing=3)
+    with pytest.raises(pytest.skip.Exception, match="2 of 4, of number: 0: no such thing; 1: no such thing"):
+        skipped(failing=9)
+    for failing, error, words in (
+        (3, AssertionError, "1 of 4 fail:\n3: "),
+        (9, pytest.skip.Exception, "2 of 4: 0: no such thing; 1: "),
+    ):
+        with pytest.raises(error, match=words):
+            require_each(range(4), lambda number: skips_some(number, failing))  # noqa: B023 (called at once)
+    assert ran == [*range(4)] * 4
