@@ -130,6 +130,14 @@ def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
     assert len(both) <= 28 < len(both) + len(triples[2]) == 63
 
 
+def test_a_test_without_a_case_is_an_error(tmp_path: Path) -> None:
+    """A list that has become empty would leave a test that skips for ever."""
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    (tmp_path / "test_none.py").write_text('import pytest\n@pytest.mark.parametrize("a", [])\ndef test_none(a): pass\n')
+    with pytest.raises(AssertionError, match="Empty parameter set in 'test_none'"):
+        collected(tmp_path, "test_none.py")
+
+
 @pytest.mark.long
 def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
     """Two processes collect the same ids, with other hashes, another home, time zone, working directory and process number."""
