@@ -79,19 +79,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for family in families.values():
         counts = next(family[0].iter_markers("sampled")).args
         by_day = [item for item in family if not any(item.iter_markers("nightly"))]
-        quick = (
-            spaced([item for item in by_day if not any(item.iter_markers("long"))], counts[0]) if counts else covering(family, 1)
-        )
+        plain = [item for item in by_day if not any(item.iter_markers("long"))]
+        quick = spaced(plain, counts[0]) if counts else covering(plain, 1)
         rest = [item for item in by_day if item not in quick]
-        long = spaced(rest, counts[1]) if len(counts) > 1 else rest if counts else covering(family, 2)
+        long = spaced(rest, counts[1]) if len(counts) > 1 else rest if counts else covering(by_day, 2)
         for item in family:
             if item not in quick:
                 item.add_marker(pytest.mark.long if item in long else pytest.mark.nightly)
 
 
 def spaced(items: list[pytest.Function], count: int) -> list[pytest.Function]:
-    """Return `count` of the items, evenly spaced."""
-    return [items[k * len(items) // count] for k in range(min(count, len(items)))]
+    """Return `count` of the items, evenly spaced, or all where there are not as many."""
+    count = min(count, len(items))
+    return [items[k * len(items) // count] for k in range(count)]
 
 
 def covering(family: list[pytest.Function], strength: int) -> list[pytest.Function]:

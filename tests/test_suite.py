@@ -88,6 +88,12 @@ def test_fewer(a): pass
 @pytest.mark.sampled(0, 4)
 @pytest.mark.parametrize("a", range(6))
 def test_not_quick(a): pass
+@pytest.mark.sampled
+@pytest.mark.parametrize(("a", "b"), [pytest.param(0, "x", marks=pytest.mark.nightly), (0, "y"), (1, "x"), (1, "y")])
+def test_marked(a, b): pass
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("a", range(4))
+def test_all(a): pass
 @pytest.mark.long
 def test_long(): pass
 @pytest.mark.nightly
@@ -116,11 +122,13 @@ def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
     runs = [collected(tmp_path, *mark, "test_family.py") for mark in ([], ["-m", "long and not nightly"], ["-m", "nightly"])]
     names = [[case.partition("::")[2] for case in run] for run in runs]
     every = collected(tmp_path, "-m", "", "test_family.py")
-    assert len(every) == 63 + 20 + 20 + 6 + 3
+    assert len(every) == 63 + 20 + 20 + 6 + 4 + 4 + 3
     assert sorted(name for run in names for name in run) == sorted(case.partition("::")[2] for case in every)
     assert [[name for name in run if "[" not in name] for run in names] == [["test_plain"], ["test_long"], ["test_nightly"]]
-    for function, shares in {"few": [3, 17, 0], "fewer": [2, 5, 13], "not_quick": [0, 4, 2]}.items():
+    for function, shares in {"few": [3, 17, 0], "fewer": [2, 5, 13], "not_quick": [0, 4, 2], "all": [4, 0, 0]}.items():
         assert [sum(name.startswith(f"test_{function}[") for name in run) for run in names] == shares, function
+    marked = [["test_marked[0-y]", "test_marked[1-x]"], ["test_marked[1-y]"], ["test_marked[0-x]"]]
+    assert [[name for name in run if "marked" in name] for run in names] == marked
     triples = [[name[len("test_triples[") : -1].split("-") for name in run if "triples" in name] for run in names]
     assert [{case[k] for case in triples[0]} for k in range(3)] == [set("pqr"), set("xyz"), set("0123456")]
     both = triples[0] + triples[1]
