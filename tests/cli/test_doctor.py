@@ -137,6 +137,13 @@ def test_a_changed_requirement_is_followed(distribution: Callable[..., None], mo
         ("==2.13.0", ["2.13", "2.13.0+cpu"], ["2.13.1", "2.12.9"]),
         ("!=3.1", ["3.1.1", "3"], ["3.1.0"]),
         ("<=3,>1", ["3.0", "1.0.1"], ["3.0.1", "1.0"]),
+        (" >= 1.6 , < 2 ", ["1.6"], ["2", "1.5"]),
+        ("==2", ["2.0+local.7", "2rc1.dev3"], ["2.7"]),
+        ("", ["0"], []),
+        *(
+            (unknown, [], ["1.4", "1.5", "9"])
+            for unknown in ("~=1.4", ">=1,~=1.4", "===1.4", "!=2.*", ">=0!1.4", "@ https://example.org/x")
+        ),
     ],
 )
 def test_conditions(condition: str, met: list[str], missed: list[str]) -> None:
