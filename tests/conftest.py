@@ -20,7 +20,14 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each worker, and each of the hundreds of processes, compiles everything anew
 sys.dont_write_bytecode = False
 MEMORY = Path("/dev/shm")
-if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+
+
+def serves(folder: Path) -> bool:
+    """Whether tests may write into a folder, and run what they write; a container's memory often forbids the latter."""
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30 and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+
+
+if serves(MEMORY):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # hundreds of ledgers wait for a disk at each charge
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
