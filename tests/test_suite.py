@@ -170,18 +170,23 @@ def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
     assert len(set(first.result())) == len(first.result())
 
 
+def tests_of(node: ast.AST) -> list[str]:
+    """The tests, or files of tests, that an import statement names."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [f"{'tests.' if node.level else ''}{node.module}.{alias.name}" for alias in node.names]
+    else:
+        return []
+    return [name for name in names if name.startswith("tests.") and ".test_" in name]
+
+
 @pytest.mark.long
 def test_no_test_imports_another() -> None:
     """What tests share stands in a helper or a fixture: a test that is imported is collected twice, or cannot be moved."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted(TESTS.rglob("*.py"))
-        for node in nodes(path)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests.")
-        for name in [node.module.rpartition(".")[2], *(alias.name for alias in node.names if node.module.count(".") < 2)]
-        if name.startswith("test_")
-    ]
-    assert found == []
+    for line in ("import tests.cli.test_x as x", "from tests import test_x", "from . import test_x", "from .test_x import y"):
+        assert tests_of(ast.parse(line).body[0]), line
+    assert [(path, name) for path in sorted(TESTS.rglob("*.py")) for node in nodes(path) for name in tests_of(node)] == []
 
 
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "monotonic_ns", "perf_counter_ns", "process_time_ns"}
