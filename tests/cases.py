@@ -63,7 +63,7 @@ def of_each(
     """As `pytest.mark.parametrize`, in one test: for cases that are cheap, so that a test for each would cost more than what it asks.
 
     cases: or a function that makes them, when the test runs. told: how a failure names its case. A case has a `tmp_path` of its own, and
-    what it does by `monkeypatch` is undone after it.
+    what it does by `monkeypatch` is undone after it. Where one skips, the others run, and the test skips unless one of them fails.
     """
     wanted = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
 
@@ -74,6 +74,7 @@ def of_each(
         def every(**given: Any) -> None:
             failed: list[BaseException] = []
             named: list[str] = []
+            skipped: list[str] = []
             tried = list(cases if isinstance(cases, Iterable) else cases())
             assert tried, f"no case of {names}"
             for number, case in enumerate(tried):
@@ -81,11 +82,15 @@ def of_each(
                 try:
                     with ExitStack() as stack:
                         test(**of_its_own(given, number, stack), **values)
+                except pytest.skip.Exception as skip:
+                    skipped.append(f"{told(case)}: {skip}")
                 except (Exception, pytest.fail.Exception, BaseExceptionGroup) as error:
                     failed.append(error)
                     named.append(f"{told(case)}"[:200])
             if failed:
                 raise BaseExceptionGroup(f"{len(failed)} of {len(tried)} fail, of {names}: {'; '.join(named)}", failed)
+            if skipped:
+                pytest.skip(f"{len(skipped)} of {len(tried)}, of {names}: {'; '.join(skipped)}")
 
         del every.__wrapped__  # type: ignore[attr-defined]
         kept = [parameter for name, parameter in signature.parameters.items() if name not in wanted]
@@ -107,15 +112,22 @@ def of_its_own(given: dict[str, Any], number: int, stack: ExitStack) -> dict[str
 
 
 def require_each(cases: Iterable[Case], check: Callable[[Case], object], name: Callable[[Case], str] = str) -> None:
-    """Asserts that there are cases, and that the check raises for none of them; the traceback is the first one's."""
-    tried, failed = 0, []
+    """Asserts that there are cases, and that the check raises for none of them; the traceback is the first one's.
+
+    Where it skips for one, it is asked of the others, and the test skips unless it raises for one of them.
+    """
+    tried, failed, skipped = 0, [], []
     for case in cases:
         tried += 1
         try:
             check(case)
+        except pytest.skip.Exception as skip:
+            skipped.append(f"{name(case)}: {skip}")
         except (Exception, pytest.fail.Exception) as problem:
             failed.append((name(case), problem))
     assert tried, "no case was tried"
     if failed:
         told = "\n".join(f"{one}: {type(problem).__name__}: {problem}" for one, problem in failed)
         raise AssertionError(f"{len(failed)} of {tried} fail:\n{told}") from failed[0][1]
+    if skipped:
+        pytest.skip(f"{len(skipped)} of {tried}: {'; '.join(skipped)}")

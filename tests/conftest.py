@@ -20,7 +20,14 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each worker, and each of the hundreds of processes, compiles everything anew
 sys.dont_write_bytecode = False
 MEMORY = Path("/dev/shm")
-if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+
+
+def serves(folder: Path) -> bool:
+    """Whether tests may write into a folder, and run what they write; a container's memory often forbids the latter."""
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30 and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+
+
+if serves(MEMORY):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # hundreds of ledgers wait for a disk at each charge
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
@@ -79,19 +86,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for family in families.values():
         counts = next(family[0].iter_markers("sampled")).args
         by_day = [item for item in family if not any(item.iter_markers("nightly"))]
-        quick = (
-            spaced([item for item in by_day if not any(item.iter_markers("long"))], counts[0]) if counts else covering(family, 1)
-        )
+        plain = [item for item in by_day if not any(item.iter_markers("long"))]
+        quick = spaced(plain, counts[0]) if counts else covering(plain, 1)
         rest = [item for item in by_day if item not in quick]
-        long = spaced(rest, counts[1]) if len(counts) > 1 else rest if counts else covering(family, 2)
+        long = spaced(rest, counts[1]) if len(counts) > 1 else rest if counts else covering(by_day, 2)
         for item in family:
             if item not in quick:
                 item.add_marker(pytest.mark.long if item in long else pytest.mark.nightly)
 
 
 def spaced(items: list[pytest.Function], count: int) -> list[pytest.Function]:
-    """Return `count` of the items, evenly spaced."""
-    return [items[k * len(items) // count] for k in range(min(count, len(items)))]
+    """Return `count` of the items, evenly spaced, or all where there are not as many."""
+    count = min(count, len(items))
+    return [items[k * len(items) // count] for k in range(count)]
 
 
 def covering(family: list[pytest.Function], strength: int) -> list[pytest.Function]:

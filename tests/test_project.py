@@ -26,6 +26,12 @@ def test_hooks_before_a_commit_are_what_ci_runs_besides_the_tests() -> None:
         assert hook["id"] and hook["name"]
 
 
+def test_no_script_loses_the_failure_of_a_program_that_it_reads_from() -> None:
+    """Bash forgets the exit code of what stands in <( ), whatever `set` says: what is then installed is what nobody listed."""
+    scripts = [ROOT / ".ci" / "run", *(path for path in (ROOT / ".github").rglob("*") if path.suffix in (".sh", ".yml"))]
+    assert len(scripts) > 5 and [path.name for path in scripts if "<(" in path.read_text()] == []
+
+
 def test_the_newest_section_of_the_changelog_is_of_this_version() -> None:
     newest = (ROOT / ".github" / "CHANGELOG.md").read_text().split("\n## ")[1]
     assert dpcli.__version__ in newest.splitlines()[0]

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import of_each, require_each
 from tests.command import ROOT
+from tests.conftest import serves
 from tests.trees import nodes, tree
 
 TESTS = ROOT / "tests"
@@ -51,12 +53,11 @@ def test_whoever_interrupts_sets_the_handler() -> None:
 def test_no_wait_ends_early() -> None:
     """No time-out below what a busy machine may need: one that ends a wait is there for a test that would hang."""
     short = [
-        f"{where}:{node.lineno}"
-        for where, test in functions()
-        for node in ast.walk(test)
-        if isinstance(node, ast.Call)
-        for word in node.keywords
-        if word.arg == "timeout" and isinstance(word.value, ast.Constant) and word.value.value < PATIENT
+        f"{path.relative_to(ROOT)}:{node.value.lineno}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for node in nodes(path)
+        if isinstance(node, ast.keyword) and node.arg == "timeout" and isinstance(node.value, ast.Constant)
+        if node.value.value is not None and node.value.value < PATIENT
     ]
     assert short == []
 
@@ -87,6 +88,12 @@ def test_fewer(a): pass
 @pytest.mark.sampled(0, 4)
 @pytest.mark.parametrize("a", range(6))
 def test_not_quick(a): pass
+@pytest.mark.sampled
+@pytest.mark.parametrize(("a", "b"), [pytest.param(0, "x", marks=pytest.mark.nightly), (0, "y"), (1, "x"), (1, "y")])
+def test_marked(a, b): pass
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("a", range(4))
+def test_all(a): pass
 @pytest.mark.long
 def test_long(): pass
 @pytest.mark.nightly
@@ -115,11 +122,13 @@ def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
     runs = [collected(tmp_path, *mark, "test_family.py") for mark in ([], ["-m", "long and not nightly"], ["-m", "nightly"])]
     names = [[case.partition("::")[2] for case in run] for run in runs]
     every = collected(tmp_path, "-m", "", "test_family.py")
-    assert len(every) == 63 + 20 + 20 + 6 + 3
+    assert len(every) == 63 + 20 + 20 + 6 + 4 + 4 + 3
     assert sorted(name for run in names for name in run) == sorted(case.partition("::")[2] for case in every)
     assert [[name for name in run if "[" not in name] for run in names] == [["test_plain"], ["test_long"], ["test_nightly"]]
-    for function, shares in {"few": [3, 17, 0], "fewer": [2, 5, 13], "not_quick": [0, 4, 2]}.items():
+    for function, shares in {"few": [3, 17, 0], "fewer": [2, 5, 13], "not_quick": [0, 4, 2], "all": [4, 0, 0]}.items():
         assert [sum(name.startswith(f"test_{function}[") for name in run) for run in names] == shares, function
+    marked = [["test_marked[0-y]", "test_marked[1-x]"], ["test_marked[1-y]"], ["test_marked[0-x]"]]
+    assert [[name for name in run if "marked" in name] for run in names] == marked
     triples = [[name[len("test_triples[") : -1].split("-") for name in run if "triples" in name] for run in names]
     assert [{case[k] for case in triples[0]} for k in range(3)] == [set("pqr"), set("xyz"), set("0123456")]
     both = triples[0] + triples[1]
@@ -127,6 +136,14 @@ def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
         assert len({(case[j], case[k]) for case in both}) == len({case[j] for case in both}) * len({case[k] for case in both})
     assert len(triples[0]) <= 9
     assert len(both) <= 28 < len(both) + len(triples[2]) == 63
+
+
+def test_a_test_without_a_case_is_an_error(tmp_path: Path) -> None:
+    """A list that has become empty would leave a test that skips for ever."""
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    (tmp_path / "test_none.py").write_text('import pytest\n@pytest.mark.parametrize("a", [])\ndef test_none(a): pass\n')
+    with pytest.raises(AssertionError, match="Empty parameter set in 'test_none'"):
+        collected(tmp_path, "test_none.py")
 
 
 @pytest.mark.long
@@ -152,18 +169,23 @@ def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
     assert len(set(first.result())) == len(first.result())
 
 
+def tests_of(node: ast.AST) -> list[str]:
+    """The tests, or files of tests, that an import statement names."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [f"{'tests.' if node.level else ''}{node.module}.{alias.name}" for alias in node.names]
+    else:
+        return []
+    return [name for name in names if name.startswith("tests.") and ".test_" in name]
+
+
 @pytest.mark.long
 def test_no_test_imports_another() -> None:
     """What tests share stands in a helper or a fixture: a test that is imported is collected twice, or cannot be moved."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted(TESTS.rglob("*.py"))
-        for node in nodes(path)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests.")
-        for name in [node.module.rpartition(".")[2], *(alias.name for alias in node.names if node.module.count(".") < 2)]
-        if name.startswith("test_")
-    ]
-    assert found == []
+    for line in ("import tests.cli.test_x as x", "from tests import test_x", "from . import test_x", "from .test_x import y"):
+        assert tests_of(ast.parse(line).body[0]), line
+    assert [(path, name) for path in sorted(TESTS.rglob("*.py")) for node in nodes(path) for name in tests_of(node)] == []
 
 
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "monotonic_ns", "perf_counter_ns", "process_time_ns"}
@@ -195,3 +217,36 @@ def clocked(expression: ast.expr) -> bool:
     return any(
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and names(node) & CLOCKS for node in ast.walk(expression)
     )
+
+
+def test_a_case_that_skips_hides_no_other() -> None:
+    ran: list[int] = []
+
+    def skips_some(number: int, failing: int) -> None:
+        ran.append(number)
+        if number < 2:
+            pytest.skip("no such thing")
+        assert number != failing, "as it should"
+
+    skipped = of_each("number", range(4))(skips_some)
+    with pytest.raises(BaseExceptionGroup, match="1 of 4 fail, of number: 3"):
+        skipped(failing=3)
+    with pytest.raises(pytest.skip.Exception, match="2 of 4, of number: 0: no such thing; 1: no such thing"):
+        skipped(failing=9)
+    for failing, error, words in (
+        (3, AssertionError, "1 of 4 fail:\n3: "),
+        (9, pytest.skip.Exception, "2 of 4: 0: no such thing; 1: "),
+    ):
+        with pytest.raises(error, match=words):
+            require_each(range(4), lambda number: skips_some(number, failing))  # noqa: B023 (called at once)
+    assert ran == [*range(4)] * 4
+
+
+def test_temporary_files_are_where_there_is_room_and_programs_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def holds(gigabytes: int, flags: int) -> bool:
+        blocks = gigabytes << 18  # of 4 KiB
+        monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result((4096, 4096, *[blocks] * 6, flags, 255)))
+        return serves(tmp_path)
+
+    assert (holds(5, os.ST_NOSUID), holds(3, 0), holds(5, os.ST_NOSUID | os.ST_NOEXEC)) == (True, False, False)
+    assert not serves(tmp_path / "absent")

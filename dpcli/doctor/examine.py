@@ -25,12 +25,16 @@ def examine(ledger: str | None = None) -> tuple[Fact, ...]:
 def _versions() -> Iterator[Fact]:
     """dpcli, Python, and what the metadata of the installed dpcli require."""
     try:
-        python, requirements = python_needed(), tuple(declared())
+        installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(declared())
     except importlib.metadata.PackageNotFoundError:
         advice = "pip install it: the versions that it needs stand in its metadata, and were not compared"
         yield Fact("dpcli", f"{__version__}, run without an installation", "warn", advice)
         return
-    yield Fact("dpcli", __version__, "ok")
+    if installed == __version__:
+        yield Fact("dpcli", __version__, "ok")
+    else:
+        advice = f"pip install it again: what it is compared with are the versions that {installed} needs"
+        yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     met = python.met(platform.python_version())
     yield Fact(
         "python",

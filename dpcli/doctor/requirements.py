@@ -18,7 +18,8 @@ COMPARISONS = {
     "<": operator.lt,
 }
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?")
-_CONDITION = re.compile(r"([<>=!]=|[<>])\s*([\w.+!*-]+)")
+_CONDITION = re.compile(r"\s*([<>=!]=|[<>])\s*(\d[\w.+-]*)\s*")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ class Requirement:
         return self.name + self.conditions
 
     def met(self, version: str) -> bool:
-        """Whether a version meets every condition; a pre-release counts as the release that follows it."""
-        return all(COMPARISONS[sign](_numbers(version), _numbers(bound)) for sign, bound in _CONDITION.findall(self.conditions))
+        """Whether a version meets every condition: one that is not understood is not met; a pre-release counts as what it precedes."""
+        found = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
+        return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in found)
 
 
 def declared() -> Iterator[Requirement]:
@@ -56,12 +58,8 @@ def python_needed() -> Requirement:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """(1, 26) of "1.26.0rc1": the leading numbers, without the zeros at their end."""
-    numbers = []
-    for part in version.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
+    leading = _NUMBERS.match(version)
+    numbers = [int(part) for part in leading[0].split(".")] if leading else []
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcli import __version__
 from dpcli.doctor import examine as machine
 from dpcli.doctor import storage
 from dpcli.doctor.examine import examine, healthy
@@ -80,11 +81,11 @@ def versions(monkeypatch: pytest.MonkeyPatch, given: Mapping[str, str | None]) -
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A distribution of dpcli that requires what a test says; with nothing, the lines of pyproject.toml."""
 
-    def installed(*requirements: str, python: str = ">=3.11") -> None:
+    def installed(*requirements: str, python: str = ">=3.11", version: str = __version__) -> None:
         folder = tmp_path / "dpcli-9.dist-info"
         folder.mkdir(exist_ok=True)
         lines = [f"Requires-Dist: {one}" for one in requirements or lines_of_the_project()]
-        head = ["Metadata-Version: 2.4", "Name: dpcli", "Version: 9", f"Requires-Python: {python}"]
+        head = ["Metadata-Version: 2.4", "Name: dpcli", f"Version: {version}", f"Requires-Python: {python}"]
         (folder / "METADATA").write_text("\n".join([*head, *lines, ""]))
         monkeypatch.syspath_prepend(tmp_path)
 
@@ -137,6 +138,13 @@ def test_a_changed_requirement_is_followed(distribution: Callable[..., None], mo
         ("==2.13.0", ["2.13", "2.13.0+cpu"], ["2.13.1", "2.12.9"]),
         ("!=3.1", ["3.1.1", "3"], ["3.1.0"]),
         ("<=3,>1", ["3.0", "1.0.1"], ["3.0.1", "1.0"]),
+        (" >= 1.6 , < 2 ", ["1.6"], ["2", "1.5"]),
+        ("==2", ["2.0+local.7", "2rc1.dev3"], ["2.7"]),
+        ("", ["0"], []),
+        *(
+            (unknown, [], ["1.4", "1.5", "9"])
+            for unknown in ("~=1.4", ">=1,~=1.4", "===1.4", "!=2.*", ">=0!1.4", "@ https://example.org/x")
+        ),
     ],
 )
 def test_conditions(condition: str, met: list[str], missed: list[str]) -> None:
@@ -166,6 +174,13 @@ def test_a_python_that_is_too_old_is_broken(distribution: Callable[..., None]) -
     distribution("numpy", python=">=9.9")
     fact = named(examine(), "python")
     assert (fact.verdict, fact.advice) == ("fail", "install Python >=9.9")
+
+
+def test_an_installation_of_another_version_gets_a_warning(distribution: Callable[..., None]) -> None:
+    """A clone that was brought up to date, and not installed again."""
+    distribution("numpy", version="0.0.9")
+    fact = named(examine(), "dpcli")
+    assert (fact.verdict, fact.value) == ("warn", f"{__version__}, installed as 0.0.9") and "again" in fact.advice
 
 
 def test_without_an_installation_nothing_is_compared_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
@@ -117,11 +118,17 @@ def verdict(folder: Path, case: Case, seconds: float) -> Verdict:
     if not clean:
         return "without a mutant the tests fail"
     try:
-        path.write_text(case.mutant.applied(source), "utf-8")
+        rewrite(path, case.mutant.applied(source))
         found = passes(folder, case.tests, seconds)
     finally:
-        path.write_text(source, "utf-8")
+        rewrite(path, source)
     return "too slow" if found is None else "survived" if found else "killed"
+
+
+def rewrite(path: Path, source: str) -> None:
+    """Change a file, and forget what Python compiled of it: it would take that for this source's, if of the same second and size."""
+    path.write_text(source, "utf-8")
+    Path(cache_from_source(path)).unlink(missing_ok=True)
 
 
 def copied(root: Path, folder: Path) -> Path:

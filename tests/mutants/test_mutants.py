@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import os
 import random
 import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.command import ROOT
-from tests.mutants.__main__ import cases, drawn, verdicts
+from tests.mutants.__main__ import cases, drawn, rewrite, verdicts
 from tests.mutants.operators import mutants
 
 SOURCE = '''
@@ -59,6 +62,17 @@ def test_a_mutant_is_another_program() -> None:
             changed = mutant.applied(source)
             where = f"seed {seed}: {path}:{mutant.line} {mutant.shown(source)}"
             assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source)), where
+
+
+def test_a_change_is_run_within_the_second_in_which_the_file_was_compiled(tmp_path: Path) -> None:
+    """Python compares the second and the size of a source with those that it has compiled."""
+    path = tmp_path / "answer.py"
+    for answer in ("1", "2", "1"):
+        rewrite(path, f"print({answer})\n")
+        os.utime(path, (1e9, 1e9))
+        command = [sys.executable, "-c", "import answer"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == answer
 
 
 @pytest.mark.long
