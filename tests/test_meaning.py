@@ -216,6 +216,7 @@ def test_groups_and_infinite_guarantees() -> None:
     assert math.isinf(nothing.upper)
 
 
+@pytest.mark.long
 def test_groups_that_no_rule_covers_say_why() -> None:
     from dataclasses import replace
 
@@ -256,6 +257,7 @@ def test_adaptive_pipelines_use_filters_alone() -> None:
     assert not np.any(adaptive.lower)
 
 
+@pytest.mark.long
 def test_bounds_that_exclude_each_other_are_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpcli.analysis import curve
 
@@ -302,6 +304,7 @@ def test_composed_randomised_responses_are_a_binomial_sum(count: int, epsilon: f
     assert answer.upper == pytest.approx(np.array(exact), rel=0.1, abs=1e-9)
 
 
+@pytest.mark.long
 def test_pairs_of_one_sided_accountants_stay_above_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpcli.analysis import curve
 
@@ -326,6 +329,7 @@ def test_the_delta_that_is_stated_does_not_blur_the_curve(delta: float) -> None:
     assert answer.gaussian == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-4, 50.0, 5000.0])
 def test_very_small_and_very_large_epsilons(epsilon: float) -> None:
     answer = found(pipeline(entry("pure-dp", epsilon=epsilon), delta=0.0), 1e-9, 0.5, 1.0 - 1e-9)

@@ -98,6 +98,7 @@ def test_where_nothing_is_settled_everybody_is_asked(name: str) -> None:
     assert result.upper == min(row.upper for row in result.rows if row.accountant.sound)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("subject", [SAMPLED, PLAIN, MANY, *OPEN.values()], ids=["sampled", "plain", "many", *OPEN])
 def test_the_headline_alone_is_that_of_the_whole_table(subject: Pipeline) -> None:
     alone, whole = headline(subject), account(subject)

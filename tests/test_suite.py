@@ -50,6 +50,7 @@ def test_whoever_interrupts_sets_the_handler() -> None:
     assert [where for where, node in sent.items() if "interruptible" not in names(node)] == []
 
 
+@pytest.mark.long
 def test_no_wait_ends_early() -> None:
     """No time-out below what a busy machine may need: one that ends a wait is there for a test that would hang."""
     short = [

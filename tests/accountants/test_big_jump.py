@@ -177,6 +177,7 @@ def test_delta_far_out_is_bounded_on_both_sides(rate: float, noise: float, steps
     assert found.lower <= found.upper <= 1.1 * found.lower < 1e-9
 
 
+@pytest.mark.long
 @given(RATES, NOISES, st.integers(1, 10**9), st.floats(-15.0, -2.0))
 def test_never_below_what_counting_big_outcomes_shows(rate: float, noise: float, steps: int, delta: float) -> None:
     """A test of "some outcome is above c" is post-processing: P(A) - e^eps Q(A) <= delta at the epsilon claimed."""

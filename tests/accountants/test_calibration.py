@@ -131,6 +131,7 @@ def test_steps_from_epochs_are_rounded_up() -> None:
     assert account(whole, ["rdp"]).charges[0].count == 14_063
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("stated", [1, 256, 5_000, 10**6])
 def test_steps_are_looked_for_where_attempts_are_cheap(stated: int) -> None:
     """Beside Laplace noise a question about few steps takes a third of the work of a whole command."""

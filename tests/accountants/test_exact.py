@@ -279,6 +279,7 @@ def test_monotone(adjacency: Neighbours) -> None:
         assert base[1] < dearer[0]
 
 
+@pytest.mark.long
 def test_spending_epsilon_stays_within_delta() -> None:
     steps: Steps = ((sampled(0.02, 1.5), 300), (sampled(0.001, 0.8), 2000))
     for delta in (1e-4, 1e-9, 1e-20):
@@ -288,6 +289,7 @@ def test_spending_epsilon_stays_within_delta() -> None:
         assert there.upper <= delta * (1 + 2e-7)  # the width that is enough, where less would take much longer
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [1, 10**6, 10**12])
 def test_much_noise_on_a_sample_is_nearly_one_gaussian(count: int) -> None:
     """delta(0) tends to that of mu = rate sqrt(n) / noise, whatever the rate: digits of a small loss are not lost to those of 1."""

@@ -53,6 +53,7 @@ def interval(adjacency: Adjacency, parts: tuple[tuple[float, float], ...], steps
     return ExactProfile(tuple((mechanism(adjacency, *part), steps) for part in parts)).epsilon(delta)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("adjacency", "parts", "delta", "epsilon"), REFERENCES)
 def test_two_steps_hold_the_reference(
     adjacency: Adjacency, parts: tuple[tuple[float, float], ...], delta: float, epsilon: float
@@ -121,6 +122,7 @@ def two(first: Step, second: Step, epsilon: float) -> mp.mpf:
 RATES, NOISES, DELTAS = st.floats(-8.0, -0.5), st.floats(-0.45, 1.5), st.floats(-30.0, -4.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", tiered(range(24), 1, 6))
 def test_two_random_steps_agree_with_quadrature(seed: int) -> None:
     """To 1e-8 of delta, which is what the quadrature has."""

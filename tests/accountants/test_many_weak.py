@@ -73,6 +73,7 @@ def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
         assert fewer <= low <= high, SEED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", by_tier(40, 600, None))
 def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     """Wider than elsewhere, as what fails first must leave enough work to what serves."""
@@ -330,6 +331,7 @@ BESIDE = (
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("other", "atoms"), BESIDE)
 @pytest.mark.parametrize(("rate", "noise", "delta"), [(1e-4, 0.4, 1e-6), (1e-5, 0.5, 1e-8), (1e-3, 0.6, 1e-5), (1e-6, 0.35, 1e-9)])
 def test_a_heavy_tail_beside_a_bounded_loss(

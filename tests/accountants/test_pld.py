@@ -69,6 +69,7 @@ def test_a_finer_tolerance_is_met() -> None:
     assert bound.upper - bound.lower <= 1e-5 * bound.upper
 
 
+@pytest.mark.long
 def test_many_steps_are_composed_on_a_coarsening_grid() -> None:
     """10^6 steps at rate 1e-4: 0.9127034976 by 30-digit arithmetic."""
     bound = PldProfile(((SampledGaussian(1 / 0.8, 1e-4), 10**6),), tolerance=0.2, seconds=3.4).epsilon(1e-7)
@@ -198,6 +199,7 @@ MECHANISMS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(MECHANISMS, st.integers(1, 200)), min_size=1, max_size=3), st.floats(-12.0, -2.0))
 @settings(max_examples=25, deadline=None)
 def test_the_contour_agrees(steps: list[tuple[Mechanism, int]], log10_delta: float) -> None:
@@ -222,6 +224,7 @@ ANY = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(ANY, st.integers(1, 20)), min_size=1, max_size=3), st.floats(-5.0, -1.0))
 @settings(max_examples=30, deadline=None)
 def test_epsilon_and_delta_are_inverse_and_order_does_not_matter(steps: list[tuple[Mechanism, int]], log10_delta: float) -> None:

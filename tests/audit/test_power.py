@@ -81,6 +81,7 @@ def test_threshold_chosen_on_the_scores_it_is_judged_on_alarms_more_often() -> N
     assert sum(two_run(runs(one_sum(), 400, seed), ONE_SUM) for seed in range(AUDITS)) < failures / 2
 
 
+@pytest.mark.long
 def test_false_alarms_of_randomised_response_are_as_many_as_stated() -> None:
     """Where the theorem is tight: m canaries that randomised response of epsilon 1 gives away; the exact chance of a false alarm."""
     for m in (100, 1000):

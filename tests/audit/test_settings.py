@@ -84,6 +84,7 @@ def read_by_audits_of(kind: str, folder: Path) -> set[str]:
     return Watched.asked & set(KEYS)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_of_a_kind_states_what_audits_of_the_kind_read(kind: str, tmp_path: Path) -> None:
     read = read_by_audits_of(kind, tmp_path) | BY_TRAINING

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpcli.analysis.account import headline
 from dpcli.analysis.together import together
 from dpcli.pipeline.model import Pipeline
@@ -44,6 +46,7 @@ def report(folder: Path, *texts: str, arguments: tuple[str, ...] = ("-f", "json"
     return dpcli("account", *map(str, paths), *arguments)
 
 
+@pytest.mark.long
 @of_each("adaptive", [False, True])
 @of_each("cut", [((0,), (1,)), ((0, 2), (3,)), ((0,), (3,), (4, 5)), ((2, 6), (5,))])
 def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[int, ...], ...], adaptive: bool) -> None:

@@ -273,6 +273,7 @@ def test_example_program_passes_and_the_careless_one_fails() -> None:
     assert "VIOLATION at 95 %: epsilon >= " in result.out
 
 
+@pytest.mark.long
 def test_trials_are_the_same_in_one_process_and_in_several(tmp_path: Path) -> None:
     kept = [str(tmp_path / f"{jobs}.jsonl") for jobs in (1, 2)]
     found = [data_of(EXAMPLE, "--jobs", jobs, "--trials", "200", "--scores", path) for jobs, path in zip("12", kept, strict=True)]

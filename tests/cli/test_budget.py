@@ -99,6 +99,7 @@ def test_a_long_run(ledger: str, run: str) -> None:
     assert "long" in budget("show", ledger).out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "csv", "total"])
 def test_what_is_charged_once_is_told_in_every_format(form: str, ledger: str, run: str) -> None:
     for kind, first, second in (("spend", (), ()), ("reserve", ("--expires", "14d"), ("--expires", "20d"))):
@@ -368,6 +369,7 @@ def test_names_that_no_dataset_has(ledger: str, name: str) -> None:
 BETWEEN = re.compile(r"epsilon_upper|epsilon_spent|epsilon so far|had all runs")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FILTERS)
 def test_nothing_says_an_epsilon_so_far(name: str, tmp_path: Path, run: str) -> None:
     """At a moment that is chosen from outputs only the cap is a bound: every output speaks of its share, in every format."""

@@ -163,6 +163,7 @@ def test_names_are_still_explained_and_take_no_flags() -> None:
         assert "with the name of a rule or a term" in dpcli("explain", "DP101", *flags).err
 
 
+@pytest.mark.long
 def test_symbols_and_words_of_papers_lead_to_what_they_mean_here() -> None:
     for symbol, word in SYMBOLS.items():
         told = dpcli("explain", symbol)
@@ -273,6 +274,7 @@ def test_the_classical_sigma_stands_beside_the_analytic_one(word: str) -> None:
         assert crossing in " ".join(out.split())
 
 
+@pytest.mark.long
 def test_no_explanation_sends_its_reader_to_itself_or_shows_a_default_of_nothing() -> None:
     from dpcli.explain.lookup import explain, words
 

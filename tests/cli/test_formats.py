@@ -198,6 +198,7 @@ def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path)
     assert dpcli("account", "no-budget.toml", folder=folder).code == 0
 
 
+@pytest.mark.long
 @of_each("words", [w for w in COMMANDS if any(judges(n) for n in own_formats(w) if n in FORMATS)])
 @of_each("flags", ["--nope", "-o nonsense=x", "-f nonsense"])
 def test_a_command_that_is_not_even_read_leaves_no_report_of_a_pass(words: tuple[str, ...], flags: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
 from dpcli.cli.main import cli
@@ -31,6 +32,7 @@ OUTER = [
 ]
 
 
+@pytest.mark.long
 @of_each("words, command", list(commands(cli)))
 def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command: click.Command) -> None:
     own = {name for one in command.params for name in one.opts}

@@ -54,6 +54,7 @@ def test_strict_refuses_what_is_not_stated() -> None:
     assert (result.code, result.err) == (1, "dpcli: 25 of 26 items stated; NOT STATED: contact\n")
 
 
+@pytest.mark.long
 @of_each("format_", ["table", "text", "markdown", "html", "json", "jsonl"])
 @of_each("form", [(), ("--registry",)])
 def test_every_format_and_form(format_: str, form: tuple[str, ...]) -> None:

@@ -54,6 +54,7 @@ def test_the_help_enters_next_to_nothing() -> None:
     assert set(entered.split()) <= {"dpcli", "dpcli.cli", "dpcli.cli.start", "dpcli.cli.overview"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("stated", "found"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "2"}, "1")])
 def test_products_take_one_thread_unless_somebody_says_how_many(stated: dict[str, str], found: str) -> None:
     code = (

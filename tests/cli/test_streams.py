@@ -68,6 +68,7 @@ def test_the_pieces_make_up_the_whole(name: str, document: Document) -> None:
     assert "".join(stream(document)) == load(FORMATS[name])(document)
 
 
+@pytest.mark.long
 @given(document=documents(), width=st.sampled_from([40, 84, 110, 200]), color=st.booleans(), part=st.integers(1, 5))
 def test_a_table_set_in_parts_is_the_table(document: Document, width: int, color: bool, part: int) -> None:
     with pytest.MonkeyPatch.context() as patched:

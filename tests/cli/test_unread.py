@@ -210,6 +210,7 @@ def _several(value: object) -> list[str]:
     return [one for one in (value if isinstance(value, tuple | list) else [value]) if isinstance(one, str)]
 
 
+@pytest.mark.long
 def test_standard_error_that_nobody_reads_changes_no_exit_code(tmp_path: Path) -> None:
     import subprocess
     import sys

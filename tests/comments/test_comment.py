@@ -104,6 +104,7 @@ def test_a_comment_without_an_author_is_nobodys(played: Played, pipeline: Path) 
     assert played.written() == ["POST"]
 
 
+@pytest.mark.sampled(1)
 @ONE_QUICK
 @pytest.mark.parametrize(("before", "largest"), [(19, 20), (20, 20), (45, 20), (7, 3)])
 def test_pages_are_walked_to_their_end(played: Played, pipeline: Path, before: int, largest: int) -> None:
@@ -155,6 +156,7 @@ def test_a_name_cannot_end_the_marker(played: Played, pipeline: Path, name: str)
     assert played.asked == []
 
 
+@pytest.mark.long
 @ONE_QUICK
 @pytest.mark.parametrize(("text", "code", "news"), [(OVER, 1, True), (CALM, 0, False)])
 def test_a_dry_run_prints_the_comment_and_asks_nobody(played: Played, pipeline: Path, text: str, code: int, news: bool) -> None:
@@ -175,6 +177,7 @@ def test_a_dry_run_needs_no_environment(pipeline: Path, monkeypatch: pytest.Monk
     assert dpcli("comment", "github", pipeline.name, "--base-ref", "main", "--dry-run", folder=pipeline.parent).code == 0
 
 
+@pytest.mark.long
 @ONE_QUICK
 def test_the_exit_code_is_the_gates(played: Played, pipeline: Path) -> None:
     for text in (RISEN, OVER, "x", GATE.replace("400.0", "1e-300")):
@@ -283,6 +286,7 @@ def test_a_failure_of_the_gate_is_told_where_the_comment_fails_too(played: Playe
     assert "gate/budget" in result.err and ": 500" in result.err
 
 
+@pytest.mark.long
 @ONE_QUICK
 def test_an_author_who_cannot_be_told_is_an_error(played: Played, pipeline: Path) -> None:
     """And no reason to write a second comment, or over somebody else's."""

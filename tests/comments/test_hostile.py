@@ -272,6 +272,7 @@ def test_a_time_that_is_none_is_not_waited_for(after: str) -> None:
     assert waiting.seconds_asked(429, None) is None
 
 
+@pytest.mark.long
 @ONE
 @of_each("after", ["0", "1", "50", "121", "999999999"])
 def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:

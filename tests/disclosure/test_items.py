@@ -66,6 +66,7 @@ def test_a_key_taken_out_turns_exactly_its_items(key: str) -> None:
     )
 
 
+@pytest.mark.long
 @of_each(
     "table, keys, expected",
     [

@@ -151,6 +151,7 @@ def test_what_is_not_stated_is_asked_for() -> None:
     assert "Who answers for the data?" in words(statements(toml(without(SAMPLED, "disclosure", "controller")))[0].passages)
 
 
+@pytest.mark.long
 def test_random_batches_are_said_to_matter() -> None:
     text = words(statements(read("mnist"))[0].passages)
     found = re.search(r"in shuffled or fixed order instead.* epsilon <= ([0-9.]+) at delta", text)

@@ -60,6 +60,7 @@ def test_every_step_is_there_in_its_turn(number: int) -> None:
     assert asked == expected, SEED
 
 
+@pytest.mark.long
 def test_a_long_schedule_is_read_by_people_too() -> None:
     text = imported("noise_multiplier,sampling_rate\n" + "".join(f"{1.0 + k / 1e4},0.004\n" for k in range(5000)))
     assert max(map(len, text.splitlines())) <= 120
@@ -79,6 +80,7 @@ def test_words_that_are_as_long_as_lists_stay_whole() -> None:
     assert read_text(imported(GOOD, replace(STATED, unit=unit, max_contributions=1)), "a.toml").privacy.unit == unit
 
 
+@pytest.mark.long
 def test_too_long_for_a_file() -> None:
     with pytest.raises(InputError, match="expected what fits into a pipeline file of 1,024 KiB, found"):
         imported("noise_multiplier,sampling_rate\n" + "".join(f"{1 + k / 7e9!r},0.01\n" for k in range(MOST)))
@@ -93,6 +95,7 @@ def test_as_many_stages_as_are_promised() -> None:
     assert made.partition("noise_multiplier = [")[2].partition("]")[0].count(",") == MOST - 1 and len(made.encode()) <= MAX_BYTES
 
 
+@pytest.mark.long
 def test_more_stages_than_can_be_are_refused_before_they_are_read_as_a_file() -> None:
     text = "noise_multiplier,sampling_rate\n" + "".join(f"{1 + k % 2},0.01\n" for k in range(MOST + 1))
     with pytest.raises(InputError, match=f"expected 1 to {MOST:,} stages.*found {MOST + 1:,}"):

@@ -384,6 +384,7 @@ ACCEPTED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.long
 @of_each("table, entry, privacy", ACCEPTED)
 def test_what_is_charged_is_accepted_and_costs_what_the_plain_file_costs(
     table: dict[str, Any], entry: dict[str, Any], privacy: dict[str, Any], tmp_path: Any

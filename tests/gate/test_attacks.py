@@ -154,6 +154,7 @@ def test_links_are_followed_then_and_now(repository: Path) -> None:
     assert gate(repository, "train.toml", *HEAD).code == 1
 
 
+@pytest.mark.long
 def test_a_new_file_is_a_warning_where_the_rise_is_limited(repository: Path) -> None:
     file = repository / "train.toml"
     (repository / "new.toml").write_text(GATE)

@@ -75,6 +75,7 @@ def test_github_lets_a_harmless_change_pass(clone: Path) -> None:
     assert "## gate: pass" in (clone.parent / "summary.md").read_text()
 
 
+@pytest.mark.long
 def test_github_stops_one_that_overspends(clone: Path) -> None:
     changed(clone, OVER)
     result = github(clone)

@@ -141,6 +141,7 @@ def test_parts_that_lower_epsilon_only_together_are_told() -> None:
     assert len(found) == 2
 
 
+@pytest.mark.long
 def test_it_stands_in_every_format_and_passes(repository: Path) -> None:
     (repository / "train.toml").write_text(GATE.replace("sensitivity = 1.0", "sensitivity = 0.5"))
     git(repository, "commit", "-qam", "claimed")

@@ -198,6 +198,7 @@ def test_an_entry_is_worth_its_weakest_part() -> None:
     assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 1)
 
 
+@pytest.mark.long
 @of_each(
     "key, old, new",
     [

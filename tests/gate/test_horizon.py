@@ -137,6 +137,7 @@ def test_flags_are_checked(arguments: tuple[str, ...], message: str) -> None:
     assert (result.code, result.err) == (2, f"dpcli: {message}\n")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("after", "words"),
     [

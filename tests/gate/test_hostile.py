@@ -153,6 +153,7 @@ def test_a_hostile_change(repository: Path, name: str) -> None:
     assert not result.err or code
 
 
+@pytest.mark.long
 def test_the_policy_of_the_base_judges(repository: Path) -> None:
     edit("steps = 5_000", "steps = 30_000")(repository)  # epsilon 2.7: over the policy's cap, under the file's own
     assert judged(repository, "text", "--max-increase", "5")[0] == 1

@@ -114,6 +114,7 @@ def test_a_dataset_needs_a_ledger() -> None:
     assert dpcli("gate", "examples/gate.toml", "--dataset", "x").err == "dpcli: --dataset: expected --ledger too, found none\n"
 
 
+@pytest.mark.long
 def test_no_ledger_is_loaded_unless_asked() -> None:
     import subprocess
 
@@ -238,6 +239,7 @@ SEEDS = [  # of each way to cut: one is quick, or its first is
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("by", "seed"), [pytest.param(by, seed, marks=marks) for by, seed, marks in SEEDS])
 def test_files_pass_where_every_block_takes_all_their_runs(tmp_path: Path, by: str, seed: int) -> None:
     """Files, some of them named twice, with windows that overlap, in a ledger that was charged before: as spending them all in turn."""

@@ -77,6 +77,7 @@ def test_a_policy_of_a_repository_inside_does_not_bind(
     assert "the policy as it is at main binds" in result.out
 
 
+@pytest.mark.long
 def test_a_submodule_is_compared_with_the_commit_that_the_base_links_to(tmp_path: Path) -> None:
     other = committed(tmp_path / "other", train=GATE)
     root = committed(tmp_path / "root", x="")

@@ -123,6 +123,7 @@ def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
         assert told.code == 2 and "git reads no repository here: detected dubious ownership" in told.err, told.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_pipeline_gone_from_a_repository_inside_is_told(tmp_path: Path, moved: bool) -> None:
     inner = committed(tmp_path / "inner", train=GATE, other=SAMPLED)

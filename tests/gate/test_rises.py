@@ -63,6 +63,7 @@ def test_the_tightest_of_what_is_stated_decides(file: Path, count: int) -> None:
         assert told["exit_code"] == EXIT_CODES[verdict], (SEED, stated)
 
 
+@pytest.mark.long
 def test_the_limit_that_binds_is_named(file: Path) -> None:
     def said(text: str) -> str:
         return str(named("increase", file, "--base-ref", "main", "--policy", policy(file.parent, text))["message"])
@@ -96,6 +97,7 @@ def test_a_rule_replaces_each_limit_by_itself(file: Path) -> None:
     assert named("increase", file, "--base-ref", "main", "--policy", several)["verdict"] == "fail"
 
 
+@pytest.mark.long
 def test_a_flag_and_a_file_leave_the_percentage_in_place(file: Path) -> None:
     held = policy(file.parent, "max_increase_percent = 1.0\n")
     assert named("increase", file, "--base-ref", "main", "--policy", held, "--max-increase", "9")["verdict"] == "fail"

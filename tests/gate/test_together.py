@@ -324,6 +324,7 @@ def test_a_file_under_a_shared_cap_is_compared_whichever_are_given(
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_sum_is_compared_with_what_it_was(folder: Path) -> None:
     """Of all files that named the dataset then, one of which is gone now, and one is dearer."""
     (folder / "policy.toml").write_text(HELD)
@@ -389,6 +390,7 @@ def test_a_sum_above_its_cap_is_shown_where_the_change_is(datasets: Path, tmp_pa
     assert [one["path"] for one in told["together"]] == [at]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("joins", [True, False])
 def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: Path, joins: bool) -> None:
     """Several files change: one is cheaper, one joins the dataset at the cost that it had, and one may rise."""
@@ -405,6 +407,7 @@ def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: P
     assert line.startswith("misc/v.toml" if joins else "misc/c.toml"), result.out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", ["4_900", "5_000"])
 def test_a_sum_is_shown_at_what_joins_it_whatever_else_became_cheaper(folder: Path, steps: str) -> None:
     """Also where the file that joins the dataset costs less than it did: no other raised the sum."""

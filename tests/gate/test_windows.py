@@ -52,6 +52,7 @@ def told(folder: Path, case: Case) -> tuple[int, dict[str, Any]]:
     return code, {one["name"]: one for one in conditions if "privacy.window" in one["message"]}
 
 
+@pytest.mark.long
 @of_each("case", [*MOVED])
 def test_a_window_that_moves_is_told_and_passes(case: Case, folder: Path) -> None:
     code, found = told(folder, case)

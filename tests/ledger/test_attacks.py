@@ -264,6 +264,7 @@ def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
     assert len(ana.entries()) == 2
 
 
+@pytest.mark.long
 def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
     from tests.ledger import setting
 

@@ -94,6 +94,7 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
                 ledger.spend(run(cost), block, window=[block])
 
 
+@pytest.mark.long
 def test_the_commands(place: Place, tmp_path: Path) -> None:
     """From the opening to the last window, as a user has it."""
     file = tmp_path / "run.toml"

@@ -66,6 +66,7 @@ def costs(found: LedgerTerms, share: int) -> dict[str, str]:
 HISTORIES = st.lists(st.tuples(st.sets(st.integers(0, 5), min_size=1).map(sorted), st.integers(1, 30)), min_size=4, max_size=25)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "delta"), PROVED)
 @given(by=st.sampled_from(["day", "week", "region"]), most=st.integers(1, 4), history=HISTORIES, retired=st.integers(0, 5))
 def test_no_unit_is_above_the_cap(

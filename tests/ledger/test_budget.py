@@ -44,6 +44,7 @@ def spent(books: dpcli.DatasetBudget) -> float:
         return float(ledger.state().spent["epsilon"])
 
 
+@pytest.mark.long
 def test_a_block_charges_starts_and_commits(books: dpcli.DatasetBudget, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(run_file(0.25))
     with books.reserve(tmp_path / "run.toml", key="night", why="nightly", expires="14d") as night:
@@ -69,6 +70,7 @@ ACTS = {
 }
 
 
+@pytest.mark.long
 def test_no_order_of_requests_gives_noise_for_nothing(tmp_path: Path) -> None:
     """What starts is charged for ever, and starts once; all but a void run is; nothing else is ever void."""
     orders = [acts for length in (0, 1, 2) for acts in itertools.product(ACTS, repeat=length)]
@@ -141,6 +143,7 @@ with dpcli.budget(sys.argv[1]).reserve(sys.argv[2], key="night") as run:
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_who_is_killed_or_interrupted_has_paid(sent: signal.Signals, tmp_path: Path) -> None:
@@ -218,6 +221,7 @@ def test_what_is_of_another_type_is_refused_in_words(tmp_path: Path) -> None:
     every(WRONG, refused)
 
 
+@pytest.mark.long
 def test_a_number_is_a_number_of_whatever_library(books: dpcli.DatasetBudget) -> None:
     books.reserve(run(), "key", delta=0.0)
     for delta in (0, 0.0, np.float64(0.0), np.float32(0.0), np.int64(0), Fraction(0)):

@@ -758,6 +758,7 @@ SPEND = {
 QUOTA = {"kind": "quota", "of": "person", "name": "sam", "members": ["sam"], "share": "0.5", "alert_at": "0.8", "why": "x"}
 
 
+@pytest.mark.long
 def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
     """Not even for the owner, with a chain that follows."""
     with open_ledger(people.url, DATASET) as ledger:
@@ -794,6 +795,7 @@ def test_a_team_goes_along_where_it_is_known(people: Database, second: Database)
     assert open_store(second.url).datasets() == ("red",)
 
 
+@pytest.mark.long
 def test_a_spender_copies_nothing(people: Database, tmp_path: Path) -> None:
     for name in ("sam",):
         url = people.cluster.url(people.name, name)
@@ -808,6 +810,7 @@ def test_a_spender_copies_nothing(people: Database, tmp_path: Path) -> None:
     assert open_places(people) == [people.url]
 
 
+@pytest.mark.long
 def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database) -> None:
     """Whoever begins a copy by hand, and leaves it there."""
     with open_ledger(people.url, DATASET) as ledger:
@@ -877,6 +880,7 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
 
 
+@pytest.mark.long
 def test_the_signatures_and_times_of_a_file_are_kept_and_the_copy_is_signed_by_the_login(people: Database, tmp_path: Path) -> None:
     source = str(tmp_path / "old.db")
     with init(source, "old", terms()) as made_here:

@@ -331,6 +331,7 @@ def test_a_started_run_is_charged_for_good(ledger: Ledger) -> None:
     assert ledger.state().spent["epsilon"] == Decimal("0.6")
 
 
+@pytest.mark.long
 def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
     """Of two who hold one reservation, one starts; neither ends it unseen by the other without a word."""
     for key in ("long", "other"):
@@ -345,6 +346,7 @@ def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
     assert verify(ledger).problems == ()
 
 
+@pytest.mark.long
 def test_a_reservation_keeps_its_first_end_and_says_so(ledger: Ledger) -> None:
     def kept(first: str | None, second: str | None) -> None:
         key = f"{first} {second}"
@@ -371,6 +373,7 @@ def test_void_needs_a_reason_and_a_run(ledger: Ledger) -> None:
         assert ledger.void("long", "a reason").repeated
 
 
+@pytest.mark.long
 def test_an_expired_reservation_counts_in_full(place: Place, ledger: Ledger) -> None:
     soon = later(ledger.now(), seconds=1)
     ledger.reserve(run(0.6), "long", expires=soon)

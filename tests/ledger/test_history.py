@@ -110,6 +110,7 @@ def test_whoever_imports_it_again_charges_nothing(tmp_path: Path) -> None:
         assert all(receipt.repeated for receipt in imported(Ledger(ledger.store, "d", who="somebody else"), path))
 
 
+@pytest.mark.long
 def test_what_is_missing_of_a_history_is_charged_and_the_sum_is_the_same(ledger: Ledger, tmp_path: Path) -> None:
     """In whatever parts and order it is imported."""
     chance = random.Random(SEED)
@@ -136,6 +137,7 @@ def test_death_leaves_all_or_nothing_and_the_same_history_goes_on(place: Place, 
         assert ledger.state().charges == 4
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FILTERS)
 def test_what_does_not_fit_is_refused_as_a_whole_and_the_cap_that_is_named_holds_it(name: str, tmp_path: Path) -> None:
     from dpcli.ledger.filters.filter import opened_filter
@@ -182,6 +184,7 @@ def test_blocks_and_windows(place: Place, tmp_path: Path) -> None:
             imported(ledger, written(tmp_path, [{**line, "key": "b", "window": "2026-01-02"}]))
 
 
+@pytest.mark.long
 def test_a_key_is_one_run(ledger: Ledger, tmp_path: Path) -> None:
     imported(ledger, written(tmp_path, LINES))
 
@@ -212,6 +215,7 @@ def test_the_same_key_twice_in_one_history_is_refused(ledger: Ledger, tmp_path: 
     assert len(ledger.entries()) == 1
 
 
+@pytest.mark.long
 def test_nothing_is_nothing_however_it_is_spelled(ledger: Ledger, tmp_path: Path) -> None:
     for number, (zero, column) in enumerate(itertools.product(("-0", "-0.0", "0e5", "-0e-400"), ("epsilon", "delta"))):
         before = ledger.state().spent["epsilon"]
@@ -292,6 +296,7 @@ def test_hostile_bytes_are_an_input_error(tmp_path: Path) -> None:
     every(itertools.product(HOSTILE, ("csv", "jsonl")), refused)
 
 
+@pytest.mark.long
 def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> None:
     """Characters changed at random: an error of dpcli's own, or runs that say what the text says; never anything else."""
     chance, good = random.Random(SEED), Path(written(tmp_path, LINES)).read_text()
@@ -316,6 +321,7 @@ def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> No
     assert counts["refused"] > 3, SEED  # what is read is rare, as a key that was charged keeps what it was charged for
 
 
+@pytest.mark.long
 def test_a_history_is_charged_to_whoever_imports_it(place: Place, tmp_path: Path) -> None:
     """Whoever made its runs: it counts towards the importer's quota, and one over it is refused as a whole."""
     init(place.url, "d", USERS).close()

@@ -103,6 +103,7 @@ def test_the_last_ledger_is_read_verified_and_charged(last: str, first: tuple[st
             assert verify(ledger).problems == ()
 
 
+@pytest.mark.long
 def test_an_upgrade_makes_the_definitions_of_a_new_ledger(last: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     assert upgrade(last) == (tuple(sorted(NAMES)) if "://" in last else ())
     assert upgrade(last) == ()

@@ -40,6 +40,7 @@ def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database) 
     assert set(open_store(place.url).datasets()) == {"ads", *ALIKE}
 
 
+@pytest.mark.long
 def test_a_name_in_two_scripts_needs_to_be_new(place: File | Database) -> None:
     """No table of letters that look alike is whole; letters beside Latin ones are of East Asian scripts, or stand out."""
     init(place.url, "ads", terms()).store.close()

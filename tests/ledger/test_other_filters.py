@@ -18,6 +18,7 @@ RUNS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_refused_run_is_told_a_filter_that_takes_it(run: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(HEAD + RUNS[run])

@@ -130,6 +130,7 @@ def test_no_password_is_shown() -> None:
     assert "secret" not in dpcli("budget", "overview", url).out
 
 
+@pytest.mark.long
 def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the rows nor the questions: each dataset is read from its checkpoint on."""
     from dpcli.ledger import checkpoint

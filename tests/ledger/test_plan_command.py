@@ -128,6 +128,7 @@ def endings() -> list[tuple[str, str]]:
     return [(ending, by) for ending in drawn for by in (KINDS if ending == ".svg" else ("", "day"))]
 
 
+@pytest.mark.long
 @of_each("ending, by", endings)
 def test_pictures_by_the_ending(ending: str, by: str, tmp_path: Path) -> None:
     assert_drawn(ending, by, str(tmp_path / "l.db"), tmp_path)

@@ -213,6 +213,7 @@ def test_a_server_that_is_read_only(database: Database, ledger: Ledger) -> None:
         assert "read-only" in refusal(lambda: charge(reader, "run"))
 
 
+@pytest.mark.long
 def test_a_dataset_that_is_locked_for_too_long(database: Database, ledger: Ledger) -> None:
     hasty = other(database, seconds=0.2)
     with ledger.store.writing(DATASET):
@@ -388,6 +389,7 @@ def test_errors_that_nobody_can_cause_here(database: Database) -> None:
         assert str(caught.value).startswith(f"here: {text}")
 
 
+@pytest.mark.long
 def test_an_end_that_was_cut_off_is_found_by_the_database_itself(database: Database, ledger: Ledger) -> None:
     charge(ledger, "run", "0.9")
     database.by_force("DELETE FROM entry WHERE seq = 2")

@@ -133,6 +133,7 @@ def test_totals_that_are_not_those_of_the_entries(how: str, often: Database) -> 
                 charge(ledger, "too much", "0.1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("said", ["'0.6', '0.0'", "'visits', 'clicks'"])
 def test_the_server_itself_adds_to_no_damaged_totals(said: str, often: Database) -> None:
     """A client that is not dpcli: the cap is the server's to keep."""
@@ -146,6 +147,7 @@ def test_the_server_itself_adds_to_no_damaged_totals(said: str, often: Database)
             assert connection.execute("SELECT dpcli.exceeded(%s, %s)", asked).fetchone() == (over,)
 
 
+@pytest.mark.long
 def test_a_database_of_version_3_is_upgraded(database: Database) -> None:
     """Its totals stay, and the definitions are then those of a new one."""
     create(database.url, lambda store: None)

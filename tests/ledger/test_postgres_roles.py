@@ -427,6 +427,7 @@ def test_a_name_or_data_of_another_team_is_not_taken_twice(teams: Database) -> N
         init(url, "purple", replace(terms(), fingerprint=digest("red")))
 
 
+@pytest.mark.long
 @of_each("team", ["team_red", "no such role"])
 def test_only_a_member_opens_for_a_team(teams: Database, team: str) -> None:
     with pytest.raises(LedgerError, match="expected a team whose member you are"):

@@ -71,6 +71,7 @@ def store(installed: Database) -> Iterator[PostgresStore]:
     found.close()
 
 
+@pytest.mark.long
 def test_a_change_of_any_guard_shows(store: PostgresStore) -> None:
     before, seen = store.schema(), {}
     for change in CHANGES:
@@ -133,6 +134,7 @@ DOCUMENTS = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(documents=st.lists(DOCUMENTS, min_size=20, max_size=20))
 def test_python_and_the_database_spell_alike(store: PostgresStore, documents: list[Any]) -> None:
     whole = {str(i): document for i, document in enumerate(documents)}

@@ -95,6 +95,7 @@ def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Da
     charge(writer, "run")
 
 
+@pytest.mark.long
 def test_an_opening_that_somebody_holds_up_ends(database: Database) -> None:
     init(database.url, DATASET, terms()).store.close()
     ada = database.cluster.login("ada", "dpcli_admin")
@@ -105,6 +106,7 @@ def test_an_opening_that_somebody_holds_up_ends(database: Database) -> None:
             create(database.url, lambda store: open_dataset(store, "second", terms()) and None, seconds=0.3)
 
 
+@pytest.mark.long
 def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(database: Database) -> None:
     with database.cluster.connect(database.name) as connection:
         connection.execute("BEGIN")
@@ -118,6 +120,7 @@ def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(database: 
     init(database.url, DATASET, terms()).store.close()
 
 
+@pytest.mark.long
 def test_a_reservation_is_moved_by_its_maker_or_an_administrator(database: Database) -> None:
     init(database.url, DATASET, terms()).store.close()
     people = {
@@ -146,6 +149,7 @@ CREATE CONSTRAINT TRIGGER warns AFTER INSERT ON dpcli.entry DEFERRABLE {when} FO
 MOMENTS = (("INITIALLY DEFERRED", False), ("INITIALLY IMMEDIATE", True))
 
 
+@pytest.mark.long
 @of_each("when, acknowledged, heard", [(*moment, heard) for moment in MOMENTS for heard in ("notice", "error")])
 def test_a_commit_with_a_warning_is_not_acknowledged(database: Database, when: str, acknowledged: bool, heard: str) -> None:
     """A server that stops waiting for its standby (a statement's time is over, somebody cancels) commits, and warns: whatever a setting

@@ -90,6 +90,7 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
 CHANGED = [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)]
 
 
+@pytest.mark.long
 @of_each("name, others", [(name, others) for name in ("rdp", "zcdp", "gdp", "approx-dp", "advanced") for others in CHANGED])
 def test_other_terms_are_found_with_what_the_run_costs_there(name: str, others: tuple[str, ...]) -> None:
     sampled = "dataset_size" in others and name not in ("gdp", "zcdp")

@@ -61,6 +61,7 @@ def test_a_quota_is_reached_exactly_and_no_more(place_of_two: Place) -> None:
         assert verify(eve).notes == ()
 
 
+@pytest.mark.long
 def test_a_void_gives_back_to_whoever_was_charged(place_of_two: Place) -> None:
     with by(place_of_two, "ada") as ada, by(place_of_two, "eve") as eve:
         for ledger in (ada, eve):
@@ -73,6 +74,7 @@ def test_a_void_gives_back_to_whoever_was_charged(place_of_two: Place) -> None:
         assert verify(eve).notes == ()
 
 
+@pytest.mark.long
 def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Place) -> None:
     with by(place_of_two, "ada") as ada, by(place_of_two, "eve") as eve, by(place_of_two, "bob") as bob:
         limited(eve, "ads", "0.5", "ada", "bob")
@@ -120,6 +122,7 @@ def test_a_quota_follows_the_cap(place_of_two: Place) -> None:
         charge(ada, "b", "0.5")
 
 
+@pytest.mark.long
 def test_a_quota_takes_two_persons_where_the_ledger_does(place: Place) -> None:
     init(place.url, DATASET, replace(terms(), two_person=True)).close()
     with by(place, "ada") as ada, by(place, "eve") as eve:
@@ -169,6 +172,7 @@ LIES = {
 }
 
 
+@pytest.mark.long
 def test_the_server_holds_whoever_has_no_dpcli(database: Database) -> None:
     import psycopg
 

@@ -87,6 +87,7 @@ def test_the_rounds_of_a_plan_cost_what_the_whole_plan_costs(place: Place, tmp_p
         before = spent(url)
 
 
+@pytest.mark.long
 def test_sampled_rounds_add_up_in_renyi_divergence(place: Place, tmp_path: Path) -> None:
     url = opened(place.url, 8.0, "add-remove", "rdp", parameters={"order": 4.0})
     poisson = {"scheme": "poisson", "rate": 0.1}
@@ -245,6 +246,7 @@ def test_nothing_that_was_paid_for_is_copied(copied: Callable[[Any], Any], tmp_p
             copied(one)
 
 
+@pytest.mark.long
 def test_a_run_is_found_again_by_few_looks(tmp_path: Path) -> None:
     """However many charges it has, and in whatever sizes."""
     url, path = opened(str(tmp_path / "l.db"), 50.0), written(tmp_path)

@@ -142,6 +142,7 @@ def brief(value: object) -> str:
 DRAWN = {"sampling": "poisson", "max_participations": 9, "rounds": 10_000, "clients_per_round": 50}
 
 
+@pytest.mark.long
 @of_each("client, table", [(client, table) for client in NO_CLIENTS for table in ({}, DRAWN)], lambda of: (brief(of[0]), of[1]))
 def test_clients_are_plain_numbers(client: Any, table: dict[str, Any], url: str, tmp_path: Path) -> None:
     one = dpcli.rounds(written(tmp_path, table), url, tmp_path.name).round()
@@ -235,6 +236,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.long
 @of_each("what, change, chunk", [(*change, chunk) for change in CHANGES for chunk in (1, 2)])
 def test_a_key_is_of_one_file(what: str, change: dict[str, Any], chunk: int, tmp_path: Path) -> None:
     """Whatever of it changes, and however many rounds its charges are of."""

@@ -118,6 +118,7 @@ def quotes_none(words: tuple[str, ...], url: str, folder: Path) -> None:
     assert quoting(folder) == []
 
 
+@pytest.mark.long
 @of_each("at, url", pairs(len(WALKED), 2), lambda case: (" ".join(WALKED[case[0]]), URLS[case[1]]))
 def test_no_command_that_takes_a_ledger_shows_a_password(at: int, url: int, tmp_path: Path) -> None:
     quotes_none(WALKED[at], URLS[url], tmp_path)

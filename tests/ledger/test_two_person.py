@@ -363,6 +363,7 @@ def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None
             by_hand(proposed, "eve", canonical(signed(eve, late, "eve")))
 
 
+@pytest.mark.long
 def test_a_spender_proposes_and_withdraws_what_is_his(proposed: Database) -> None:
     with by(proposed, "sam", "dpcli_spender") as sam, by(proposed, "eve") as eve:
         charge(sam, "mine", "0.1", "reserve")
@@ -446,6 +447,7 @@ def test_no_letter_makes_another_person_of_one(database: Database) -> None:
         assert servers.setdefault(looks(piece), seen) == seen, (piece, ascii(piece))
 
 
+@pytest.mark.long
 def test_one_person_of_two_logins_does_not_approve_past_dpcli(proposed: Database) -> None:
     import psycopg
 
@@ -460,6 +462,7 @@ def test_one_person_of_two_logins_does_not_approve_past_dpcli(proposed: Database
         assert not done(one, "amend")
 
 
+@pytest.mark.long
 def test_a_dataset_that_moves_names_a_copy_and_not_itself(proposed: Database) -> None:
     """By hand, of one person: named by its own last entry it would be a copy that nobody can open, and so would each after it."""
     import psycopg

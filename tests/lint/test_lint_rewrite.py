@@ -214,6 +214,7 @@ def test_what_means_nothing_is_not_made_a_number(value: str) -> None:
         assert f"\n{key} = {value}\n" in after.decode()
 
 
+@pytest.mark.long
 def test_many_slips_are_mended_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is read a few times, however many slips it has."""
     read: list[bytes] = []

@@ -400,6 +400,7 @@ def test_the_defaults_are_those_of_the_dataclasses() -> None:
                 assert (not member.required, member.default) == (stated, field.default if stated else None), (cls, field.name)
 
 
+@pytest.mark.long
 @EACH
 def test_a_value_of_a_wrong_kind_is_refused(asked: Asked) -> None:
     faults: list[str] = []
@@ -410,6 +411,7 @@ def test_a_value_of_a_wrong_kind_is_refused(asked: Asked) -> None:
     assert faults == []
 
 
+@pytest.mark.long
 @EACH
 def test_a_value_out_of_range_is_refused(asked: Asked) -> None:
     faults: list[str] = []

@@ -54,6 +54,7 @@ def test_mutated_file(data: st.DataObject) -> None:
     survives(text.encode(errors="surrogatepass"))
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_mutated_values(data: st.DataObject) -> None:

@@ -346,6 +346,7 @@ def test_an_event_has_one_sample_and_opacus_has_no_word_for_it() -> None:
         state_of(pipeline, "rdp")
 
 
+@pytest.mark.long
 def test_a_report_says_who_shares() -> None:
     told = run(
         "report", "-", stdin=text_of(document(*pair(), *({**one, "name": f"{one['name']}2"} for one in pair("own")))).encode()

@@ -506,6 +506,7 @@ def model():
     assert not (folder / "out" / "texts.jsonl").exists()
 
 
+@pytest.mark.long
 @of_each(
     "body",
     [

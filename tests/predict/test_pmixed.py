@@ -241,6 +241,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
         fit(plan_of(str(written(place, output='"other"'))), resume=True)
 
 
+@pytest.mark.long
 def test_what_the_ledger_or_the_budget_refuses_leaves_nothing(place: Path) -> None:
     plan, ledger = plan_of(str(written(place))), books(place, 0.1, 500.0)
     with pytest.raises(Denied):
@@ -504,6 +505,7 @@ def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, so
         assert (dpcli.account(dpcli.load(at), [best["accountant"]]).upper <= 8.0) == meets
 
 
+@pytest.mark.long
 def test_what_an_accountant_does_not_solve_has_its_footnote(place: Path) -> None:
     """A column without an answer, and which of them a ledger takes."""
     path = written(place, **SIZED)

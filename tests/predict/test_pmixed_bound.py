@@ -307,6 +307,7 @@ def test_several_shards_that_go_cost_at_least_what_each_does_from_those_left(rat
                 assert found.inner.approx_dp(delta) >= step.approx_dp(delta) * (1.0 - 1e-12)
 
 
+@pytest.mark.long
 @of_each("shards, rate", [(2, 0.5), (3, 1.0), (2, 1.0 - 1e-9), (16, 1.0)])
 @of_each("radius", [40.0, 299.0, 301.0, 500.0])
 def test_masses_near_nothing_lose_none_of_what_they_carry(shards: int, rate: float, radius: float) -> None:

@@ -85,6 +85,7 @@ def test_private_counts_move_by_the_norm_at_most() -> None:
     assert noise_multiplier(1.0, 1e-5, Adjacency.REPLACE_ONE) == pytest.approx(2.0 * 3.730631, rel=1e-6)
 
 
+@pytest.mark.long
 def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) -> None:
     plan = plan_of(str(written(place)))
     found = evaluate(plan, None, "epsilon", (0.5, 8.0), 200, stream())
@@ -100,6 +101,7 @@ def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) 
     assert [point.radius for point in found.points] == sorted(point.radius for point in found.points)
 
 
+@pytest.mark.long
 def test_evaluate_prints_a_table_and_draws_the_picture(place: Path) -> None:
     path = str(written(place, mechanism_radius="0.6"))
     assert dpcli("pmixed", "fit", path, folder=place).code == 0

@@ -266,6 +266,7 @@ def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path)
     assert not (folder / "out" / "transcript.jsonl").exists()
 
 
+@pytest.mark.long
 @of_each(
     "body",
     [

@@ -58,6 +58,7 @@ def lines(plan: VotingPlan) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path_of(plan)).read_text().splitlines()]
 
 
+@pytest.mark.long
 @each_entry
 def test_a_session_labels_what_it_was_planned_to_and_leaves_a_statement(entry: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, entry)
@@ -143,6 +144,7 @@ def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path, monkeypatch: 
     assert len(found.answered) == len(found.labels) == answers
 
 
+@pytest.mark.long
 @each_entry
 def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     """As many answers as fit, fixed beforehand; one more would not."""
@@ -334,6 +336,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
         assert f"{beforehand} epsilon <= {up(json.loads(told.out)['held']['epsilon_had_it_been_planned_so'])} whatever" in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("at", "said"),
     [

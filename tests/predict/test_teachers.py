@@ -387,6 +387,7 @@ def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, said: str, 
     assert not any((folder / "runs" / "votes" / "votes.npy").exists() for folder in folders)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["fit", "label", "account"])
 def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path) -> None:
     """Else its records would be with several teachers, and more than one vote would move."""

@@ -103,6 +103,7 @@ def answer(engine: DuckDB, parts: Any, asked: Aggregation) -> Totals:
     return engine.totals(asked, SECRET)
 
 
+@pytest.mark.long
 def test_no_unit_moves_an_answer_further_than_its_bounds_say(engine: DuckDB) -> None:
     assert breaches(engine, 2, TABLES) == []
 

@@ -53,6 +53,7 @@ def test_deltas_of_queries_that_leave_nothing_are_refused_by_name(tmp_path: Path
     assert result.code == 2 and "privacy.delta" in result.err and "deltas" in result.err
 
 
+@pytest.mark.long
 @of_each("command", ["account", "lint", "gate", "release --dry-run", "explain query"])
 def test_commands_read_it(command: str, path: Path) -> None:
     result = dpcli(*command.split(), str(path))
@@ -69,6 +70,7 @@ def test_a_report_and_an_explanation_are_of_every_query(path: Path) -> None:
     assert all(table["name"] in found.out for table in FIRST)
 
 
+@pytest.mark.long
 def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
     """What it remembers is priced as the file is."""
     file, ledger = tmp_path / "file.toml", str(tmp_path / "ledger.db")

@@ -36,6 +36,7 @@ def rows_of(source: Source, folder: Path) -> int:
         return engine.totals(ROWS, b"s" * 32)[()].rows
 
 
+@pytest.mark.long
 @of_each("twin", ["Day", "DAY"])
 def test_columns_that_differ_by_case_are_refused_in_several_files(twin: str, tmp_path: Path) -> None:
     """Whichever file has them, in whatever order; in one file a name is its own column."""

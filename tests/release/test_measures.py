@@ -49,6 +49,7 @@ def test_every_query_becomes_mechanisms_that_are_priced(
     assert kept.mechanisms == pipeline.mechanisms
 
 
+@pytest.mark.long
 @EACH
 def test_every_query_costs_at_most_what_it_states(table: Mapping[str, Any]) -> None:
     """epsilon as pure epsilon, rho as rho; a weight no more than the budget."""
@@ -66,6 +67,7 @@ def test_every_query_costs_at_most_what_it_states(table: Mapping[str, Any]) -> N
         assert account(pipeline).upper <= 1.0
 
 
+@pytest.mark.long
 @EACH
 def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "file.toml"

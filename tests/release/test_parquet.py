@@ -53,6 +53,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
         require_source(SOURCE, str(tmp_path / "file.toml"), (BY_AGE,))
 
 
+@pytest.mark.long
 @of_each("width, scale", WIDTHS)
 def test_a_decimal_fraction_is_an_integer_or_missing(width: int, scale: int, tmp_path: Path) -> None:
     fitting = [Decimal(each) for each in FRACTIONS if fits(Decimal(each), width, scale)]

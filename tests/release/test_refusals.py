@@ -128,6 +128,7 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
     assert PATHS[path] in refused(source(path), tmp_path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("place", everywhere("spark-csv"))
 @of_each(
     "stated, said",
@@ -195,6 +196,7 @@ def test_a_question_that_cannot_be_answered_exactly(expected: str, tmp_path: Pat
     assert expected in refused(Source(columns=columns, path="rows.csv", unit="who"), tmp_path, QUESTIONS[expected])
 
 
+@pytest.mark.long
 def test_what_is_spilled_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spill"))
     (tmp_path / "spill").mkdir()

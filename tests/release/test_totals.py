@@ -36,6 +36,7 @@ def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, 
                 assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, place, asked)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("place", everywhere("spark-parquet"))
 def test_a_unit_with_all_rows_counts_as_one(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     rows = table(random.Random(1), 300, ["ann"])

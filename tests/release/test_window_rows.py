@@ -92,6 +92,7 @@ def of_training(read: Callable[[str, RowWindow], tuple[list[str], list[list[Any]
     return {row[names.index("id")] for row in rows}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("by", TOLD)
 def test_they_agree_about_csv_and_jsonl(by: str, tmp_path: Path) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)

@@ -109,6 +109,7 @@ def test_csv_is_the_series(chart: Chart) -> None:
         assert tuple((float(x), float(y)) for name, x, y in rows[1:] if name == line.label) == line.points
 
 
+@pytest.mark.long
 def test_vega_lite_has_a_layer_for_everything(chart: Chart) -> None:
     spec = json.loads(chart_vega.render(chart))
     assert spec["$schema"] == "https://vega.github.io/schema/vega-lite/v5.json"
@@ -145,6 +146,7 @@ def test_terminal_falls_back_to_ascii(chart: Chart) -> None:
     assert chart_terminal.render(chart, encoding="latin-1").isascii()
 
 
+@pytest.mark.long
 def test_terminal_color_only_where_asked() -> None:
     assert "\x1b[" in chart_terminal.render(PLAIN, color=True)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", chart_terminal.render(PLAIN, color=True))

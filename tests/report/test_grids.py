@@ -126,6 +126,7 @@ def test_the_picture_in_every_format(by: str, tenths: dict[int, int], retired: l
     assert marks["x"] == sum(square.closed for square in grid.squares) and sum(marks.values()) == len(grid.squares)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:Glyph")  # of names in scripts that the machine's fonts may lack
 @pytest.mark.parametrize("by", BLOCKS)
 def test_the_picture_as_png(by: str) -> None:
@@ -190,6 +191,7 @@ def test_the_ends_of_the_calendar(by: str) -> None:
     assert scene(found).height < 3000.0
 
 
+@pytest.mark.long
 def test_parts_of_a_hash_that_are_too_many() -> None:
     state = opening(replace(terms("hash"), blocks={"by": "hash", "column": "user", "max_blocks": 1, "count": 10**6}))
     state.spent = {f"epsilon@{block}": Decimal("0.1") for block in range(0, 10**6, 2_000)}

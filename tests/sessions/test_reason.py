@@ -48,6 +48,7 @@ def charges() -> list[tuple[str, ast.expr]]:
     return found
 
 
+@pytest.mark.long
 def test_every_command_that_charges_says_it_in_the_same_words() -> None:
     found = charges()
     assert len(found) >= 8

@@ -112,6 +112,7 @@ public = "held-out"
     )
 
 
+@pytest.mark.long
 def test_one_setting_for_each_epsilon(tmp_path: Path) -> None:
     settings = """[[sweep.setting]]
 epsilon = 1.0

@@ -27,6 +27,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.long
 def test_what_the_run_knows_is_not_asked_again(tmp_path: Path) -> None:
     found = statement(tmp_path, FILE)
     assert "clipped sums by book-keeping" in found

@@ -83,6 +83,7 @@ class Recorded:
         return self.inner.next(shapes)
 
 
+@pytest.mark.long
 def test_a_schedule_draws_each_entrys_noise_in_each_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     import dpcli.train.step.prepare as module
 

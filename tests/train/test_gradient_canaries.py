@@ -91,6 +91,7 @@ def test_such_a_run_is_never_private(tmp_path: Path) -> None:
     assert dpcli("attest", str(folder), folder=tmp_path).code == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.parametrize(
     ("entry", "canaries", "words"),
@@ -119,6 +120,7 @@ def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
     np.testing.assert_allclose(log_ratios(products, 1.0, noise), ((products - 0.5) / noise**2).sum(0), rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_with() -> None:
     """By their means, within five standard errors; one more step, another rate or noise would move them further."""

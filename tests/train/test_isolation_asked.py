@@ -381,6 +381,7 @@ def test_what_the_caller_changes_is_followed_anew() -> None:
     assert engine.describe() == "book-keeping"
 
 
+@pytest.mark.long
 def test_a_batch_that_turns_out_to_need_it_is_taken_one_at_a_time() -> None:
     """In a step whose record is checked, too, with what it draws."""
     model = Words()

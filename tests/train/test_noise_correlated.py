@@ -210,6 +210,7 @@ def test_a_whole_tree_has_the_variance_of_estimates_from_below() -> None:
         assert np.square(prefixes[2**level - 1]).sum() == pytest.approx(1.0 / (2.0 - 2.0**-level), rel=1e-12)
 
 
+@pytest.mark.long
 def test_buffers_are_few() -> None:
     tree, banded = Tree(1.0, SeededStream(1), 4_095), BandedToeplitz(np.ones(5), 1.0, SeededStream(1), 4_095)
     buffered = BufferedToeplitz(np.array([0.9, 0.5]), np.array([0.2, 0.1]), 1.0, SeededStream(1), 4_095)

@@ -137,6 +137,7 @@ def test_one_example_is_enough_to_begin_with(opacus: None) -> None:
     assert engine.method.name == "opacus"
 
 
+@pytest.mark.long
 def test_the_model_is_left_as_it_was(opacus: None) -> None:
     model = plain(mlp())
     engine = OpacusGradients(model, classification, Flat(0.5))

@@ -87,6 +87,7 @@ CUTS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WAYS)
 def test_a_record_draws_the_same_in_any_batch_and_anew_in_another_step(name: str) -> None:
     whole = drawn(name, [EVERYBODY])

@@ -77,6 +77,7 @@ def test_a_run_that_is_denied_leaves_no_folder(file: Path, tmp_path: Path) -> No
     assert not (file.parent / "runs").exists()
 
 
+@pytest.mark.long
 def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
     with pytest.raises(Stopped):
@@ -95,6 +96,7 @@ def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: P
     assert "counted twice" in (Path(outcome.folder) / "statement.md").read_text()
 
 
+@pytest.mark.long
 def test_a_resumed_run_draws_fresh_noise(file: Path) -> None:
     plan, models = plan_of(str(file)), []
     for _ in range(2):
@@ -154,6 +156,7 @@ def test_a_dry_run_does_nothing(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["tiny.toml"]
 
 
+@pytest.mark.long
 def test_canaries_are_in_by_a_coin_and_their_scores_are_left(file: Path) -> None:
     file.write_text(FILE.replace("1_437", "1_537") + '\n[audit]\nkind = "one-run"\ncanaries = 100\nguesses = 40\n')
     with pytest.raises(Stopped):
@@ -249,6 +252,7 @@ def test_canaries_count_as_records(file: Path) -> None:
         train(plan_of(str(file)))
 
 
+@pytest.mark.long
 def test_a_run_with_a_seed_stays_not_private_however_it_is_resumed(file: Path) -> None:
     plan = plan_of(str(file))
     with pytest.raises(Stopped):
@@ -279,6 +283,7 @@ def test_ctrl_c_between_two_steps_repeats_nothing(file: Path, tmp_path: Path) ->
     assert outcome.epsilon == plan.account.upper
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_a_crash_after_a_clean_stop_is_charged_all_the_same(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
@@ -386,6 +391,7 @@ def test_what_is_refused_is_refused_before_it_is_charged(file: Path, tmp_path: P
     assert not (file.parent / "runs" / "tiny" / "state.pt").exists()
 
 
+@pytest.mark.long
 def test_a_buffer_that_training_moves_is_refused(file: Path, tmp_path: Path) -> None:
     """It would be left beside the weights, without noise."""
     (tmp_path / "counting.py").write_text(

@@ -99,6 +99,7 @@ def test_the_rate_is_the_declared_one_whatever_the_number_of_records() -> None:
     assert binomial_fit(matrix.sum(axis=1), 100, 0.05) > P
 
 
+@pytest.mark.long
 def test_a_cut_sample_never_exceeds_its_bound_and_is_cut_at_random() -> None:
     matrix = taken(poisson(0.1, 6), 50, STEPS, 17)
     sizes = matrix.sum(axis=1)

@@ -53,6 +53,7 @@ def test_subsets_are_increasing_and_of_the_size_asked_for(size: int, data: st.Da
     assert np.all(np.diff(chosen) > 0) and np.all((chosen >= 0) & (chosen < size))
 
 
+@pytest.mark.long
 def test_all_subsets_are_equally_likely() -> None:
     def check(case: tuple[int, int]) -> None:
         count, sparse = case

@@ -69,6 +69,7 @@ def test_units_are_sampled_not_records() -> None:
     assert chisquare(np.bincount(np.concatenate(batches), minlength=100)).pvalue > 1e-6
 
 
+@pytest.mark.long
 def test_records_sampled_by_unit_cost_more_than_records_sampled_one_by_one() -> None:
     """Why whole units must be clipped as one: five records that always come together are not five that come each for itself."""
     apart, together = (tightest([(step, 100)], 1e-5) for step in (sampled_gaussian(1.0, 0.01, 5), sampled_gaussian(5.0, 0.01, 1)))

@@ -84,6 +84,7 @@ def test_each_key_of_a_style_is_accepted_with_its_example_value(style: str) -> N
         assert getattr(found, key) == (style if key == "style" else stated[key]), key
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_key_is_refused_beside_every_task_that_does_not_read_it(task: str) -> None:
     """At its default value too: nothing reads it there either."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
+import pytest
+
 from dpcli.release.answers.weighted import weighted_half_width
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from tests.cases import of_each
@@ -12,6 +14,7 @@ from tests.cases import of_each
 LAWS: tuple[NoiseLaw, ...] = (DiscreteLaplaceLaw(0.8), DiscreteGaussianLaw(1.7))
 
 
+@pytest.mark.long
 @of_each("law", LAWS)
 @of_each("weights", [(1,), (1, 1), (2, -1), (3, 0, 5), (1, -1, 2)])
 def test_the_half_width_is_the_least_that_holds(law: NoiseLaw, weights: tuple[int, ...]) -> None:

@@ -47,6 +47,7 @@ def test_exponential_has_its_law(scores: Sequence[int]) -> None:
     assert chi_square(chosen(lambda: exponential(scores, score_range, epsilon)), table) > SURE
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scores", SCORES)
 def test_permute_and_flip_has_its_law(scores: Sequence[int]) -> None:
     epsilon, score_range = 0.7, 1
@@ -60,6 +61,7 @@ def test_the_two_laws_differ_and_the_test_sees_it() -> None:
     assert chi_square(draws, dict(enumerate(softmax(scores, scale)))) < SURE
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_top_k_peels(k: int) -> None:
     scores = (2, 0, 1, 1)

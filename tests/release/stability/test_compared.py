@@ -61,6 +61,7 @@ def test_choices_are_right_as_often_as_by_enumeration(size: int, gap: int) -> No
         assert way.right(lead) == pytest.approx(float(law(EPSILON, lambda _: score)(())[0]), rel=1e-12)
 
 
+@pytest.mark.long
 @of_each("adjacency", ADJACENCIES)
 @of_each("gap, others", [(1, 0), (4, 3), (12, 9), (30, 0)])
 def test_histograms_are_right_as_often_as_by_enumeration(adjacency: Adjacency, gap: int, others: int) -> None:

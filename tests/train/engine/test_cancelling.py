@@ -45,6 +45,7 @@ FORMS: dict[str, Callable[[Tensor], Piece]] = {
 }
 
 
+@pytest.mark.long
 def test_what_cancels_is_no_longer_than_c() -> None:
     def check(case: tuple[str, int, int]) -> None:
         form, positions, size = case

@@ -56,6 +56,7 @@ def test_attention(settings: Any) -> None:
     agrees(model)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(
     "settings",

@@ -125,6 +125,7 @@ def test_one_example_alone_in_single_precision(configuration: Configuration) -> 
     require_each([1e-3, 1.0, 1e3, 1e8], bounded)
 
 
+@pytest.mark.long
 def test_a_wide_layer_in_single_precision() -> None:
     """Norms are taken a little longer than computed: without that every second example here is longer than C."""
     engine = ClippedGradients(nn.Linear(784, 256), classification, Flat(1.0))

@@ -174,6 +174,7 @@ def test_what_inference_made(begin: Begin) -> None:
     assert stepped(begin(data=data), STEPS).finish().steps == STEPS
 
 
+@pytest.mark.long
 def test_half_precision_within_the_loss_and_no_gradients_around(begin: Begin) -> None:
     def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -70,6 +70,7 @@ def test_one_record_moves_the_weights_by_at_most_c(begin: Begin, row: int) -> No
     assert 0.9 < influence <= SLACK
 
 
+@pytest.mark.long
 def test_the_noise_has_the_planned_scale(begin: Begin) -> None:
     """Two runs from the same weights over all records differ by their noise alone: sqrt 2 of noise_multiplier C / n."""
     wide = nn.Sequential(nn.Linear(5, 1000), nn.Tanh(), nn.Linear(1000, 3))
@@ -116,6 +117,7 @@ def ledger_of_little() -> str:
         return "poor.db"
 
 
+@pytest.mark.long
 def test_a_loop_that_breaks_off_stays_charged_and_goes_on(begin: Begin) -> None:
     model, url = model_of(), ledger()
     private = stepped(begin(model, ledger=url), 3)
@@ -157,6 +159,7 @@ def test_a_seed_is_said(begin: Begin) -> None:
         begin(insecure_seed=3, ledger="ledger.db")
 
 
+@pytest.mark.long
 def test_the_statement_is_that_of_train(begin: Begin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the sentences about the loop: the same file, had it named the model, the data and the loss."""
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])

@@ -139,6 +139,7 @@ def test_views_of_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ClippedGradients(convolution(), mean_over_views(cross_entropy, 3, VIEW), Flat(1.0))(images(4))
 
 
+@pytest.mark.long
 def test_a_loss_over_the_batch_is_refused() -> None:
     def mean(model: nn.Module, batch: Any) -> Tensor:
         return cross_entropy(model, batch).mean()

@@ -344,6 +344,7 @@ def test_a_declared_weight_is_a_factor_of_the_records_own_loss() -> None:
     torch.testing.assert_close(found, loss_of(train(class_weights=""))(model, (inputs, labels)) * weights[labels])
 
 
+@pytest.mark.long
 def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     written(folder, people() * 8)
     (folder / "people.toml").write_text(FILE)
