@@ -170,7 +170,7 @@ def test_no_id_depends_on_chance_time_or_environment(tmp_path: Path) -> None:
     assert len(set(first.result())) == len(first.result())
 
 
-def tests_of(node: ast.AST) -> list[str]:
+def imported_tests(node: ast.AST) -> list[str]:
     """The tests, or files of tests, that an import statement names."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
@@ -185,8 +185,8 @@ def tests_of(node: ast.AST) -> list[str]:
 def test_no_test_imports_another() -> None:
     """What tests share stands in a helper or a fixture: a test that is imported is collected twice, or cannot be moved."""
     for line in ("import tests.cli.test_x as x", "from tests import test_x", "from . import test_x", "from .test_x import y"):
-        assert tests_of(ast.parse(line).body[0]), line
-    assert [(path, name) for path in sorted(TESTS.rglob("*.py")) for node in nodes(path) for name in tests_of(node)] == []
+        assert imported_tests(ast.parse(line).body[0]), line
+    assert [(path, name) for path in sorted(TESTS.rglob("*.py")) for node in nodes(path) for name in imported_tests(node)] == []
 
 
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "monotonic_ns", "perf_counter_ns", "process_time_ns"}
