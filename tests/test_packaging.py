@@ -166,6 +166,14 @@ def test_links_of_the_readme_are_absolute_in_the_metadata(metadata: email.messag
 
 
 @builds
+def test_the_metadata_are_of_a_version_that_the_programs_of_a_release_know(metadata: email.message.Message, unpacked: Path) -> None:
+    """The action that publishes checks them by a program of its own, which refuses what is later."""
+    assert (
+        metadata["Metadata-Version"] == email.message_from_bytes((unpacked / "PKG-INFO").read_bytes())["Metadata-Version"] == "2.4"
+    )
+
+
+@builds
 def test_the_metadata_say_whose_it_is_and_what_it_runs_on(metadata: email.message.Message) -> None:
     assert metadata["Author"] or metadata["Author-email"]
     assert metadata["License-Expression"] == "Apache-2.0"
