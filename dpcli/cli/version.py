@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import click
@@ -20,7 +21,6 @@ def command(format_: str, outputs: tuple[str, ...]) -> int:
     With -f json also the platform, the extras that are installed, and the formats of files and of JSON that this version knows.
     """
     import platform
-    from importlib.metadata import PackageNotFoundError, version
 
     from dpcli import __version__
     from dpcli.extras import EXTRAS
@@ -28,15 +28,22 @@ def command(format_: str, outputs: tuple[str, ...]) -> int:
     from dpcli.pipeline.document import FORMAT
     from dpcli.present.version import document
 
-    extras = {}
-    for name in (DISTRIBUTIONS.get(module, module) for module in EXTRAS):
-        with suppress(PackageNotFoundError):
-            extras[name] = version(name)
+    extras = installed(DISTRIBUTIONS.get(module, module) for module in EXTRAS)
     formats = {
         "file": dict(FORMAT.schema)["const"],
         "ledger_sqlite": sqlite_file.VERSION,
         "ledger_postgresql": postgres_install.VERSION,
     }
-    packages = {name: version(name) for name in COMPUTING}
-    found = document(__version__, platform.python_version(), platform.platform(), packages, extras, formats)
+    found = document(__version__, platform.python_version(), platform.platform(), installed(COMPUTING), extras, formats)
     return emit(found, format_, outputs)
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """The version of each package that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -86,17 +86,20 @@ def stated() -> Iterator[str]:
     yield from (f"dpcli/{name}/v1" for _, name in FORMS.values())
 
 
-def test_an_extra_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of an extra, and one without which little runs: `dpcli doctor` says what is then to be done."""
     real = importlib.metadata.version
 
     def version(name: str) -> str:
-        if name == "duckdb":
+        if name in ("duckdb", "rich"):
             raise importlib.metadata.PackageNotFoundError(name)
         return "1.2.3" if name == "torch" else real(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    extras = machine()["extras"]
+    found = machine()
+    extras, packages = found["extras"], found["packages"]
     assert isinstance(extras, dict) and "duckdb" not in extras and extras["torch"] == "1.2.3"
+    assert isinstance(packages, dict) and list(packages) == ["click", "numpy", "scipy"]
 
 
 @pytest.mark.parametrize("format_", ["table", "markdown", "html"])
