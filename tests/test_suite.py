@@ -139,6 +139,17 @@ def test_the_three_runs_share_out_a_sample(tmp_path: Path) -> None:
     assert len(both) <= 28 < len(both) + len(triples[2]) == 63
 
 
+@pytest.mark.long
+def test_no_test_that_is_long_as_a_whole_says_how_many_cases_are_quick() -> None:
+    """`sampled(2, 5)` of it would be read as seven cases, and run five: it is `sampled(0, 5)`, or nothing where all are long."""
+    wrong = []
+    for where, test in functions():
+        marks = [ast.unparse(one).removeprefix("pytest.mark.") for one in test.decorator_list]
+        if {"long", "nightly"} & set(marks):
+            wrong += [where for mark in marks if mark.startswith("sampled(") and not mark.startswith("sampled(0")]
+    assert wrong == []
+
+
 def test_a_test_without_a_case_is_an_error(tmp_path: Path) -> None:
     """A list that has become empty would leave a test that skips for ever."""
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())

@@ -17,7 +17,7 @@ BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpc
 
 
 @pytest.mark.long
-@pytest.mark.sampled(3, 4)
+@pytest.mark.sampled(0, 4)
 @pytest.mark.parametrize(
     "command",
     [

@@ -59,7 +59,6 @@ def flat(text: str) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", RENDER)
 @pytest.mark.parametrize("text", [MINIMAL, toml(SAMPLED)], ids=["minimal", "full"])
 def test_every_item_is_in_every_format(format_: str, text: str) -> None:

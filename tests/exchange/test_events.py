@@ -61,7 +61,7 @@ def test_vectors_have_every_class_that_dp_accounting_prices() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(16, 9)
+@pytest.mark.sampled(0, 9)
 @pytest.mark.parametrize(("event", "relation", "asked"), PRICED, ids=lambda value: value.get("type") if "type" in value else None)
 def test_both_give_the_same_number(event: dict[str, Any], relation: str, asked: dict[str, float]) -> None:
     """Its PLD accountant to its grid of 1e-4, rounded up. Its RDP accountant is above us, but under replace-one: see below."""

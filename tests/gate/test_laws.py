@@ -94,7 +94,6 @@ def test_a_higher_cap_is_never_harsher(tmp_path: Path, caps: list[float], text: 
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",
     [

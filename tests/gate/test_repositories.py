@@ -30,7 +30,6 @@ def test_a_file_named_as_a_policy_at_a_revision_does_not_take_its_place(reposito
 
 
 @pytest.mark.long
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["heads", "tags"])
 @pytest.mark.parametrize("suffix", ["", "~0", "^{commit}"])
 def test_a_branch_or_tag_named_as_the_base_does_not_take_its_place(repository: Path, kind: str, suffix: str) -> None:

@@ -100,7 +100,6 @@ def open_places(*places: Place) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
     """An anchor from before holds for the copy, and an upgrade passes what has moved."""
     source, target = way
@@ -264,7 +263,6 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
     source, target = way
     fill(source.url)
@@ -604,7 +602,6 @@ def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) ->
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     """Totals are noted as it is opened in a file, and never where the last entry says that it has moved."""
     source, target = way
@@ -669,7 +666,6 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
     source, target = way
     before, asked = governed(source)

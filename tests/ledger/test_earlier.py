@@ -74,7 +74,6 @@ def test_an_old_ledger_is_read_and_goes_on(old: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
     url = old_database.url
     assert [note for note in verify(open_ledger(url, "visits")).notes if "dpcli budget upgrade" in note]

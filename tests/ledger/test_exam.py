@@ -233,7 +233,6 @@ def charge_until_killed(url: str, acknowledged: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 def test_what_a_killed_writer_acknowledged_is_there(place: Place, ledger: Ledger) -> None:
     told: set[str] = set()
     for _ in range(3):

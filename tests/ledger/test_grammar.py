@@ -296,7 +296,6 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", CUT)
 @pytest.mark.parametrize("seed", range(1))
 def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int, by: str) -> None:
@@ -496,7 +495,6 @@ PIPELINES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
     """Nothing of it stops a reader, reaches a terminal as it stands, or fills a screen."""
     ledger = init(place.url, DATASET, terms())

@@ -34,7 +34,7 @@ ASKED: dict[str, Callable[[Ledger], object]] = {
 
 
 @pytest.mark.long
-@pytest.mark.sampled(3, 1)
+@pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     init(database.url, DATASET, terms()).store.close()

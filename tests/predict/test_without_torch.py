@@ -16,7 +16,6 @@ BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpc
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("command", "file", "module", "code"),
     [("prompt", prompt_files.FILE, "stub", prompt_files.STUB), ("generate", generate_files.FILE, "notes", generate_files.NOTES)],

@@ -42,7 +42,6 @@ TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adapt
 
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=[pytest.mark.nightly] if way in ("balls", "banded", "buffered") else []) for way in ENTRIES]
 )

@@ -150,7 +150,6 @@ class Backwards(Net):
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
     asks = BY_SIZE[name]

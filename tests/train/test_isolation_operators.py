@@ -65,7 +65,6 @@ def calls(name: str) -> Iterator[tuple[int, Any, Claims]]:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(10))
 def test_an_operator_does_what_its_rule_says(part: int) -> None:
     torch.set_num_threads(1)

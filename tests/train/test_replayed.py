@@ -58,7 +58,6 @@ ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
 
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "parts",
     [
@@ -230,7 +229,6 @@ SELDOM_SEEN = {  # in two replays
 
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bug", [pytest.param(bug, marks=[pytest.mark.nightly] if bug in REPEATED else []) for bug in BUGS])
 def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, check, entry = BUGS[bug]

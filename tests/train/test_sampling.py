@@ -65,7 +65,6 @@ def test_poisson_takes_every_record_equally_often() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("records", "steps"), [(1, 0), (7, 0), (0, 1), (0, 2), (1, 1)])
 def test_poisson_draws_are_independent(records: int, steps: int) -> None:
     """Two coins some records and some steps apart are both heads with probability q^2."""

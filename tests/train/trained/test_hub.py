@@ -76,7 +76,6 @@ def test_a_title_is_one_line_and_no_markup() -> None:
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 @pytest.mark.needs("transformers", "peft")
-@pytest.mark.sampled(1)
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_libraries_read_what_was_trained(way: str, tmp_path: Path) -> None:
