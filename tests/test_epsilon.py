@@ -30,6 +30,7 @@ def test_reference_values_all_at_once() -> None:
     assert np.all(found.lower <= exact * (1 + 1e-9)) and np.all(exact <= found.upper * (1 + 1e-9))  # as good as they are
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @given(log_rate=st.floats(-3.0, -0.1), noise=st.floats(0.7, 5.0), first=st.integers(1, 3000), log_delta=st.floats(-12.0, -2.0))
 @settings(max_examples=4)

@@ -23,6 +23,7 @@ SEED = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big")
 FILES = 4
 
 
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("part", tiered(range(10), 1, 4))
 def test_generated_files_end_without_a_bug(part: int) -> None:
     outcomes = [measured(case(f"{SEED}/{part}/{i}"), patient=True) for i in range(FILES)]

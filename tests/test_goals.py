@@ -49,6 +49,7 @@ def test_noise_for_a_goal_is_that_of_one_gaussian(
     assert found.upper <= goal.target < (found.cheaper_upper or 0.0)
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("goal", tiered([AdvantageGoal(0.2), PowerGoal(0.03, 0.01), PowerGoal(0.65, 0.5)], 1, 2))
 def test_noise_for_a_goal_is_not_more_than_what_is_certified_from_below_asks_for(goal: Goal) -> None:

@@ -51,6 +51,7 @@ EACH_ONCE = [(epsilon, (1, 3)[k % 2]) for k, epsilon in enumerate(HUGE)]
 OTHERS = [(epsilon, steps) for epsilon in HUGE for steps in (1, 3) if (epsilon, steps) not in EACH_ONCE]
 
 
+@pytest.mark.sampled(0, 3)
 @pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "steps"), [*tiered(EACH_ONCE, 2, 6), *tiered(OTHERS, 0)])
 def test_a_huge_epsilon_is_what_it_says(epsilon: float, steps: int) -> None:

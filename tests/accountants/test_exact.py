@@ -304,6 +304,7 @@ def test_much_noise_on_a_sample_is_nearly_one_gaussian(count: int) -> None:
             assert (found.lower or 0.0) <= truth[1] * (1.0 + mu + 1e-9), (rate, noise)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("noise", [1e14, 1e17, 1e19])
 def test_no_accountant_takes_a_very_small_loss_for_none(noise: float) -> None:

@@ -122,6 +122,7 @@ def two(first: Step, second: Step, epsilon: float) -> mp.mpf:
 RATES, NOISES, DELTAS = st.floats(-8.0, -0.5), st.floats(-0.45, 1.5), st.floats(-30.0, -4.0)
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("seed", tiered(range(24), 1, 6))
 def test_two_random_steps_agree_with_quadrature(seed: int) -> None:

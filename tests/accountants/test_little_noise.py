@@ -139,6 +139,7 @@ def mixed(source: Random) -> Steps:
     return ((source.choice([GaussianMixture, GaussianMixtureReplaced])(mixture), source.randint(2, 10)),)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("part", [0, *tiered(range(1, 8), 0, 2)])
 def test_mixtures_with_little_noise(part: int) -> None:
@@ -185,6 +186,7 @@ def test_a_bulk_without_mass_is_not_taken_off() -> None:
     assert np.all(log_less.real < -30.0)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("tries", by_tier(range(1), range(1, 3), range(3, TRIES)))
 def test_every_type_with_little_noise(tries: range) -> None:

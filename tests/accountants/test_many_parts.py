@@ -75,6 +75,7 @@ def test_a_few_parts_plan_the_grid_of_many() -> None:
     assert dear.upper - dear.lower <= 2e-3 * dear.upper
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("step", by_tier(5, 1, None))
 def test_a_lattice_is_of_losses_that_differ_from_nothing(step: int) -> None:

@@ -83,6 +83,7 @@ def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
     assert 0.0 < found.lower <= found.upper <= found.lower * (1.0 + 1e-5)
 
 
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("count", by_tier(1, 12, None))
 @pytest.mark.parametrize("epsilon", [1.6e5, 4e6])
 def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, epsilon: float) -> None:
@@ -92,12 +93,14 @@ def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, e
         assert 0.0 <= (found.lower or 0.0) <= found.upper <= 1e-8
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("delta", tiered([1e-5, 1e-7, 1e-10], 0, 1))
 def test_a_thousand_weak_steps_are_answered(delta: float) -> None:
     for steps in (weak(1000, SEED), schedule(1000), weak(1000, SEED) + STRONG):
         answered(steps, delta)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("count", "delta"), tiered([(12, 1e-5), (40, 1e-6), (100, 1e-6)], 0, 1))
 def test_the_grid_accountant_agrees(count: int, delta: float) -> None:
     for steps in (weak(count, SEED), schedule(count)):
@@ -132,6 +135,7 @@ def drawn(source: random.Random) -> tuple[Steps, float]:
     return steps, source.uniform(-30.0, -8.0)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @given(st.integers(0, 10**9))
 def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:

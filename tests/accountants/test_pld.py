@@ -165,6 +165,7 @@ def test_finite_mechanisms_by_enumeration(e1: float, k: int, e2: float, n1: int,
     assert bound.lower <= exact + 1e-12 and exact <= bound.upper + 1e-12
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @given(
     st.floats(0.05, 2.0),

@@ -80,7 +80,7 @@ def test_once_per_epoch_is_unsampled(scheme: str) -> None:
     assert charge(kind(scheme, 0.1), 25, max_contributions=2) == (Dominated(Gaussian(1.0)), 3)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("name", SAMPLING)
 def test_no_lower_bound_is_above_what_that_many_steps_show(name: str) -> None:
     """However passes, rates and participations divide the steps: somebody who takes part in every one of them shows no more."""

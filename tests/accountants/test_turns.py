@@ -56,6 +56,7 @@ sampling = { scheme = "balls-in-bins", batch_size = 1000 }
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEAR)

@@ -37,6 +37,7 @@ def two_run(scores: Scores, claim: Claim, **settings: object) -> bool:
     return two_run_audit(scores, claim, AuditSettings(**settings), "runs").violated  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 @pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_false_alarms_of_one_run(attack: Attack, claim: Claim, settings: dict[st
     assert failures <= MOST
 
 
+@pytest.mark.nightly
 @pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def factor(audit: Audit) -> float:
     return float(re.findall(r"divided by ([0-9.]+)", audit.power[0])[0])
 
 
+@pytest.mark.nightly
 @pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("against", [CURVE, PAIR], ids=["curve", "pair"])

@@ -42,6 +42,7 @@ def test_every_command_with_a_dry_run_is_known() -> None:
     }
 
 
+@pytest.mark.sampled(0, 4)
 @pytest.mark.long
 @pytest.mark.needs("torch", "transformers", "sklearn", "duckdb")
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_what_is_written_is_read_by_the_command_that_is_named(names: list[str], 
         follow(done.err, path)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "names", [[*WRITING][:3], pytest.param([*WRITING][3:], marks=pytest.mark.long)], ids=["accounts", "calibrations"]

@@ -59,7 +59,7 @@ def test_every_format_that_a_log_is_read_in_streams() -> None:
     assert {"text", "table", "json", "jsonl", "csv", "markdown"} <= set(STREAMED)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize("name", STREAMED)
 @given(document=documents())
 def test_the_pieces_make_up_the_whole(name: str, document: Document) -> None:
@@ -78,7 +78,7 @@ def test_a_table_set_in_parts_is_the_table(document: Document, width: int, color
         assert table_format.render(document, width, color) == whole
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 3)
 @pytest.mark.parametrize("name", STREAMED)
 def test_a_long_document_is_not_held(name: str) -> None:
     """Five times as many rows take no more memory than the first."""

@@ -42,6 +42,7 @@ def assert_no_pass(words: tuple[str, ...], name: str, path: Path) -> None:
         ), name
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.long)])
 @of_each("words", REPORTING)

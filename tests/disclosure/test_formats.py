@@ -58,6 +58,7 @@ def flat(text: str) -> str:
     return re.sub(r"[\\\s]+|<!-- -->", "", html.unescape(text))
 
 
+@pytest.mark.sampled(0, 5)
 @pytest.mark.long
 @pytest.mark.parametrize("format_", RENDER)
 @pytest.mark.parametrize("text", [MINIMAL, toml(SAMPLED)], ids=["minimal", "full"])

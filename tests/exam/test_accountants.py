@@ -46,6 +46,7 @@ def seen(plant: Plant, accountant: Accountant) -> bool:
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
 
 
+@pytest.mark.sampled(28, 14)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(8, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

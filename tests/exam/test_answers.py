@@ -37,6 +37,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.compose(())).delta is PrivacyProfile.delta
 
 
+@pytest.mark.sampled(27, 14)
 @pytest.mark.parametrize(
     ("kind", "part"),
     [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)],
@@ -55,6 +56,7 @@ def test_every_accountant_answers_or_says_why(kind: str, part: slice) -> None:
                 raise AssertionError(f"{name} {subject.said}") from error
 
 
+@pytest.mark.sampled(28, 14)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(13, MECHANISMS), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )
@@ -70,7 +72,7 @@ def test_a_crowd_that_is_always_sampled_is_answered(kind: str, part: slice) -> N
                 raise AssertionError(f"{size} at once {subject.said}") from error
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if _searches(load(target))])
 def test_what_is_found_by_searching_leads_back(name: str) -> None:
     """The same of those whose delta(epsilon) is a search over epsilon(delta), which takes longer: on one case of some types."""

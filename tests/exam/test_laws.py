@@ -18,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 PARTS = [*every(6, MECHANISMS, begin=3), *every(1, MECHANISMS, pytest.mark.long)]
 
 
+@pytest.mark.sampled(28, 14)
 @pytest.mark.parametrize(("kind", "part"), PARTS)
 def test_a_law_holds(kind: str, part: slice) -> None:
     """Of each pipeline one of the laws, in turn."""

@@ -72,6 +72,7 @@ def cheaper(key: str, value: Any) -> Any:
     return value / 2 if key not in NOISE - SHARES else value * 2
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("rows", [pytest.param(ROWS[::5], id="some"), pytest.param(ROWS, id="all", marks=pytest.mark.long)])
 def test_a_key_that_lowers_epsilon_without_noise_is_told(rows: list[tuple[str, str]]) -> None:

@@ -88,6 +88,7 @@ def placed_where_it_stands(folder: Path, name: str, how: str) -> None:
     assert places == [locate(text, [path])[path]] or (not places and how == "dropped" and key in ("adaptive", "warn_at"))
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("how", HOW)
 @of_each("name", OTHER)

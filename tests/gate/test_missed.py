@@ -60,6 +60,7 @@ def base(branched: Path, tmp_path: Path) -> Path:
     return copied(branched, tmp_path)
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "change"), EACH)
 def test_a_change_that_nobody_gave_is_no_pass(base: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]

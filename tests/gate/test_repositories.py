@@ -83,6 +83,7 @@ INSIDE = ("ads", ".", "..")
 HOOKS = (("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",))
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "cases",

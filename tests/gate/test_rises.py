@@ -45,6 +45,7 @@ def stated_limits(draw: random.Random, before: float, change: float) -> dict[str
     return stated
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.long)])
 def test_the_tightest_of_what_is_stated_decides(file: Path, count: int) -> None:

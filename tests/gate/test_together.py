@@ -302,6 +302,7 @@ def held(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "cases",

@@ -185,6 +185,7 @@ def test_what_lies_beside_a_file_is_a_file(end: str, kind: str, tmp_path: Path) 
         open_ledger(str(path), DATASET)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

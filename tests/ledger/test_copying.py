@@ -99,6 +99,7 @@ def open_places(*places: Place) -> list[str]:
 # Byte for byte.
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
     """An anchor from before holds for the copy, and an upgrade passes what has moved."""
@@ -137,7 +138,7 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
     assert open_places(source, target) == [target.url]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
@@ -169,6 +170,7 @@ def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place]
 WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it otherwise, or open something else
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "way",
@@ -262,6 +264,7 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
         assert verify(ledger).problems == ()
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Place]) -> None:
     source, target = way
@@ -434,6 +437,7 @@ FAILURES = [("read_again", False), ("_prepare", True), ("name", True), ("open", 
 LATER = ("_prepare", "open")  # in a long run
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("point", "closed", "way"),
@@ -665,6 +669,7 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     assert copied(source.url, target.url, DATASET).repeated
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[Place, Place]) -> None:
     source, target = way
@@ -977,7 +982,7 @@ def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
     assert open_places(source, target) == []
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = way
     lived(source)

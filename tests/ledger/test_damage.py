@@ -197,6 +197,7 @@ def flips(size: int) -> Iterator[tuple[int, int]]:
     yield from ((page + 100 * (page == 0) + at, 1 << bit) for page in range(0, size, 4096) for at in range(14) for bit in range(8))
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("one_of", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_one_flipped_bit_never_changes_the_answer(one_of: int, place: Path) -> None:

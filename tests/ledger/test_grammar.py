@@ -255,6 +255,7 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
         yield number, mutated(chained(ledger, right(ledger, chance, number), who), chance)
 
 
+@pytest.mark.nightly
 @pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize(
     ("by", "two"),
@@ -295,6 +296,7 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
     goes_on(reader, by)
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("by", CUT)
 @pytest.mark.parametrize("seed", range(1))
@@ -494,6 +496,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
     """Nothing of it stops a reader, reaches a terminal as it stands, or fills a screen."""

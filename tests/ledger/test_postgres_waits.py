@@ -48,6 +48,7 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
         ASKED[asked](ledger)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_server_that_takes_connections_and_says_nothing(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,6 +74,7 @@ def test_a_lock_that_anybody_can_take_stops_nobody(database: Database, number: i
         charge(Ledger(PostgresStore(database.url), DATASET), "run")
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("milliseconds", [0, -1, 1, 2**31 - 1])
 def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Database, milliseconds: int) -> None:

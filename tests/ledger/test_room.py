@@ -216,6 +216,7 @@ def asked_of(cost: float, *tables: Mapping[str, Any]) -> Pipeline:
 TABLES = dict(queries())
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @of_each("label, count", [(label, count) for label in TABLES for count in (1, 2)])
 def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(label: str, count: int, tmp_path: Path) -> None:

@@ -200,6 +200,7 @@ def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> No
     assert done(ada, kind)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 def test_a_proposal_expires(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
@@ -214,6 +215,7 @@ def test_a_proposal_expires(two: Place) -> None:
                 asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
@@ -350,6 +352,7 @@ def test_the_server_takes_no_lie(proposed: Database) -> None:
         assert done(eve, "amend") and done(eve, "void")
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None:
     import psycopg
@@ -517,6 +520,7 @@ def often(database: Database) -> Database:
     return database
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each history is of a dataset of its own
 @given(acts=ACTS)

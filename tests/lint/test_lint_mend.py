@@ -37,6 +37,7 @@ def mendable(code: str) -> bool:
     return code < "DP006" or code == "DP117"
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("slips", [2, pytest.param(20, marks=pytest.mark.long)])
 @of_each("name", files)

@@ -22,7 +22,7 @@ def bound(name: str, epsilon: float) -> float:
     return account(Pipeline(Privacy(Adjacency.ZERO_OUT, unit="example", delta=1e-6), (entry,))).upper
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize("name", STATING)
 def test_no_epsilon_falls_as_what_is_stated_grows(name: str) -> None:
     found = [bound(name, 10.0**power) for power in (0, 5, 300)]

@@ -143,7 +143,7 @@ def test_simulation(mu: float, bins: int, epsilon: float) -> None:
         assert abs(math.exp(pair.log_delta(epsilon)) - mean) <= 4.5 * error + TOLERANCE * mean
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 5)
 @pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7), Pure(2.0)])
 @pytest.mark.parametrize("bins", [2, 50, 5000])
 def test_the_pair_is_a_pair(inner: Mechanism, bins: int) -> None:

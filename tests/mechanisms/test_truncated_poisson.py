@@ -72,6 +72,7 @@ def neighbouring(
     return with_it, released((*others, *changed[adjacency]), rate, most, sigma, x, below)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @given(
     st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=4),
@@ -128,6 +129,7 @@ def test_every_cut_where_cuts_are_rare(
     every_rare_cut(others, share, fewer, adjacency, sigma, noise)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @given(st.lists(st.sampled_from([-1, 0, 1]), min_size=5, max_size=6), *REST)
 @settings(max_examples=20)

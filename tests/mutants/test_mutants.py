@@ -75,6 +75,7 @@ def test_a_change_is_run_within_the_second_in_which_the_file_was_compiled(tmp_pa
         assert done.stdout.strip() == answer
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_functions_of_every_folder_have_tests_that_import_them() -> None:
     by_room = cases(ROOT)

@@ -101,6 +101,7 @@ def steps_to_refuse(text: str) -> int:
     return lines
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("names", by_tier(OTHERS, DEAREST, None), ids=["most", "the dearest"])
 def test_twice_the_file_takes_about_twice_the_steps(names: list[str]) -> None:

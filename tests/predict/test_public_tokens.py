@@ -293,7 +293,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("steps", "keys", "adjacency", "talkers"), CASES)
 def test_no_outcome_tells_more_than_the_price(

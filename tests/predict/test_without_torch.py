@@ -15,6 +15,7 @@ from tests.predict import generate_files, prompt_files
 BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpcli.cli.main import run; run()"
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "file", "module", "code"),

@@ -29,6 +29,7 @@ WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
 @of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")

@@ -21,7 +21,7 @@ from tests.release.places import Table, as_csv, source_of
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 1)
 @pytest.mark.parametrize("place", everywhere("spark-csv"))
 def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)

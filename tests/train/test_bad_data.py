@@ -530,6 +530,7 @@ def quoting(model, batch):
     assert (code, HIDDEN in said, "Alice" in said) == (2, True, False)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.parametrize("line", ['7,"open', '7,"a"b'])
 def test_a_quote_in_a_csv_file_takes_in_no_records_below_it(line: str) -> None:

@@ -40,6 +40,7 @@ def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:
 TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quantile_noise = 10.0 }')}
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.parametrize(

@@ -149,6 +149,7 @@ class Backwards(Net):
         return found
 
 
+@pytest.mark.sampled(0, 3)
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
@@ -156,7 +157,7 @@ def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
     assert influence(of(lambda x: -3.0 * x if asks(x) else x)) <= 1.0 + 1e-6
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("name", BY_VALUE)
 def test_numbers_that_are_read_only_where_there_are_any(name: str) -> None:
     reads, guard = BY_VALUE[name], random.Random(f"{SEED} {name}").choice(GUARDS)

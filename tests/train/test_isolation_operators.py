@@ -64,6 +64,7 @@ def calls(name: str) -> Iterator[tuple[int, Any, Claims]]:
             yield seed, drawn, said
 
 
+@pytest.mark.sampled(0, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_an_operator_does_what_its_rule_says(part: int) -> None:

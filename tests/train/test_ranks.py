@@ -25,6 +25,7 @@ RARE = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None:
     """Rank-local empty batches hang elsewhere: of 100 steps at rate 1e-4 all but a few have at least one."""
@@ -111,6 +112,7 @@ def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
         assert torch.allclose(value, zero[name], atol=1e-6)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_who_is_left_by_the_others_ends_with_a_code_of_ours(tmp_path: Path) -> None:
     """Threads of a group that never came to its end abort an orderly end of the process, now and then: nothing of it is waited for."""

@@ -56,6 +56,7 @@ ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quanti
 ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
 
 
+@pytest.mark.sampled(0, 3)
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ def test_adaptive_clipping_passes_too() -> None:
     assert failed(SIZE, MAIN, ADAPTIVE) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +117,7 @@ def test_a_scaled_encoder_has_less_noise_in_each_step() -> None:
     assert failed(SIZE, banded, TRAIN) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_many_alike_records_move_the_sum_no_further() -> None:
     """In single precision throughout, the sum of 20,000 alike gradients moves by 1.0001 C."""
@@ -194,6 +197,7 @@ def of_a_model(name: str, code: str = MODELS) -> list[str]:
         sys.modules.pop("models", None)
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["dropout", "Positions", pytest.param("Attention", marks=pytest.mark.nightly)])
@@ -227,6 +231,7 @@ SELDOM_SEEN = {  # in two replays
 }
 
 
+@pytest.mark.sampled(0, 3)
 @pytest.mark.long
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.parametrize("bug", [pytest.param(bug, marks=[pytest.mark.nightly] if bug in REPEATED else []) for bug in BUGS])
@@ -236,6 +241,7 @@ def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: p
     assert check in failed(SIZE, entry, TRAIN, count=REPLAYS if bug in SELDOM_SEEN else 2)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_command_replays_a_training_file() -> None:
     # Seeded: the statistical checks fail a right program in 5 % of audits.

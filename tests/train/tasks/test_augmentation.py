@@ -110,6 +110,7 @@ def mean_gradient(model: nn.Module, every: Tensor, label: Tensor) -> dict[str, T
     return {name: torch.stack(of).mean(0) for (name, _), of in zip(model.named_parameters(), zip(*found, strict=True), strict=True)}
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_one_record_moves_the_sum_by_its_bound_at_most() -> None:
     """Each with its own draws, as in a run of the accountant's two worlds; huge and broken images too."""

@@ -42,6 +42,7 @@ def outcome(name: str, path: str) -> Outcome:
     return train(plan_of(path))
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.sampled(0, 1)
 @pytest.mark.parametrize("name", RUNS)

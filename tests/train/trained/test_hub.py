@@ -74,6 +74,7 @@ def test_a_title_is_one_line_and_no_markup() -> None:
     assert _line("a\n---\n<b>[x](y)") == "a\\-\\-\\-\\<b\\>\\[x\\]\\(y\\)"
 
 
+@pytest.mark.sampled(0, 1)
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 @pytest.mark.needs("transformers", "peft")
 @pytest.mark.long
