@@ -161,7 +161,6 @@ def test_a_change_of_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
     told_of_a_type(folder, *pair)
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @of_each("pair", PAIRS)
 def test_a_change_of_any_type_is_told(folder: Path, pair: tuple[str, str]) -> None:

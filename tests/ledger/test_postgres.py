@@ -345,7 +345,6 @@ def test_an_entry_whose_commit_was_never_answered_is_found_under_its_key(
     assert len(ledger.entries()) == 2
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
     reason = missing()

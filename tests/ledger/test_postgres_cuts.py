@@ -166,7 +166,6 @@ def few(chance: random.Random, moments: range, count: int) -> list[int]:
     return sorted(chance.sample(moments, min(count, len(moments))))
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @of_each("kind, way", [WAYS[2 * at + at % 2] for at in range(len(ASKED))])
 def test_what_is_said_of_a_charge_is_true(kind: str, way: str, begun: Database, between: Cuts) -> None:

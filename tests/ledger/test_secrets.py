@@ -167,7 +167,6 @@ def keeps_none(walked: list[tuple[str, ...]], database: Database, folder: Path) 
     assert failed == []
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_no_command_keeps_a_password_that_opens_a_ledger(database: Database, tmp_path: Path) -> None:
     keeps_none([words for words in WALKED if words[-1] not in DEAR], database, tmp_path)

@@ -352,7 +352,6 @@ def test_the_server_takes_no_lie(proposed: Database) -> None:
         assert done(eve, "amend") and done(eve, "void")
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None:
     import psycopg

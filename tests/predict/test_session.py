@@ -415,7 +415,6 @@ def test_what_the_ledger_denies_is_not_begun(tmp_path: Path) -> None:
     assert not Path(path_of(plan)).exists()
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(tmp_path: Path) -> None:
     """Killed again and again until it has ended: what stands there at each moment is checked."""

@@ -108,7 +108,6 @@ def measured(first: bool) -> list[Mapping[str, Any]]:
     return [query for _, query in queries() if (query["name"] == "q0") == first]
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.needs("opendp")
 @of_each("query", measured(True), told=lambda query: query["measure"])

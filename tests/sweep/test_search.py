@@ -276,7 +276,6 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
         assert document.exit_code == 0
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)

@@ -285,7 +285,6 @@ print(os.waitstatus_to_exitcode(os.wait()[1]), len(noise.next(shapes)))
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_cannot_release_the_same_noise() -> None:

@@ -117,7 +117,6 @@ def test_a_scaled_encoder_has_less_noise_in_each_step() -> None:
     assert failed(SIZE, banded, TRAIN) == []
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_many_alike_records_move_the_sum_no_further() -> None:
     """In single precision throughout, the sum of 20,000 alike gradients moves by 1.0001 C."""

@@ -175,7 +175,6 @@ def bounded(name: str, way: str, size: float, weight: float, kind: torch.dtype, 
             assert along >= (1.0 - 1e-5) * longest * length(relative), label
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_a_gradient_too_long_for_single_precision_is_clipped_to_c() -> None:
     def clipped_to_c(case: tuple[str, str]) -> None:

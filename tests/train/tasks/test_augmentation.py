@@ -82,7 +82,6 @@ def test_places_are_drawn_uniformly(most: int) -> None:
     assert pairs.min() == 0 and pairs.max() == length**2 - 1
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_the_mean_of_a_records_gradients_is_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against plain autograd over the views one by one, in every style: it is not the mean of clipped gradients."""
@@ -110,7 +109,6 @@ def mean_gradient(model: nn.Module, every: Tensor, label: Tensor) -> dict[str, T
     return {name: torch.stack(of).mean(0) for (name, _), of in zip(model.named_parameters(), zip(*found, strict=True), strict=True)}
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_one_record_moves_the_sum_by_its_bound_at_most() -> None:
     """Each with its own draws, as in a run of the accountant's two worlds; huge and broken images too."""
