@@ -19,6 +19,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  
     os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each worker, and each of the hundreds of processes, compiles everything anew
 sys.dont_write_bytecode = False
+os.environ.setdefault("CI", "1")  # the same draws for everybody; fresh ones where it is empty, as each night
 MEMORY = Path("/dev/shm")
 
 

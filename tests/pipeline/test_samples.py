@@ -78,7 +78,7 @@ def one_step(p: np.ndarray[Any, Any], q: np.ndarray[Any, Any], rate: float, epsi
 
 
 def test_two_gaussians_on_one_sample_against_quadrature_in_the_plane() -> None:
-    """The trapezoid rule on a grid of 0.02 standard deviations is far more exact than what is asserted."""
+    """The trapezoid rule on a grid of 0.02 standard deviations errs by about 1e-4 of delta, for the kink of what it adds up."""
     random = Random(SEED)
     first, second, rate, epsilon = (random.uniform(*ends) for ends in ((0.8, 2.0), (0.8, 2.0), (0.05, 0.5), (0.1, 0.6)))
     at = np.arange(-8.0, 10.0, 0.02)
@@ -91,8 +91,8 @@ def test_two_gaussians_on_one_sample_against_quadrature_in_the_plane() -> None:
     sampling = {"scheme": "poisson", "rate": rate}
     shared = read(entry("a", first, sampling=sampling, sample="x"), entry("b", second, sampling=sampling, sample="x"))
     asked, exact = account(shared, epsilon=epsilon), one_step(p, q, rate, epsilon)
-    assert asked.upper == pytest.approx(exact, rel=1e-4), (SEED, first, second, rate, epsilon)
-    assert all(value >= exact * (1.0 - 1e-6) for value in sound(asked).values()), (SEED, first, second, rate, epsilon)
+    assert asked.upper == pytest.approx(exact, rel=5e-4), (SEED, first, second, rate, epsilon)
+    assert all(value >= exact * (1.0 - 5e-4) for value in sound(asked).values()), (SEED, first, second, rate, epsilon)
 
 
 @pytest.mark.sampled(3)
