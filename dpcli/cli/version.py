@@ -34,16 +34,16 @@ def command(format_: str, outputs: tuple[str, ...]) -> int:
         "ledger_sqlite": sqlite_file.VERSION,
         "ledger_postgresql": postgres_install.VERSION,
     }
-    found = document(__version__, platform.python_version(), platform.platform(), installed(COMPUTING), extras, formats)
-    return emit(found, format_, outputs)
+    result = document(__version__, platform.python_version(), platform.platform(), installed(COMPUTING), extras, formats)
+    return emit(result, format_, outputs)
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
     """The version of each package that is installed."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    versions = {}
     for name in names:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions

@@ -35,8 +35,8 @@ class Requirement:
 
     def met(self, version: str) -> bool:
         """Whether a version meets every condition: one that is not understood is not met; a pre-release counts as what it precedes."""
-        found = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
-        return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in found)
+        conditions = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
+        return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
 
 
 def declared() -> Iterator[Requirement]:
