@@ -134,7 +134,7 @@ def cut(state: LedgerState) -> str:
 
 def left_percent(remaining: Remaining) -> str:
     """What is left of the cap; never rounded up, and never below 0."""
-    return f"{rounded_down(100.0 * remaining.left, 1)} %"
+    return f"{rounded_down(Decimal(repr(remaining.left)) * 100, 1)} %"
 
 
 def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
+from dpcli.stated import multiple
 from dpcli.values import dataclass
 
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
@@ -129,4 +130,4 @@ class ExponentialSpec(StatedSpec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Ranges add up over a group."""
-        return ExponentialChoice(self.epsilon * self.changes(neighbours))
+        return ExponentialChoice(multiple(self.changes(neighbours), self.epsilon))

@@ -12,6 +12,7 @@ from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.stated import multiple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,4 +46,4 @@ class ReportNoisyMaxSpec(StatedSpec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Both forms scale with the group."""
-        return type(self)(epsilon=self.epsilon * self.changes(neighbours), noise=self.noise).stated()
+        return type(self)(epsilon=multiple(self.changes(neighbours), self.epsilon), noise=self.noise).stated()

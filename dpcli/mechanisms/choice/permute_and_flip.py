@@ -11,6 +11,7 @@ from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.stated import multiple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,4 +39,4 @@ class PermuteAndFlipSpec(StatedSpec):
         return noisy_maximum(self.epsilon)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return noisy_maximum(self.epsilon * self.changes(neighbours))
+        return noisy_maximum(multiple(self.changes(neighbours), self.epsilon))

@@ -10,6 +10,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.stated import multiple
 from dpcli.values import dataclass
 
 
@@ -38,4 +39,4 @@ class SparseVectorSpec(StatedSpec):
         return Pure(self.epsilon)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Pure(self.epsilon * self.changes(neighbours))
+        return Pure(multiple(self.changes(neighbours), self.epsilon))

@@ -15,6 +15,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.work import shared
+from dpcli.stated import total
 from dpcli.values import dataclass
 
 if TYPE_CHECKING:
@@ -81,6 +82,17 @@ def _needs_more(mechanism: Mechanism) -> bool:
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 
+def _at_floors(parts: Parts, delta: float) -> float:
+    """Sum of the epsilons at the deltas that the parts need at the least, as stated. Raises NotRepresentable where these exceed delta."""
+    split_delta(parts, delta)
+    return _sum_at_floors(parts)
+
+
+@shared(256)
+def _sum_at_floors(parts: Parts) -> float:
+    return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Composed(Mechanism):
     """Adaptive composition of `parts`, each with its count.
@@ -96,9 +108,9 @@ class Composed(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         best = math.inf
-        if delta <= 0.0:  # there is nothing to split
+        if delta <= 0.0 or not any(_needs_more(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
             with suppress(NotRepresentable):
-                best = math.fsum(n * m.approx_dp(0.0) for m, n in self.parts)
+                best = _at_floors(self.parts, delta)
             return best
         for by_step in (True, False):
             with suppress(NotRepresentable):  # delta is too small for the parts' own: no finite epsilon

@@ -10,6 +10,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
+from dpcli.stated import multiple
 from dpcli.values import dataclass
 
 
@@ -34,7 +35,7 @@ class Group(Mechanism):
     def approx_dp(self, delta: float) -> float:
         """k eps(d) for the largest record-level d found that the theorem brings to at most `delta`: any such d is sound."""
         floor, k = self.inner.delta_floor(), self.size
-        pure = k * self.inner.approx_dp(0.0) if floor == 0.0 else math.inf
+        pure = multiple(k, self.inner.approx_dp(0.0)) if floor == 0.0 else math.inf
         if delta <= 0.0 or pure == 0.0:
             return pure
         spend(700.0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.stated import multiple, quotient
 
 
 def with_noise(kind: Callable[[float], Mechanism], ratio: float) -> Mechanism:
@@ -37,8 +38,8 @@ def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: floa
     A stated `sensitivity` already is the query's under the file's adjacency and unit; only a larger group scales it.
     """
     if multiplier is not None:
-        ratio = neighbours.records * (2.0 if neighbours.replaces else 1.0) / multiplier
+        ratio = quotient(neighbours.records * (2.0 if neighbours.replaces else 1.0), multiplier)
     else:
         assert noise is not None and sensitivity is not None
-        ratio = neighbours.group * sensitivity / noise
+        ratio = quotient(multiple(neighbours.group, sensitivity), noise)
     return max(ratio, SMALLEST_RATIO)

@@ -15,6 +15,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.roots import bracket_root
+from dpcli.stated import quotient
 from dpcli.values import dataclass
 
 MAX_ATOMS = 4096
@@ -36,7 +37,7 @@ class DiscreteLaplace(Mechanism):
     @property
     def epsilon(self) -> float:
         """Pure epsilon s / scale."""
-        return self.sensitivity / self.scale
+        return quotient(self.sensitivity, self.scale)
 
     def approx_dp(self, delta: float) -> float:
         """Exact: delta(eps) = 1 - (r^{s-x+1} + e^eps r^x)/(1 + r), x the first outcome whose loss exceeds eps, r = e^-a."""

@@ -17,6 +17,7 @@ from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
+from dpcli.stated import multiple
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted
@@ -118,7 +119,7 @@ class PureSpec(GivenSpec):
         if self.epsilon == 0.0:
             return Free()
         changes = self.changes(neighbours)
-        return self.stated() if changes == 1 else Pure(self.epsilon * changes)
+        return self.stated() if changes == 1 else Pure(multiple(changes, self.epsilon))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,20 @@ import math
 from fractions import Fraction
 
 from dpcli.errors import InputError
+from dpcli.stated import stated
 
 
 def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
-    """The smallest double with sensitivity / scale <= epsilon: of discrete Laplace noise, or of a choice where scores have this range."""
-    return rounded_up(Fraction(sensitivity) / Fraction(epsilon))
+    """Return the smallest double with sensitivity / scale <= epsilon, as stated.
+
+    The scale of discrete Laplace noise, or of a choice whose scores have this range.
+    """
+    return rounded_up(Fraction(sensitivity) / stated(epsilon))
 
 
 def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
     """The smallest double with squared_sensitivity / (2 sigma^2) <= rho; the square of an L2 sensitivity is exact where its root is not."""
-    wanted = Fraction(squared_sensitivity) / (2 * Fraction(rho))
+    wanted = Fraction(squared_sensitivity) / (2 * stated(rho))
     sigma = math.sqrt(_double(wanted)) * (1.0 - 1e-15)
     while Fraction(sigma) ** 2 < wanted:
         sigma = math.nextafter(sigma, math.inf)

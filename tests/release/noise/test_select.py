@@ -17,6 +17,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of, sigma_of
 from dpcli.release.noise.select import bounded_range, count_range, exponential, permute_and_flip, pure, top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
+from dpcli.stated import stated
 from tests.cases import of_each
 from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 
@@ -180,8 +181,7 @@ def test_what_cannot_be_chosen_is_refused() -> None:
 @of_each("sensitivity", [1, 3, 10**9, Fraction(7, 3)])
 def test_scales_are_the_smallest_that_cost_no_more(epsilon: float, sensitivity: int | Fraction) -> None:
     scale, sigma = scale_of(sensitivity, epsilon), sigma_of(sensitivity, epsilon)
-    assert (
-        Fraction(sensitivity) / Fraction(scale) <= Fraction(epsilon) < Fraction(sensitivity) / Fraction(math.nextafter(scale, 0.0))
-    )
-    assert Fraction(sensitivity) / (2 * Fraction(sigma) ** 2) <= Fraction(epsilon)
-    assert Fraction(sensitivity) / (2 * Fraction(math.nextafter(sigma, 0.0)) ** 2) > Fraction(epsilon)
+    most = stated(epsilon)
+    assert Fraction(sensitivity) / Fraction(scale) <= most < Fraction(sensitivity) / Fraction(math.nextafter(scale, 0.0))
+    assert Fraction(sensitivity) / (2 * Fraction(sigma) ** 2) <= most
+    assert Fraction(sensitivity) / (2 * Fraction(math.nextafter(sigma, 0.0)) ** 2) > most

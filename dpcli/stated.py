@@ -1,0 +1,57 @@
+"""Numbers as they were stated: 0.1 is a tenth, and three times 0.1 is 0.3.
+
+A file, a flag or a policy states decimals, and a float holds the nearest binary number. What adds up costs therefore adds the numbers
+that the floats stand for, without rounding, and rounds once, upwards. Both differ from the float by half a unit in its last place at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+
+DIGITS = 15  # of a decimal: as many always survive the way through a float
+LARGEST_DENOMINATOR = 1_000_000  # of a quotient, such as sensitivity / scale
+
+
+@lru_cache(4096)
+def stated(x: float) -> Fraction:
+    """Return the number that a finite float stands for.
+
+    A decimal of at most 15 digits; else a quotient of whole numbers up to a million below the line, where `x` is the float nearest to it;
+    else the binary number that the float is.
+    """
+    written = repr(float(x))  # of a NumPy number too
+    if sum(character.isdigit() for character in written.partition("e")[0].replace(".", "").strip("-0")) <= DIGITS:
+        return Fraction(written)
+    exact = Fraction(x)
+    simple = exact.limit_denominator(LARGEST_DENOMINATOR)
+    return simple if simple and float(simple) == x else exact
+
+
+def upward(exact: Fraction) -> float:
+    """Return the smallest float that stands for no less than `exact`, a positive number or 0; inf where there is none."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf
+    return near if stated(near) >= exact else math.nextafter(near, math.inf)
+
+
+def quotient(numerator: float, denominator: float) -> float:
+    """Return the quotient of two stated numbers, rounded upwards."""
+    return upward(stated(numerator) / stated(denominator))
+
+
+def total(terms: Iterable[tuple[int, float]]) -> float:
+    """Return the sum of count * number over (count, number), each number as stated, rounded once, upwards; inf where one is infinite."""
+    listed = [(count, x) for count, x in terms if count]
+    if any(math.isinf(x) for _, x in listed):
+        return math.inf
+    return upward(sum((count * stated(x) for count, x in listed), Fraction(0)))
+
+
+def multiple(count: int, x: float) -> float:
+    """Return count * number, as stated, rounded upwards."""
+    return total([(count, x)])
