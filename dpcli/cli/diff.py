@@ -26,6 +26,6 @@ def command(files: tuple[str, str], delta: float | None, judged: bool, format_: 
 
     found = difference(*files, delta)
     stated = {"delta" if delta is None else "--delta": found.before.delta}
-    sizes = {side.pipeline.privacy.dataset_size: path for path, side in zip(files, (found.before, found.after), strict=True)}
+    sizes = {side.pipeline.privacy.dataset_size: path for path, side in zip(files[::-1], (found.after, found.before), strict=True)}
     diagnostics = tuple(told for size, path in sizes.items() for told in judged_deltas(stated, size, path))
     return emit(with_diagnostics(document(found, judged), diagnostics, judged), format_, outputs)
