@@ -41,7 +41,7 @@ def test_rho_has_a_cap_of_its_own(tmp_path: Path, cap: float, verdict: str, code
     assert found.budget.rho is not None and found.budget.rho.spent.value == pytest.approx(RHO, rel=1e-12)
     assert gate([str(path)], checked_terms()).verdict == ("fail" if code else "pass")
     assert gate([str(path)], checked_terms(max_rho=RHO * 0.9)).verdict == "fail"
-    assert gate([str(path)], checked_terms(max_epsilon=60.0, max_rho=RHO * 1.1)).verdict == "pass"
+    assert gate([str(path)], checked_terms(max_epsilon=60.0, max_rho=RHO * 1.1)).verdict == ("fail" if code else "pass")
     policy = tmp_path / "policy.toml"
     policy.write_text(f'format = 1\n[[rule]]\nunit = "example"\nrho = {RHO * 0.9!r}\n')
     assert gate([str(path)], checked_terms(policy=str(policy))).verdict == "fail"

@@ -98,7 +98,9 @@ def request(
     data = read_bytes(path)
     pipeline = solved(data, path)
     settings = overridden(read_settings(data, path), flags)
-    return AuditRequest(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data), path)
+    return AuditRequest(
+        settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data, {"--delta": delta}), path
+    )
 
 
 def audit(audit_request: AuditRequest) -> Audit:

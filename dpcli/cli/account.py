@@ -71,7 +71,7 @@ def command(
         _require_no_flags(files[0], flags, write)
         return emit(several(files, (accountants or None, delta, epsilon, group_size, tolerance), digits, sources), format_, outputs)
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
-    diagnostics = judge(pipeline, data)
+    diagnostics = judge(pipeline, data, {"--delta": delta if tables is None else None})  # flags without FILE make a text with it
     if tables is not None:
         from dpcli.cli.stating import without_lines
 

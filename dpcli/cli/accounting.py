@@ -33,7 +33,7 @@ def several(paths: Sequence[str], asked: Asked, digits: int, sources: bool) -> D
     contents = [(path, read_bytes(path)) for path in paths]
     pipelines = [parse(data, path) for path, data in contents]
     datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
-    rules = [judge(pipeline, data) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
+    rules = [judge(pipeline, data, {"--delta": asked[1]}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
     with working():
         alone = [account(pipeline, *asked) for pipeline in pipelines]
         sums = {name: together([(member, 1) for member in members], *asked) for name, members in datasets.items()}

@@ -46,10 +46,13 @@ def command(
     their upper bounds, whatever delta is, by all accountants of the file.
 
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
+
+    Exit code 1 where the delta is too large for the dataset.
     """
     from dpcli.analysis.calibrate_file import calibrate_file
     from dpcli.analysis.goals import goal_of, require_idle
     from dpcli.analysis.solved_file import solved_text
+    from dpcli.lint.run import file_deltas
     from dpcli.present.calibration import document
     from dpcli.toml.limits import read_bytes
 
@@ -59,7 +62,7 @@ def command(
         require_idle(delta, accountants)
     found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
     text = solved_text(data, found) if write is not None else ""
-    code = emit(document(found), format_, outputs)
+    code = emit(document(found, file_deltas(found.pipeline, data, delta, found.delta)), format_, outputs)
     if write is not None:
         from dpcli.cli.new_file import leave_pipeline
 

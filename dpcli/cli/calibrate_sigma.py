@@ -44,13 +44,13 @@ def command(
     With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Without FILE: DP-SGD from
     --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs.
 
-    Exit code 1 where a rule calls what the flags state unsound.
+    Exit code 1 where a rule calls what the flags state unsound, or the delta of FILE too large for its dataset.
     """
     from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file
     from dpcli.analysis.goals import goal_of, require_idle
     from dpcli.analysis.solved_file import solved_text
     from dpcli.errors import InputError
-    from dpcli.lint.run import judge
+    from dpcli.lint.run import file_deltas, judge
     from dpcli.pipeline.flags import pipeline_of_flags
     from dpcli.present.calibration import document
     from dpcli.toml.limits import read_bytes
@@ -66,9 +66,9 @@ def command(
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
     else:
         refuse_with_file(file, flags)
-        diagnostics = ()
         data = read_bytes(file)
         found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+        diagnostics = file_deltas(found.pipeline, data, delta, found.delta)
         text = solved_text(data, found) if write is not None else ""
     code = emit(document(found, diagnostics), format_, outputs)
     if write is not None:

@@ -17,9 +17,15 @@ def command(files: tuple[str, str], delta: float | None, judged: bool, format_: 
 
     A and B are files, "-" for standard input (one of them), or REVISION:PATH for a file as it stands at a git revision. Mechanisms are
     matched by name. Both are priced at A's delta. Where the statement has changed (unit, adjacency, max_contributions, dataset_size,
-    delta, adaptive), the epsilons are shown but called not comparable.
+    delta, adaptive), the epsilons are shown but called not comparable. With --exit-code, a delta too large for a dataset is exit code 1.
     """
     from dpcli.analysis.difference import difference
+    from dpcli.lint.delta import judged_deltas
+    from dpcli.present.diagnostics import with_diagnostics
     from dpcli.present.difference import document
 
-    return emit(document(difference(*files, delta), judged), format_, outputs)
+    found = difference(*files, delta)
+    stated = {"delta" if delta is None else "--delta": found.before.delta}
+    sizes = {side.pipeline.privacy.dataset_size: path for path, side in zip(files[::-1], (found.after, found.before), strict=True)}
+    diagnostics = tuple(told for size, path in sizes.items() for told in judged_deltas(stated, size, path))
+    return emit(with_diagnostics(document(found, judged), diagnostics, judged), format_, outputs)

@@ -81,7 +81,7 @@ def command(
         raise InputError(
             f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
         )
-    pipeline, diagnostics = checked_load(file)
+    pipeline, diagnostics = checked_load(file, delta)
     account, found = meaning(pipeline, delta, priors or PRIORS)
     return emit(document(account, found, diagnostics), format_, outputs)
 

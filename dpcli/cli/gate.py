@@ -15,9 +15,10 @@ from dpcli.cli.options import emit, gate_options, output_options
 def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **flags: Any) -> int:
     """Judge FILES against their caps and, with --base-ref or --baseline, against what they cost before.
 
-    Flags come before the policy, the policy before the file. A comparison fails where the number no longer means the same (unit,
-    adjacency, max_contributions, dataset_size, delta), or where the file has loosened its own caps. The base's max_increase holds, if it
-    states one. With --base-ref, each change is priced alone, and a failure is reported at the line that costs most.
+    Of the caps of flags, the policy and the file the tighter one holds; caps at different deltas hold each at its own. A comparison fails
+    where the number no longer means the same (unit, adjacency, max_contributions, dataset_size, delta), or where the file has loosened
+    its own caps and no other one holds in their place. The base's max_increase holds too. With --base-ref, each change is priced alone,
+    and a failure is reported at the line that costs most.
 
     With --base-ref, links are followed, and a renamed file is compared with the deleted file that shares at least half of its keys and
     values. A file of a repository inside this one (a submodule) is compared with what stood in its place, else with the commit that the

@@ -89,13 +89,13 @@ def gate_options() -> Callable[..., Any]:
     """FILES and what they are held to, as `dpcli.gate.flags.checked_terms` takes it."""
     return composed(
         click.argument("files", nargs=-1),
-        click.option("--max-epsilon", type=float, help="Cap on epsilon, instead of each file's budget."),
-        click.option("--max-rho", type=float, help="Cap on rho (zCDP), instead of each file's; beside the cap on epsilon."),
+        click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest of this, a policy's and a file's holds."),
+        click.option("--max-rho", type=float, help="Cap on rho (zCDP), beside the cap on epsilon; the smallest holds."),
         click.option(
             "--max-together", type=float, help="Cap on epsilon of each dataset: of all pipelines of the repository that name it."
         ),
-        click.option("--delta", type=float, help="Delta of the cap, instead of each file's."),
-        click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes."),
+        click.option("--delta", type=float, help="Delta of --max-epsilon; without that, no cap holds at a larger one."),
+        click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes; the smallest holds."),
         click.option(
             "--allow-statement-change",
             is_flag=True,

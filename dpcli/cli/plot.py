@@ -61,7 +61,7 @@ def command(
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
     places = [destination(output, format_)[1] for output in outputs]
-    pipeline, diagnostics = checked_load(file)
+    pipeline, diagnostics = checked_load(file, delta)
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
     show(chart, format_, outputs)

@@ -15,7 +15,7 @@ FORMS = {False: (disclosure, "report"), True: (registry_entry, "registry")}
 @limited
 def draft(path: str, delta: float | None, registry: bool, illustrated: bool) -> tuple[Statement, tuple[Chart, ...], str]:
     """The form that is asked for, its pictures, and the name of its machine form. Raises InvalidFile, InputError."""
-    pipeline, diagnostics = checked_load(path)
+    pipeline, diagnostics = checked_load(path, delta)
     facts = gather(pipeline, delta, diagnostics)
     form, name = FORMS[registry]
     return form(facts), pictures(facts) if illustrated and not registry else (), name

@@ -51,11 +51,11 @@ def waiver_data(waiver: Waiver) -> dict[str, Any]:
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
-def form(pipeline: Pipeline) -> dict[str, Any]:
-    """What a later gate needs of this one, as `dpcli.gate.baseline.bases_from` reads it."""
+def form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
+    """What a later gate needs of this one, as `dpcli.gate.baseline.bases_from` reads it. capped: the pipeline with the caps that held."""
     gate: Gate = pipeline.gate
     return {
-        "statement": statement_of(pipeline),
+        "statement": statement_of(capped),
         "terms": terms_of(pipeline),
         "mechanisms": standings_of(pipeline),
         "horizon": horizon_data(gate.horizon),
@@ -79,11 +79,11 @@ def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base:
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except DpcliError as error:
         raise InputError(f"{found.renamed or path} at {ref} cannot be compared with: {error}") from None
-    stated = form(own)
+    stated = form(own, pipeline)
     return Base(
         result.upper,
         result.delta,
-        statement_of(pipeline),
+        stated["statement"],
         stated["terms"],
         stated["mechanisms"],
         stated["horizon"],

@@ -1,55 +1,125 @@
-"""The cap on epsilon: from a flag, else the policy, else the file."""
+"""The caps on epsilon and rho: of flags, the policy and the file the tighter ones hold."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
-from dpcli.analysis.account import Account
+from dpcli.analysis.account import Account, EpsilonVerdict, headline
 from dpcli.errors import InputError
+from dpcli.gate.merged_caps import BUDGET, POLICY, HeldCap, Outside, StatedCap, flag, held
+from dpcli.gate.terms import promised_delta
 from dpcli.gate.verdicts import Condition, Target
-from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.rounding import up
+from dpcli.values import dataclass
 
 NEAR = ", above the warning level"
 
 
-def capped(pipeline: Pipeline, outside: Caps) -> Pipeline:
-    """The pipeline with the caps from outside in place of its own. Raises InputError where neither states one, of epsilon or rho."""
-    own = pipeline.budget
-    epsilon = outside.epsilon if outside.epsilon is not None else own.epsilon if own else None
-    rho = outside.rho if outside.rho is not None else own.rho if own else None
-    if epsilon is None and rho is None:
-        raise InputError(
-            f"{pipeline.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy"
-        )
-    delta = next((d for d in (outside.delta, own.delta if own else None, pipeline.privacy.delta) if d is not None), None)
-    return replace(pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8, rho))
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The caps that hold for a file. epsilon: by their deltas, several where none makes another needless. delta: the smallest stated."""
+
+    epsilon: tuple[HeldCap, ...]
+    rho: tuple[HeldCap, ...]
+    delta: float | None
 
 
-def delta_condition(pipeline: Pipeline, outside: Caps) -> Iterator[Condition]:
+def holding(own: Pipeline, outside: Outside) -> Holding:
+    """The caps that hold for a file with its own caps.
+
+    A cap on epsilon holds at the delta that is stated with it, else at the smallest of all. A delta that is stated without an epsilon is
+    one for every cap: no cap holds at a larger one.
+    """
+    budget = own.budget or Budget()
+    promised = budget.delta if budget.delta is not None else own.privacy.delta
+    flags, policy = outside.flags, outside.policy
+    pairs = (
+        (BUDGET, budget.epsilon, promised if budget.epsilon is not None else budget.delta),
+        (POLICY, policy.epsilon, policy.delta),
+        (flag("--max-epsilon"), flags.epsilon, flags.delta),
+    )
+    smallest = min((d for d in (promised, policy.delta, flags.delta) if d is not None), default=None)
+    bare = [delta for _, epsilon, delta in pairs if epsilon is None and delta is not None]
+    stated = [
+        StatedCap(epsilon, source, min((smallest if delta is None else delta, *bare)) if smallest is not None else None)
+        for source, epsilon, delta in pairs
+        if epsilon is not None
+    ]
+    rho = [*([] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]), *outside.stated("rho", "--max-rho")]
+    return Holding(held(stated), held(rho), smallest)
+
+
+def capped(own: Pipeline, outside: Outside) -> Pipeline:
+    """The pipeline with the caps that hold: on epsilon the one at the smallest delta. Raises InputError where there is none."""
+    caps = holding(own, outside)
+    if not caps.epsilon and not caps.rho:
+        raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
+    first = caps.epsilon[0].cap if caps.epsilon else None
+    rho = caps.rho[0].cap.value if caps.rho else None
+    warn_at = own.budget.warn_at if own.budget else Budget().warn_at
+    epsilon, delta = (None, caps.delta) if first is None else (first.value, first.delta)
+    return replace(own, budget=Budget(epsilon, delta, warn_at, rho))
+
+
+def kept_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
+    """Each key of a file's earlier caps that a cap of now makes up for, whatever becomes of the key, and that cap: `the policy's 3.0`.
+
+    terms: what the file said before, as `terms_of` has it.
+    """
+    caps, delta = holding(own, outside), promised_delta(terms)
+    rises = held(outside.stated("max_increase", "--max-increase"))
+    keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
+    kept = {}
+    for key, holding_now in keys.items():
+        old = terms.get(key)
+        by = next((one.cap for one in holding_now if old is not None and one.cap.is_within(old, delta)), None)
+        if by is not None:
+            kept[key] = f"{by.source.whose} {by.value!r}"
+    return kept
+
+
+def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
     """A no to a file that holds its epsilon to a larger delta than the one that it promises."""
-    promised, held = pipeline.privacy.delta, pipeline.budget.delta if pipeline.budget else None
-    if outside.delta is None and promised is not None and held is not None and held > promised:
-        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {held!r}"
+    promised, at = own.privacy.delta, own.budget.delta if own.budget else None
+    if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
+        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
         yield Condition("delta", "fail", text, ("budget", "delta"))
 
 
-def cap_conditions(result: Account) -> Iterator[Condition]:
+def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Condition]:
     """Whether what the pipeline spends is within its caps, of which there is one at least; what no accountant bounds is unknown.
 
-    No waiver speaks of rho.
+    No waiver speaks of rho. caps: where they may come from several places, which is then said.
     """
     assert result.budget is not None
-    cap, rho = result.budget.epsilon, result.budget.rho
-    if cap is not None and math.isinf(cap.spent):
-        yield Condition("budget", "unknown", "no finite epsilon can be certified")
-    elif cap is not None:
-        near = NEAR if cap.verdict == "warn" else ""
-        text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{near}"
-        yield Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
+    epsilon, rho = result.budget.epsilon, result.budget.rho
+    words = [one.words() for one in caps.epsilon] if caps is not None else []
+    if epsilon is not None:
+        yield _epsilon_condition(epsilon, words[0] if words else "")
+    for one, said in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
+        yield _epsilon_condition(_spent(result.pipeline, one.cap), said)
     if rho is not None:
-        text = f"{rho.words()}{NEAR if rho.verdict == 'warn' else ''}"
+        said = caps.rho[0].words() if caps is not None and caps.rho else ""
+        text = f"{rho.words()}{said}{NEAR if rho.verdict == 'warn' else ''}"
         yield Condition("rho", rho.verdict, text, ("budget", "rho"))
+
+
+def _epsilon_condition(cap: EpsilonVerdict, words: str) -> Condition:
+    if math.isinf(cap.spent):
+        return Condition("budget", "unknown", "no finite epsilon can be certified")
+    near = NEAR if cap.verdict == "warn" else ""
+    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{words}{near}"
+    return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
+
+
+def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
+    """What the pipeline spends against a further cap, at the delta of that."""
+    assert pipeline.budget is not None
+    budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
+    judged = headline(replace(pipeline, budget=budget), delta=cap.delta).budget
+    assert judged is not None and judged.epsilon is not None
+    return judged.epsilon

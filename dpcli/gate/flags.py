@@ -35,6 +35,11 @@ class GateTerms:
     room: LedgerSaid = field(default_factory=LedgerSaid)
     together: float | None = None
 
+    @property
+    def planned(self) -> Horizon | None:
+        """The horizon with the most runs that flags or the policy state."""
+        return max((one for one in (self.horizon, self.policy.horizon) if one is not None), key=lambda one: one.count, default=None)
+
 
 def checked_terms(
     max_epsilon: float | None = None,

@@ -51,6 +51,11 @@ def _total(result: Account, runs: int) -> float:
 
 
 def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
-    """How often a file counts: as often as its horizon plans."""
-    planned = horizon or pipeline.gate.horizon
-    return 1 if planned is None else planned.count
+    """How often a file counts: as often as its own horizon or one from outside plans, whichever has more runs."""
+    return max((one.count for one in (horizon, pipeline.gate.horizon) if one is not None), default=1)
+
+
+def held_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
+    """The horizons that hold: each of which no other one, with as many runs within as little, makes needless."""
+    ordered = sorted((one for one in stated if one is not None), key=lambda one: (-one.count, one.epsilon))
+    return tuple(one for k, one in enumerate(ordered) if all(one.epsilon < other.epsilon for other in ordered[:k]))

@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from dpcli.analysis.account import Account, headline
 from dpcli.gate.bases import Base
+from dpcli.gate.caps import kept_caps
+from dpcli.gate.merged_caps import Outside
 from dpcli.gate.rises import blocking, warning
 from dpcli.gate.terms import Changed, changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
-from dpcli.pipeline.gate_keys import Caps
+from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
 from dpcli.toml.findings import Path
 from dpcli.toml.limits import escaped_path
 
 
-def new_file(result: Account, outside: Caps) -> Condition:
+def new_file(result: Account, outside: Outside) -> Condition:
     """A file that was not there: a warning where the rise is limited, as all of its epsilon may be one."""
     limits = blocking(outside, result.pipeline.gate.max_increase).stated()
     if not limits:
@@ -32,21 +34,25 @@ def epsilon_now(result: Account, base: Base) -> float:
 
 
 def statement_conditions(
-    result: Account, own: Pipeline, base: Base, outside: Caps, own_horizon: bool, escaped: Sequence[str]
+    result: Account, own: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
 ) -> Iterator[Condition]:
     """Whether the file is still a statement about the same, and holds itself to no less than before; and what else it changed.
 
-    own: the file with its own caps. escaped: what the policy held the file to as it was, and no longer does.
+    own: the file with its own caps. horizons: from outside. escaped: what the policy held the file to as it was, and no longer does.
     """
-    terms = changed_terms(base.terms, base.statement, own, result.pipeline)
-    changed = [*terms, *changed_horizon(base.horizon, horizon_data(own.gate.horizon), own_horizon)]
+    terms = changed_terms(base.terms, base.statement, own, result.pipeline, kept_caps(base.terms, own, outside))
+    changed = [*terms, *changed_horizon(base.horizon, horizon_data(own.gate.horizon), horizons)]
     weaker = [one for one in changed if one.weaker]
     words = "; ".join([*(one.words for one in weaker), *escaped])
-    other = [one for one in changed if not one.weaker]
+    raised = [one for one in changed if not one.weaker and one.held]
+    other = [one for one in changed if not one.weaker and not one.held]
     if words:
-        verdict: Verdict = "pass" if outside.allow_statement_change else "fail"
-        note = "(allowed)" if outside.allow_statement_change else "(--allow-statement-change lets it pass)"
+        allowed = outside.tightest.allow_statement_change
+        verdict: Verdict = "pass" if allowed else "fail"
+        note = "(allowed)" if allowed else "(--allow-statement-change lets it pass)"
         yield Condition("statement", verdict, f"{words} {note}", _first(weaker))
+    for one in raised:
+        yield Condition("terms", "pass", f"{one.words}; {one.held} holds", one.key)
     if other:
         text = "; ".join(one.words for one in other)
         yield Condition("terms", "pass", f"{text} (weakens nothing that holds here)", _first(other))
@@ -57,9 +63,9 @@ def _first(changed: Sequence[Changed]) -> Path:
     return changed[0].key if changed else ("privacy",)
 
 
-def increase_condition(result: Account, base: Base, now: float, outside: Caps) -> Condition:
-    """The rise of epsilon at the base's delta, against the limits from outside, the base's own, or the file's."""
-    block, warn = blocking(outside, base.max_increase, result.pipeline.gate.max_increase), warning(outside)
+def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
+    """The rise of epsilon at the base's delta, against the smallest of the limits from outside, the base's own, and the file's."""
+    block, warn = blocking(outside, result.pipeline.gate.max_increase, base.max_increase), warning(outside)
     change = now - base.epsilon
     at = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""

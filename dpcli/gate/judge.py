@@ -13,16 +13,16 @@ from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
-from dpcli.gate.caps import cap_conditions, capped, delta_condition
+from dpcli.gate.caps import cap_conditions, capped, delta_condition, holding
 from dpcli.gate.claims import claims
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
 from dpcli.gate.flags import GateTerms
-from dpcli.gate.horizon import horizon_condition
+from dpcli.gate.horizon import held_horizons, horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
 from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
-from dpcli.gate.merged_caps import loosened, over
+from dpcli.gate.merged_caps import Outside, loosened
 from dpcli.gate.one_source import one_source, sources
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
@@ -31,7 +31,6 @@ from dpcli.git.work_tree import asked_once, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
 from dpcli.pipeline.folders import below, may_be_pipeline, unfolded
-from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import located, parse, refuse, toml_document
 from dpcli.toml.diagnostics import Diagnostic
@@ -44,12 +43,14 @@ Bases = Mapping[str, Base | None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that can be read: its bytes, its pipeline as it stands and with the caps that hold, and what the rules say of it."""
+    """A file that can be read: its bytes, its pipeline as it stands and with the caps that hold, the caps from outside, and what the rules
+    say of it."""
 
     path: str
     data: bytes
     own: Pipeline
     pipeline: Pipeline
+    outside: Outside
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -69,7 +70,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     paths = [path for path in found if path not in bare]
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
-    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
+    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
     if terms.base_ref is not None:
         from dpcli.gate.missed import drawn_in, named_by
 
@@ -96,8 +97,8 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
     from dpcli.gate.uncapped import caps_of, uncapped
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
-    found = totals(caps, files, terms.horizon or terms.policy.horizon, terms.base_ref)
-    told = uncapped(files, {name for one in caps for name in one.datasets}, terms.horizon or terms.policy.horizon)
+    found = totals(caps, files, terms.planned, terms.base_ref)
+    told = uncapped(files, {name for one in caps for name in one.datasets}, terms.planned)
     together = (*found, *told, *one_source(files))
     return together if terms.base_ref is None and terms.baseline is None else tuple(at_the_change(together, files))
 
@@ -125,13 +126,12 @@ def _gone(paths: Sequence[str], terms: GateTerms, bases: Bases | None) -> Iterat
 
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
     if terms.base_ref is not None:
-        return bases_at(terms.base_ref, paths, lambda path, pipeline: capped(pipeline, _caps(path, pipeline, terms)))
+        return bases_at(terms.base_ref, paths, lambda path, pipeline: capped(pipeline, _outside(path, pipeline, terms)))
     return bases_from(terms.baseline, paths) if terms.baseline is not None else None
 
 
-def _caps(path: str, pipeline: Pipeline, terms: GateTerms) -> Caps:
-    """Flags before the policy; the file's own come after both."""
-    return over(terms.caps, terms.policy.caps(path, pipeline))
+def _outside(path: str, pipeline: Pipeline, terms: GateTerms) -> Outside:
+    return Outside(terms.caps, terms.policy.caps(path, pipeline))
 
 
 @limited
@@ -140,10 +140,10 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     try:
         data = terms.room.read(path)
         pipeline = parse(data, path)
-        diagnostics = judge(pipeline, data)
+        outside = _outside(path, pipeline, terms)
+        diagnostics = judge(pipeline, data, outside.deltas)
         _check(pipeline, data)
-        caps = _caps(path, pipeline, terms)
-        opened = Opened(path, data, pipeline, capped(pipeline, caps), diagnostics)
+        opened = Opened(path, data, pipeline, capped(pipeline, outside), outside, diagnostics)
         assert opened.pipeline.budget is not None
         result = _unchanged(opened.pipeline, bases.get(path) if bases else None) or headline(
             opened.pipeline, delta=opened.pipeline.budget.delta
@@ -155,7 +155,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
         rules = tuple(c for c in finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
         return Judged(path, None, rules or (_unread(path, error),), diagnostics)
-    return _accounted(opened, result, caps, terms, bases)
+    return _accounted(opened, result, terms, bases)
 
 
 def _unread(path: str, error: InputError) -> Condition:
@@ -183,17 +183,17 @@ def _check(pipeline: Pipeline, data: bytes) -> None:
         refuse(findings, tables, text, path)
 
 
-def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, bases: Bases | None) -> Judged:
+def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
     base = None if bases is None else bases.get(opened.path)
     now = None if base is None else epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened.data)
-    said = list(_conditions(opened, result, caps, terms))
+    said = list(_conditions(opened, result, terms))
     if bases is not None:
         from dpcli.gate.data_read import moved_data, other_data
 
         was = _was(opened.path, base)
         said += [
-            *_against(opened, result, base, now, caps, terms),
+            *_against(opened, result, base, now, terms),
             *claims(changes, opened.pipeline),
             *other_data(changes, opened.pipeline, opened.path, was),
         ]
@@ -206,39 +206,36 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own, read)
 
 
-def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:
+def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """What a file must satisfy whatever it was before."""
     yield from link_condition(opened.path, terms.base_ref is not None)
-    yield from cap_conditions(result)
-    yield from delta_condition(opened.pipeline, caps)
+    yield from cap_conditions(result, holding(opened.own, opened.outside))
+    yield from delta_condition(opened.own, opened.outside)
     yield from finding_conditions(opened.diagnostics, opened.pipeline)
     yield from required_conditions(terms.policy, opened.pipeline)
-    horizon = terms.horizon or terms.policy.horizon or opened.pipeline.gate.horizon
-    if horizon is not None:
+    for horizon in held_horizons(terms.horizon, terms.policy.horizon, opened.own.gate.horizon):
         yield horizon_condition(result, horizon)
     if opened.path in terms.room.conditions:
         yield terms.room.conditions[opened.path]
 
 
-def _against(
-    opened: Opened, result: Account, base: Base | None, now: float | None, caps: Caps, terms: GateTerms
-) -> Iterator[Condition]:
+def _against(opened: Opened, result: Account, base: Base | None, now: float | None, terms: GateTerms) -> Iterator[Condition]:
     """What a file must satisfy against the base."""
     if base is None or now is None:
-        yield new_file(result, caps)
+        yield new_file(result, opened.outside)
         return
-    own_horizon = (terms.horizon or terms.policy.horizon) is None
-    yield from statement_conditions(result, opened.own, base, caps, own_horizon, _escaped(opened, base, caps, terms))
+    horizons = held_horizons(terms.horizon, terms.policy.horizon)
+    yield from statement_conditions(result, opened.own, base, opened.outside, horizons, _escaped(opened, base, terms))
     yield from restatements(base.standings, opened.own)
-    yield increase_condition(result, base, now, caps)
+    yield increase_condition(result, base, now, opened.outside)
 
 
-def _escaped(opened: Opened, base: Base, caps: Caps, terms: GateTerms) -> list[str]:
+def _escaped(opened: Opened, base: Base, terms: GateTerms) -> list[str]:
     """The caps of the policy that held the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []
-    was = _caps(_was(opened.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened(was, caps)]
+    was = _outside(_was(opened.path, base), base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened(was.tightest, opened.outside.tightest)]
 
 
 def _was(path: str, base: Base | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Protocol
 
 from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.gate.horizon import runs_of
 from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
@@ -44,13 +45,13 @@ class Quoter(Protocol):
     ) -> Sequence[LedgerQuote | Exception]: ...
 
 
-def ledger_conditions(asked: Sequence[tuple[Pipeline, Horizon | None]], url: str, dataset: str | None) -> tuple[Condition, ...]:
-    """All runs of all pipelines, each as often as its horizon says (once without one), against what is left; a condition for each."""
+def ledger_conditions(asked: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
+    """All runs of all pipelines, each so often, against what is left; a condition for each."""
     if not asked:
         return ()
     quotes: Quoter = load("dpcli.ledger.quote:quotes")
     try:
-        answers = quotes(url, dataset, [(pipeline, 1 if horizon is None else horizon.count) for pipeline, horizon in asked])
+        answers = quotes(url, dataset, asked)
     except (LedgerError, InputError) as error:
         return (_refused(error),) * len(asked)
     return tuple(_refused(answer) if isinstance(answer, Exception) else _answered(answer) for answer in answers)
@@ -87,7 +88,7 @@ class LedgerSaid:
 def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerSaid:
     """Ask a ledger about all files at once; without one, and of files that cannot be read, nothing is said here.
 
-    horizon: of flags or policy, which come before a file's own.
+    horizon: of flags or policy; of it and a file's own, the one with more runs counts.
     """
     if url is None:
         return LedgerSaid()
@@ -97,6 +98,6 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
         with suppress(InvalidFile, InputError):
             contents[path] = contents[path] if path in contents else read_bytes(path)
             pipelines.append((path, parse(contents[path], path)))
-    asked = [(pipeline, horizon or pipeline.gate.horizon) for _, pipeline in pipelines]
+    asked = [(pipeline, runs_of(pipeline, horizon)) for _, pipeline in pipelines]
     answers = ledger_conditions(asked, url, dataset)
     return LedgerSaid({path: answer for (path, _), answer in zip(pipelines, answers, strict=True)}, contents)

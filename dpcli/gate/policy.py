@@ -1,7 +1,7 @@
 """The policy file: what a privacy team holds every pipeline to, from outside the pipelines.
 
     format = 1
-    epsilon = 3.0                          # in place of each file's own budget
+    epsilon = 3.0                          # a file's own budget holds where it is smaller
     max_increase = 0.25
     max_increase_percent = 10.0            # of the base's epsilon; both hold
     warn_increase_percent = 5.0            # above which a rise is told, and passes
@@ -27,13 +27,13 @@
     approver = "privacy-board"
     expires = 2030-12-31
 
-Flags beat the policy, the policy beats the file.
+Of the caps that flags, the policy and the file state, the tighter one holds; caps at different deltas hold each at its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from dpcli.fields import Key
@@ -96,7 +96,7 @@ class PolicyWaiver(Waiver):
 class Policy(Caps):
     """What every pipeline is held to."""
 
-    horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, instead of the file's")] = None
+    horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline; a file's own holds too")] = None
     require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any where empty")] = ()
     require_adjacency: Annotated[tuple[Adjacency, ...], Key("adjacencies that a pipeline may use; any where empty")] = ()
     require_dataset: Annotated[tuple[str, ...], Key("datasets of which a pipeline must name one; none is needed where empty")] = ()
@@ -131,20 +131,10 @@ class Policy(Caps):
         """The caps for one file: those of the rules that match, else the general ones; of a file with several names, the smallest."""
         names = names_of(path, self.path) if self.rule else ("",)  # which only rules ask for
         found = [over(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
-        if all(caps == found[0] for caps in found):
-            return found[0]
-        # By a name that no rule caps, the file's own caps hold.
-        return tightest([over(caps, _own(pipeline)) for caps in found])
+        return replace(tightest(found), allow_statement_change=all(caps.allow_statement_change for caps in found))
 
 
 NO_POLICY = Policy()
-
-
-def _own(pipeline: Pipeline) -> Caps:
-    budget = pipeline.budget
-    deltas = (budget.delta if budget else None, pipeline.privacy.delta)
-    delta = next((delta for delta in deltas if delta is not None), None)
-    return Caps(budget.epsilon if budget else None, delta, pipeline.gate.max_increase, False, budget.rho if budget else None)
 
 
 def _unwaivable(waiver: Waiver) -> Iterable[Problem]:

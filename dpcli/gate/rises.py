@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpcli.gate.merged_caps import BASE, FILE, Outside, StatedCap, held
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.toml.findings import Problem
 from dpcli.values import dataclass
@@ -11,11 +12,15 @@ from dpcli.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RiseLimits:
-    """A limit in nats, and one in percent of the base's epsilon; where both are stated, both hold. kind: the key without its unit."""
+    """A limit in nats, and one in percent of the base's epsilon; where both are stated, both hold.
+
+    kind: the key without its unit. whose: whose limit in nats it is, where several state one.
+    """
 
     kind: str
     nats: float | None
     percent: float | None
+    whose: str = ""
 
     def allowed(self, base: float) -> float | None:
         """The smaller of both, in nats; None where there is none. In percent of an epsilon of 0, nothing."""
@@ -37,20 +42,25 @@ class RiseLimits:
 
     def _limits(self, base: float) -> Iterator[tuple[float, str]]:
         if self.nats is not None:
-            yield self.nats, f"+{self.nats:g}"
+            yield self.nats, f"+{self.nats:g}{self.whose}"
         if self.percent is not None:
             yield base * (self.percent / 100.0), f"+{self.percent:g} %"
 
 
-def blocking(outside: Caps, *own: float | None) -> RiseLimits:
-    """What no rise may pass: the limit in nats from outside, else the first of the others; in percent from outside alone."""
-    nats = next((limit for limit in (outside.max_increase, *own) if limit is not None), None)
-    return RiseLimits("max_increase", nats, outside.max_increase_percent)
+def blocking(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
+    """What no rise may pass: the smallest limit in nats of flags, policy, file and base; in percent from outside alone."""
+    files = [
+        StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
+    ]
+    caps = held([*files, *outside.stated("max_increase", "--max-increase")])
+    nats, words = (caps[0].cap.value, caps[0].words()) if caps else (None, "")
+    return RiseLimits("max_increase", nats, outside.tightest.max_increase_percent, words)
 
 
-def warning(outside: Caps) -> RiseLimits:
+def warning(outside: Outside) -> RiseLimits:
     """Above what a rise is told, and passes."""
-    return RiseLimits("warn_increase", outside.warn_increase, outside.warn_increase_percent)
+    caps = outside.tightest
+    return RiseLimits("warn_increase", caps.warn_increase, caps.warn_increase_percent)
 
 
 def level_problems(caps: Caps) -> Iterator[Problem]:

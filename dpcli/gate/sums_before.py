@@ -30,7 +30,7 @@ def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | 
     tree left it.
 
     Args:
-        paths: of all that is in the sum now. horizon: of flags or policy, which come before a file's own.
+        paths: of all that is in the sum now. horizon: of flags or policy.
     """
     tops = tops_of(paths)
     plain = all(path.endswith(".toml") and not os.path.islink(path) for path in paths)

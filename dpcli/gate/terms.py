@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.analysis.comparable import statement_of
@@ -21,11 +21,15 @@ APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One key in words, `budget.warn_at 0.8 -> 1.0`, whether the change weakens the file, and where the file states the key."""
+    """One key in words, `budget.warn_at 0.8 -> 1.0`, whether the change weakens the file, and where the file states the key.
+
+    held: of a cap that was raised, what holds in its place, and so weakens nothing: `the policy's 3.0`.
+    """
 
     words: str
     weaker: bool
     key: Path
+    held: str = ""
 
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
@@ -49,26 +53,43 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def changed_terms(terms: Mapping[str, Any], statement: Mapping[str, Any], own: Pipeline, capped: Pipeline) -> Iterator[Changed]:
+def changed_terms(
+    terms: Mapping[str, Any], statement: Mapping[str, Any], own: Pipeline, capped: Pipeline, kept: Mapping[str, str]
+) -> Iterator[Changed]:
     """What is different now.
 
     terms, statement: of the file as it was, the second under the caps that hold. own, capped: the file as it is, with its own caps and
-    with those that hold: a cap of the file's that another replaces weakens nothing.
+    with those that hold. kept: the keys of the file's earlier caps that another cap keeps, and which: raising them weakens nothing.
     """
     now = statement_of(capped)
     differing = {key for key, value in now.items() if statement.get(key) != value}
     yield from (
         Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True, _place(key, own)) for key in now if key in differing
     )
-    caps = {key: (getattr(own.budget, key, None), getattr(capped.budget, key, None)) for key in ("epsilon", "rho")}
-    replaced = {f"budget.{key}" for key, (stated, held) in caps.items() if stated != held}
     for name, member in _keys().items():
         old, new = terms.get(name), _plain(_stated(own, name))
         key = name.partition(".")[2]
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
-        binds = name != "budget.delta" and name not in replaced and not (name == WINDOW and _moved(old, new))
-        yield Changed(f"{name} {word(old)} -> {word(new)}", binds and _weaker(member, old, new), tuple(name.split(".")))
+        words, place = f"{name} {word(old)} -> {word(new)}", tuple(name.split("."))
+        if name == "budget.delta":  # of the cap on epsilon
+            yield Changed(words, "budget.epsilon" not in kept and _loosens(terms, own), place)
+        elif name in kept and _weaker(member, old, new):
+            yield Changed(f"{name} raised from {word(old)} to {word(new)}", False, place, kept[name])
+        else:
+            yield Changed(words, not (name == WINDOW and _moved(old, new)) and _weaker(member, old, new), place)
+
+
+def promised_delta(terms: Mapping[str, Any]) -> float | None:
+    """The delta at which a file held its own cap on epsilon."""
+    at: float | None = terms.get("budget.delta")
+    return terms.get("privacy.delta") if at is None else at
+
+
+def _loosens(terms: Mapping[str, Any], own: Pipeline) -> bool:
+    """Whether a file had a cap on epsilon, and now holds it to a larger delta, or to none."""
+    old, new = promised_delta(terms), promised_delta(terms_of(own))
+    return terms.get("budget.epsilon") is not None and old is not None and (new is None or new > old)
 
 
 def _place(key: str, own: Pipeline) -> Path:
@@ -97,11 +118,12 @@ def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
     return None if horizon is None else (horizon.count, horizon.epsilon)
 
 
-def changed_horizon(old: tuple[int, float] | None, new: tuple[int, float] | None, binds: bool) -> Iterator[Changed]:
-    """Fewer runs or a higher cap than before, or no horizon any more, weaken the file where its own horizon holds."""
+def changed_horizon(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
+    """Fewer runs or a higher cap than before, or no horizon any more, weaken the file where none from outside holds in its place."""
     if old != new:
-        kept = old is None or (new is not None and new[0] >= old[0] and new[1] <= old[1])
-        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", binds and not kept, ("gate", "horizon"))
+        now = [one for one in (new, *map(horizon_data, outside)) if one is not None]
+        kept = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in now)
+        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", not kept, ("gate", "horizon"))
 
 
 def _runs(horizon: tuple[int, float] | None) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dpcli.analysis.account import Account
 from dpcli.analysis.together import together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
 from dpcli.gate.caps import cap_conditions
@@ -15,6 +16,7 @@ from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.unjudged import OtherFile, absent, dataset_of, unjudged
 from dpcli.gate.verdicts import Condition, Verdict
+from dpcli.lint.delta import judged_deltas
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
@@ -43,7 +45,7 @@ def totals(
 
     Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
 
-    horizon: of flags or policy, which come before a file's own. ref: the revision to compare with.
+    horizon: of flags or policy. ref: the revision to compare with.
     """
     if not caps or not files:
         return ()
@@ -112,9 +114,23 @@ def _total(
     counted = f"{caps.words}: {_counted(members, [runs for _, runs in parts])}"
     conditions = tuple(cap_conditions(result))
     said = tuple(replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in conditions)
+    said += tuple(_large_delta(caps, result, members))
     return JudgedTogether(
         caps.words, result, said, at=members[0].path, datasets=caps.datasets, members=tuple(m.path for m in members)
     )
+
+
+def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
+    """What DP105 says of the delta of a sum, by the largest of its datasets; where a judged file states it, that one tells."""
+    sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
+    told = caps.delta is None and any(member.judged and result.delta in _deltas(member.pipeline) for member in members)
+    given = {} if told else {f"{caps.words}: delta": result.delta}
+    for found in judged_deltas(given, max(sizes, default=None), caps.words):
+        yield Condition(found.rule, "fail" if found.severity == "error" else "warn", f"{found.key}: {found.message}", ())
+
+
+def _deltas(pipeline: Pipeline) -> tuple[float | None, ...]:
+    return pipeline.privacy.delta, pipeline.budget.delta if pipeline.budget else None
 
 
 def _as_one(pipeline: Pipeline, caps: SharedCaps) -> Pipeline:

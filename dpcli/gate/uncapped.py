@@ -35,7 +35,7 @@ def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...
 def uncapped(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedTogether]:
     """A warning for each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up.
 
-    Each file counts once, or as often as its horizon plans. horizon: of flags or policy, which come before a file's own.
+    Each file counts once, or as often as its horizon plans. horizon: of flags or policy.
     """
     alike: dict[str, list[Judged]] = {}
     for file in files:

@@ -36,16 +36,16 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
 
 
 def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+    from dpcli.lint.delta import CODE, size_problem
+
     terms = state.open_terms()
     if terms.family is not None:
         return  # each window has a size of its own
     if terms.dataset_size is None:
         yield LedgerFinding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
-    elif terms.delta * terms.dataset_size > 0.1:
-        tenth = 0.1 / terms.dataset_size
-        yield LedgerFinding(
-            "DP105", "warning", f"expected a delta of at most 1/(10 dataset_size) = {tenth:.7g}, found {terms.delta:g}", 1
-        )
+    elif (problem := size_problem(terms.delta, terms.dataset_size)) is not None:
+        message, severity = problem
+        yield LedgerFinding(CODE, severity, message, 1)
 
 
 def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:

@@ -158,10 +158,11 @@ def checked(terms: LedgerTerms) -> LedgerTerms:
     if terms.dataset_size is not None:
         if not 1 <= terms.dataset_size <= 10**18:
             raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(terms.dataset_size)[:40]}")
-        if terms.delta * terms.dataset_size >= 1.0:
-            raise InputError(
-                f"--delta: expected less than 1/dataset_size (DP105), found {terms.delta:g} for {terms.dataset_size} records"
-            )
+        from dpcli.lint.delta import CODE, size_problem
+
+        problem = size_problem(terms.delta, terms.dataset_size)
+        if problem is not None and problem[1] == "error":
+            raise InputError(f"--delta: {problem[0]} ({CODE})")
     return terms
 
 

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from math import expm1, log1p
+from math import expm1, isfinite, log1p
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
+from dpcli.toml.diagnostics import Diagnostic, Severity
 from dpcli.toml.findings import Path
 
+CODE = "DP105"
 SMALLEST = 1e-300
+
+
+def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
+    """Return what DP105 says of deltas that do not stand in the file: those of flags, of a policy, of a sum.
+
+    Args:
+        given: each by the name that a message calls it, None where there is none.
+        dataset_size: records of the data that are judged; of several files, of the largest, for which a delta must be smallest.
+        path: the file that is judged.
+    """
+    judged = ((name, size_problem(delta, dataset_size)) for name, delta in given.items() if delta is not None)
+    return tuple(Diagnostic(CODE, problem[1], problem[0], path, name) for name, problem in judged if problem is not None)
+
+
+def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity] | None:
+    """What is wrong with a delta for so many records, and how bad it is; None for a right one, and where nobody knows how many."""
+    if dataset_size is None or not isfinite(delta):  # which no command takes for a delta
+        return None
+    expected_victims = Fraction(repr(delta)) * dataset_size  # exact: at delta = 1/size the rule must not depend on rounding
+    if expected_victims >= 1:
+        return f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error"
+    if expected_victims > Fraction(1, 10):
+        return f"expected a delta of at most 1/(10 dataset_size) = {0.1 / dataset_size:.7g}, found {delta:g}", "warning"
+    return None
 
 
 def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
@@ -21,18 +47,11 @@ def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
             yield (table, "delta"), values.delta
 
 
-def _large_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    size = pipeline.privacy.dataset_size
-    if size is None:
-        return
+def large_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, delta in _stated(pipeline):
-        expected_victims = Fraction(repr(delta)) * size  # exact: at delta = 1/size the rule must not depend on rounding
-        if expected_victims >= 1:
-            yield RuleFinding(path, f"expected a delta below 1/dataset_size = {1 / size:.7g}, found {delta:g}", "error")
-        elif expected_victims > Fraction(1, 10):
-            yield RuleFinding(
-                path, f"expected a delta of at most 1/(10 dataset_size) = {0.1 / size:.7g}, found {delta:g}", "warning"
-            )
+        problem = size_problem(delta, pipeline.privacy.dataset_size)
+        if problem is not None:
+            yield RuleFinding(path, *problem)
 
 
 def _unknown_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -76,11 +95,12 @@ def _spent(pipeline: Pipeline) -> float:
 
 
 LARGE_DELTA = RuleInfo(
-    code="DP105",
+    code=CODE,
     severity="error",
     waivable=True,
     title="delta too large for the dataset",
-    what="privacy.delta or budget.delta is at least 1/dataset_size (an error), or above a tenth of that (a warning).",
+    what="A delta at which something is judged or printed is at least 1/dataset_size (an error), or above a tenth of that (a "
+    "warning): privacy.delta, budget.delta, --delta, a policy's, that of a sum over files (whose largest dataset counts).",
     why="A mechanism that publishes one record, drawn at random, in full has epsilon = 0 and delta = 1/dataset_size. A "
     "delta of that size therefore promises nothing to the one whose record is drawn.",
     fix="Choose a delta well below 1/dataset_size, at most a tenth of it.",
@@ -88,7 +108,7 @@ LARGE_DELTA = RuleInfo(
     "2023, arXiv:2303.00654",
     bad=edited(HEAD, "1e-6", "1e-4") + TRAIN,
     good=HEAD + TRAIN,
-    check=_large_delta,
+    check=large_deltas,
 )
 
 UNKNOWN_SIZE = RuleInfo(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
+from dpcli.lint.delta import CODE, judged_deltas, large_deltas
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
@@ -61,17 +63,33 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     return tuple(sorted((*wrong, *judged), key=lambda d: (d.line, d.column, d.rule))) if wrong and judged else wrong or judged
 
 
-def checked_load(path: str) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
-    """The pipeline in a file, and what the rules say about it. Raises InvalidFile, InputError as `dpcli.load` does."""
+def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
+    """The pipeline in a file, and what the rules say about it. delta: of --delta. Raises InvalidFile, InputError as `dpcli.load` does."""
     data = read_bytes(path)
     pipeline = parse(data, path)
-    return pipeline, judge(pipeline, data)
+    return pipeline, judge(pipeline, data, {"--delta": delta})
 
 
-def judge(pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
-    """The rules' findings about a pipeline, placed in the bytes it was read from."""
+def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = MappingProxyType({})) -> tuple[Diagnostic, ...]:
+    """The rules' findings about a pipeline, placed in the bytes it was read from.
+
+    deltas: at which it is judged too, and which do not stand in the file, as of `judged_deltas`.
+    """
     found = tuple(findings(pipeline))
-    return _placed(found, pipeline, data) if found else ()
+    placed = _placed(found, pipeline, data) if found else ()
+    return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
+
+
+def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float | None) -> tuple[Diagnostic, ...]:
+    """Return what DP105 says of the deltas of a file and of --delta, for commands that ask no other rule.
+
+    used: the delta of the answer; where it has none, nothing is said.
+    """
+    if used is None:
+        return ()
+    own = tuple((rule(CODE), finding) for finding in large_deltas(pipeline))
+    flags = judged_deltas({"--delta": flag}, pipeline.privacy.dataset_size, _title(pipeline))
+    return (*(_placed(own, pipeline, data) if own else ()), *flags)
 
 
 def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
@@ -80,6 +98,10 @@ def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
         if info.check is not None:
             for finding in info.check(pipeline):
                 yield info, finding
+
+
+def _title(pipeline: Pipeline) -> str:
+    return "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
 
 
 def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
@@ -92,8 +114,7 @@ def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline,
     stated = {finding.path: pipeline.stated_at(finding.path) for _, finding in found}
     found_at = located(text, stated.values())
     places = {path: found_at[place] for path, place in stated.items()}
-    title = "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
-    placed = []
+    title, placed = _title(pipeline), []
     for info, finding in sorted(found, key=lambda pair: (places[pair[1].path], pair[0].code)):
         line, column = places[finding.path]
         severity, key = finding.severity or info.severity, key_text(finding.path, names)

@@ -123,15 +123,18 @@ NO_GATE = Gate()
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Caps from outside a file; each, where given, replaces the file's own."""
+    """Caps from outside a file; of each and the file's own, the smaller one holds."""
 
-    epsilon: Annotated[float | None, Key("cap on epsilon, instead of the file's budget", POSITIVE)] = None
-    delta: Annotated[float | None, Key("delta of the cap, instead of the file's", DELTA)] = None
+    epsilon: Annotated[float | None, Key("cap on epsilon; a smaller one of the file's budget holds too", POSITIVE)] = None
+    delta: Annotated[
+        float | None,
+        Key("delta of the cap, the smallest that is stated where absent; without epsilon, no cap holds at a larger one", DELTA),
+    ] = None
     max_increase: Annotated[float | None, Key("largest rise of epsilon over the base, in nats", NON_NEGATIVE)] = None
     allow_statement_change: Annotated[
         bool | None, Key("true where a file may change what its epsilon means, or loosen its own caps, against the base")
     ] = None
-    rho: Annotated[float | None, Key("cap on rho in zCDP, instead of the file's own", POSITIVE)] = None
+    rho: Annotated[float | None, Key("cap on rho in zCDP; a smaller one of the file's budget holds too", POSITIVE)] = None
     max_increase_percent: Annotated[
         float | None, Key("largest rise of epsilon over the base, in percent of it; max_increase holds too", NON_NEGATIVE)
     ] = None

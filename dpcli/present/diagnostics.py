@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from dpcli.document.document import Finding
+from dpcli.document.document import Document, Finding
 from dpcli.toml.diagnostics import Diagnostic
 
 
@@ -37,3 +38,24 @@ def finding(d: Diagnostic) -> Finding:
         help=in_short(d.rule),
         link=address(d.rule),
     )
+
+
+def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], decides: bool = True) -> Document:
+    """Return the document with what rules say of it in every form. decides: whether an error makes a pass exit code 1."""
+    if not diagnostics:
+        return document
+    unsound = any(d.severity == "error" for d in diagnostics)
+    code = document.exit_code or int(unsound and decides)
+    return replace(
+        document,
+        exit_code=code,
+        verdict="fail" if unsound and document.verdict != "unknown" else document.verdict,
+        data={**document.data, "diagnostics": [diagnostic_data(d) for d in diagnostics], "exit_code": code},
+        notes=(*map(note, diagnostics), *document.notes),
+        findings=(*document.findings, *map(finding, diagnostics)),
+    )
+
+
+def note(d: Diagnostic) -> str:
+    """Return a diagnostic as one line under a result."""
+    return f"{d.path}: {d.severity} {d.rule}: {f'{d.key}: ' if d.key else ''}{d.message}"

@@ -164,7 +164,7 @@ def _data(file: Judged) -> dict[str, Any]:
     return {
         **{key: whole[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
         **common,
-        "base_form": form(file.own or file.account.pipeline),
+        "base_form": form(file.own or file.account.pipeline, file.account.pipeline),
     }
 
 

@@ -13,7 +13,9 @@ from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.proposals import Proposal, numbered, subject_of
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
+from dpcli.lint.delta import judged_deltas
 from dpcli.pipeline.window import UNCHECKED
+from dpcli.present.diagnostics import note
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 from dpcli.present.ledger_proposals import proposed
@@ -189,4 +191,5 @@ def opening(ledger: Ledger) -> Document:
     )
     lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
     data = {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
-    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines)
+    told = judged_deltas({"--delta": stated.delta}, stated.dataset_size, ledger.store.place)
+    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines, alerts=tuple(map(note, told)))

@@ -17,7 +17,7 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.gate.samples import GATE, judged, named
+from tests.gate.samples import GATE, conditions, judged, named
 from tests.strategies import entry, pipeline, pipelines
 
 ONE = pipeline(entry("gaussian", noise_multiplier=100.0))
@@ -113,7 +113,7 @@ def test_the_file_states_a_horizon(tmp_path: Path) -> None:
     assert found["line"] == 18
 
 
-def test_the_flag_beats_the_policy_and_the_policy_the_file(tmp_path: Path) -> None:
+def test_every_horizon_holds_that_no_other_one_makes_needless(tmp_path: Path) -> None:
     path, held_to = tmp_path / "train.toml", tmp_path / "policy.toml"
     path.write_text(held(GATE, "{ runs = 3, epsilon = 100.0 }"))
     held_to.write_text("format = 1\nhorizon = { runs = 4, epsilon = 100.0 }\n")
@@ -121,6 +121,11 @@ def test_the_flag_beats_the_policy_and_the_policy_the_file(tmp_path: Path) -> No
     assert named("horizon", path, "--policy", held_to)["message"].startswith("4 runs: ")
     flags = ("--horizon", "5", "--horizon-epsilon", "100")
     assert named("horizon", path, "--policy", held_to, *flags)["message"].startswith("5 runs: ")
+    for own, policys, verdicts in (("0.1", "100.0", ["pass", "fail"]), ("100.0", "0.1", ["fail"])):
+        path.write_text(held(GATE, f"{{ runs = 3, epsilon = {own} }}"))
+        held_to.write_text(f"format = 1\nhorizon = {{ runs = 4, epsilon = {policys} }}\n")
+        found = [one for one in conditions(path, "--policy", held_to) if one["name"] == "horizon"]
+        assert [one["verdict"] for one in found] == verdicts
 
 
 @of_each(

@@ -109,9 +109,10 @@ def test_a_link_leads_out_of_no_rule(tmp_path: Path, target: str) -> None:
 
 
 def test_a_link_leads_into_no_looser_rule_and_no_waiver(tmp_path: Path) -> None:
-    rules = "format = 1\n" + RULES[RULES.index('[[rule]]\nfiles = "lab') :]
+    rules = "format = 1\nepsilon = 3.0\n" + RULES[RULES.index('[[rule]]\nfiles = "lab') :]
+    loose = OVER.replace("epsilon = 3.0", "epsilon = 60.0")
     granted = waiver("budget", epsilon="9.0", file='"lab/**"').replace("gate.waiver", "waiver")
-    root = committed(tmp_path / "root", ads__train=OVER, policy=rules, again=f"format = 1\n{granted}")
+    root = committed(tmp_path / "root", ads__train=loose, policy=rules, again=f"format = 1\nepsilon = 3.0\n{granted}")
     git(root, "mv", "ads", "lab")
     (root / "ads").symlink_to("lab")
     for policy, code in (("policy.toml", 0), ("again.toml", 0)):

@@ -397,7 +397,7 @@ def test_an_end_that_was_cut_off_is_found_by_the_database_itself(database: Datab
     assert "its entries end at 1" in refusal(lambda: verify(found))
     for asked in (lambda: charge(found, "again", "0.9"), other(database).state, other(database).entries):
         assert "its entries end before entry 2, which was written" in refusal(asked)
-    (answer,) = ledger_conditions([(run(0.01), None)], database.url, DATASET)
+    (answer,) = ledger_conditions([(run(0.01), 1)], database.url, DATASET)
     assert answer.verdict == "error" and dpcli("budget", "show", database.url).code == 4
     init(database.url, "another", replace(terms(), fingerprint="f" * 64)).store.close()  # which it is not the affair of
 

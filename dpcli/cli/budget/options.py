@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
     from dpcli.document.document import Document
     from dpcli.ledger.ledger import Ledger
+    from dpcli.pipeline.model import Pipeline
 
 ledger_argument = click.argument("ledger")
 dataset_option = click.option("--dataset", metavar="NAME", help="The dataset, where LEDGER holds several.")
@@ -75,6 +77,15 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
         *extra,
         output_options("text", "total", "records"),
     )
+
+
+def with_delta_told(document: Document, pipeline: Pipeline, path: str, delta: float | None) -> Document:
+    """The answer about a run, with what DP105 says of --delta, at which it is described; the charge is right whatever that is."""
+    from dpcli.lint.delta import judged_deltas
+    from dpcli.present.diagnostics import note
+
+    told = judged_deltas({"--delta": delta}, pipeline.privacy.dataset_size, path)
+    return replace(document, alerts=(*document.alerts, *map(note, told))) if told else document
 
 
 def moving(*extra: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import charging, opened
+from dpcli.cli.budget.options import charging, opened, with_delta_told
 from dpcli.cli.options import emit
 
 
@@ -36,8 +36,5 @@ def command(
     pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
-        return emit(
-            receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, window)),
-            format_,
-            outputs,
-        )
+        answer = receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, window))
+        return emit(with_delta_told(answer, pipeline, file, delta), format_, outputs)

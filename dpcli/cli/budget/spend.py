@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import charging, opened
+from dpcli.cli.budget.options import charging, opened, with_delta_told
 from dpcli.cli.options import emit
 
 
@@ -42,4 +42,4 @@ def command(
             made = found.spend(pipeline, key, delta, why, window)
             return first_time(made, key) if once else made
 
-        return emit(receipt(found, ask), format_, outputs)
+        return emit(with_delta_told(receipt(found, ask), pipeline, file, delta), format_, outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import dataset_option, delta_option, ledger_argument, opened
+from dpcli.cli.budget.options import dataset_option, delta_option, ledger_argument, opened, with_delta_told
 from dpcli.cli.options import emit, output_options
 
 
@@ -41,4 +41,6 @@ def command(
     from dpcli.present.ledger_blocks import windows
 
     with opened(ledger, dataset) as found:
-        return emit(windows(found, block_room(found, load(file), within, delta)), format_, outputs)
+        pipeline = load(file)
+        answer = windows(found, block_room(found, pipeline, within, delta))
+        return emit(with_delta_told(answer, pipeline, file, delta), format_, outputs)

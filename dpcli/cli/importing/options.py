@@ -51,9 +51,22 @@ def leave_made(
     with naming(file, given):
         text = make(Asserted(**given), title(file))
     leave_pipeline(output, text)
+    _tell_delta(text, title(file), given["delta"])
     if note:
         with heard():
             click.echo(f"dpcli: {note}", err=True)
+
+
+def _tell_delta(text: str, path: str, delta: float | None) -> None:
+    """Say on standard error what DP105 says of --delta, by the number of records that the made pipeline states."""
+    from dpcli.cli.printing import complain
+    from dpcli.lint.delta import judged_deltas
+    from dpcli.pipeline.read import parse
+    from dpcli.present.diagnostics import note
+
+    if delta is not None:
+        for told in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
+            complain(note(told))
 
 
 @contextmanager

@@ -21,10 +21,18 @@ def command(
     """Print what the tokens of FILE cost by Renyi divergences and by privacy-loss distributions, where a shard is replaced and where one is
     removed, side by side; or the largest radius or the most tokens that a target allows, to seven digits, on the private side.
 
+    Exit code 1 where the budget is overspent, or the delta too large for the dataset.
+
     With mode = "paper" it prints what the published protocol claims, which is not a DP guarantee.
     """
+    from dpcli.lint.delta import judged_deltas
     from dpcli.predict.pmixed.costs import costs
     from dpcli.predict.pmixed.plan import plan_of
+    from dpcli.present.diagnostics import with_diagnostics
     from dpcli.present.pmixed import accounted
 
-    return emit(accounted(costs(plan_of(file), solve, target_epsilon, delta)), format_, outputs)
+    plan = plan_of(file)
+    found = costs(plan, solve, target_epsilon, delta)
+    stated = {"delta" if delta is None else "--delta": found.delta}
+    diagnostics = judged_deltas(stated, plan.pipeline.privacy.dataset_size, file)
+    return emit(with_diagnostics(accounted(found), diagnostics), format_, outputs)
