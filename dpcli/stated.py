@@ -31,11 +31,11 @@ def stated(x: float) -> Fraction:
 
 
 def upward(exact: Fraction) -> float:
-    """Return the smallest float that stands for no less than `exact`, a positive number or 0; inf where there is none."""
+    """Return the smallest float that stands for no less than `exact`, and inf where there is none."""
     try:
         near = float(exact)
     except OverflowError:
-        return math.inf
+        return math.inf if exact > 0 else -math.inf
     return near if stated(near) >= exact else math.nextafter(near, math.inf)
 
 
@@ -50,6 +50,16 @@ def total(terms: Iterable[tuple[int, float]]) -> float:
     if any(math.isinf(x) for _, x in listed):
         return math.inf
     return upward(sum((count * stated(x) for count, x in listed), Fraction(0)))
+
+
+def difference(x: float, y: float) -> float:
+    """Return x - y, each as stated, rounded upwards; NaN where both are infinite."""
+    return upward(stated(x) - stated(y)) if math.isfinite(x) and math.isfinite(y) else x - y
+
+
+def product(x: float, y: float) -> float:
+    """Return x * y, each as stated, rounded upwards; what floats make of it where one is infinite."""
+    return upward(stated(x) * stated(y)) if math.isfinite(x) and math.isfinite(y) else x * y
 
 
 def multiple(count: int, x: float) -> float:

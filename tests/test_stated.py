@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.stated import quotient, stated, total, upward
+from dpcli.gate.rises import RiseLimits
+from dpcli.stated import difference, quotient, stated, total, upward
 from tests.cases import require_each
 from tests.command import dpcli
 from tests.inline import text_of
@@ -213,6 +214,32 @@ def test_a_ledger_is_spent_to_the_last_decimal(tmp_path: Path) -> None:
         shown = dpcli("budget", "show", ledger).out
         assert f"; {left} % of the approx-dp cap is left" in shown or not left, (left, shown)
     assert dpcli("budget", "spend", ledger, str(tmp_path / "f.toml"), "--key", "more").code == 1
+
+
+def test_a_rise_meets_its_limit_exactly(tmp_path: Path) -> None:
+    """And one that is larger by 1e-6 does not."""
+    random = Random(SEED)
+    for _ in range(5):
+        before, rise, name = decimal(random), decimal(random), str(tmp_path / "f.toml")
+        for epsilon, code in ((before, 0), (before + rise, 0), (before + rise + Fraction(1, 10**6), 1)):
+            Path(name).write_bytes(file([{"name": "m", "type": "pure-dp", "epsilon": written(epsilon)}], 0.0, epsilon=1e4))
+            limit = (
+                () if epsilon == before else ("--baseline", str(tmp_path / "before.json"), "--max-increase", repr(written(rise)))
+            )
+            result = dpcli("gate", name, *limit, "-f", "json")
+            assert result.code == code, (before, rise, epsilon, result)
+            if epsilon == before:
+                (tmp_path / "before.json").write_text(result.out)
+
+
+def test_a_rise_meets_its_percentage_exactly() -> None:
+    random = Random(SEED)
+    for _ in range(200):
+        before, percent = decimal(random), decimal(random, 1)
+        limits = RiseLimits("max_increase", None, written(percent))
+        for more, passed in ((Fraction(0), False), (Fraction(1, 10**9), True)):
+            now = written(before * (1 + percent / 100) + more)
+            assert limits.passed_by(difference(now, written(before)), written(before)) == passed, (before, percent)
 
 
 def test_a_float_stands_for_the_number_nearest_to_it() -> None:

@@ -15,6 +15,7 @@ from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
+from dpcli.stated import difference
 from dpcli.toml.findings import Path
 from dpcli.toml.limits import escaped_path
 
@@ -66,7 +67,7 @@ def _first(changed: Sequence[Changed]) -> Path:
 def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
     """The rise of epsilon at the base's delta, against the smallest of the limits from outside, the base's own, and the file's."""
     block, warn = blocking(outside, result.pipeline.gate.max_increase, base.max_increase), warning(outside)
-    change = now - base.epsilon
+    change = difference(now, base.epsilon)
     at = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.gate.merged_caps import BASE, FILE, Outside, StatedCap, held
 from dpcli.pipeline.gate_keys import Caps
+from dpcli.stated import product, quotient
 from dpcli.toml.findings import Problem
 from dpcli.values import dataclass
 
@@ -44,7 +45,7 @@ class RiseLimits:
         if self.nats is not None:
             yield self.nats, f"+{self.nats:g}{self.whose}"
         if self.percent is not None:
-            yield base * (self.percent / 100.0), f"+{self.percent:g} %"
+            yield product(base, quotient(self.percent, 100)), f"+{self.percent:g} %"
 
 
 def blocking(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
