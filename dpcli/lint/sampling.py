@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import RELEASING, chosen, one_of, switched_on
+from dpcli.lint.settings import RELEASING, chosen, one_of, says, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.pipeline.model import Entry, Pipeline
@@ -21,14 +21,13 @@ UNNAMED = tuple(
     name for name in RELEASING if name != "federated"
 )  # [federated] is compared with the entry that it performs (DP005)
 SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
-# In descriptions of loaders, but not where something replaces or forbids them.
-SHUFFLES = re.compile(
+# In descriptions of loaders, but not where something replaces or forbids them; compiled where there is one.
+SHUFFLES = (
     r"\bshuffle ?= ?true|\bpoisson_sampling ?= ?false|\brandomsampler\b|\bshuffled (?:mini-?)?batch(?:es)?\b"
-    r"|\bshuffled? (?:afresh )?(?:in |at |before |after )?(?:each|every|per) (?:epoch|pass)\b",
-    re.IGNORECASE,
+    r"|\bshuffled? (?:afresh )?(?:in |at |before |after )?(?:each|every|per) (?:epoch|pass)\b"
 )
-NOT_SO = re.compile(r"(?:\b(?:not|no|never|without|instead of|rather than|replac\w+)\b|n't)[^.;]{0,40}$", re.IGNORECASE)
-REPLACED = re.compile(r"\breplac\w+|\bturned into\b|\bmake_private\b|\bdpdataloader\b", re.IGNORECASE)
+NOT_SO = r"(?:\b(?:not|no|never|without|instead of|rather than|replac\w+)\b|n't)[^.;]{0,40}$"
+REPLACED = r"\breplac\w+|\bturned into\b|\bmake_private\b|\bdpdataloader\b"
 OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
 
 
@@ -49,9 +48,9 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
         ):
             yield replace(finding, severity="error")
         for path, text in _loaders(pipeline):
-            found = SHUFFLES.search(text)
-            if found is not None and not NOT_SO.search(text[: found.start()]) and not REPLACED.search(text):
-                yield RuleFinding(path, f'"{found[0]}": {message}')
+            shuffles = re.search(SHUFFLES, text, re.IGNORECASE)
+            if shuffles and not says(NOT_SO, text[: shuffles.start()]) and not says(REPLACED, text):
+                yield RuleFinding(path, f'"{shuffles[0]}": {message}')
 
 
 def _loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

@@ -25,7 +25,7 @@ def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
         return  # rounds are no passes, and the section says how many there are
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline)
-        if entry.epochs is not None or PLACE.search(entry.name) or _noise(entry) is None or rate is None:
+        if entry.epochs is not None or PLACE.search(entry.name) or not _trains(entry) or rate is None:
             continue
         passes = rate * entry.steps
         if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < 1:
@@ -88,6 +88,11 @@ def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
     return entry.sampling.exact_rate(pipeline.privacy.dataset_size) if isinstance(entry.sampling, Batched) else None
 
 
+def _trains(entry: Entry) -> bool:
+    """Whether its noise is stated as that of training: Gaussian, over one record's contribution."""
+    return entry.spec.needs_delta and getattr(entry.spec, "noise_multiplier", None) is not None
+
+
 def _steps(entry: Entry, rate: Fraction) -> int:
     """How often it runs; no command takes more than MAX_COUNT."""
     return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(Fraction(repr(entry.epochs)) / (rate or 1)))
@@ -120,8 +125,9 @@ FEWER_THAN_ONE_PASS = RuleInfo(
     severity="warning",
     waivable=True,
     title="fewer steps than one pass over the data",
-    what="A sampled mechanism with Gaussian noise states 2 to 100 steps that together take less than one pass over the data (steps times "
-    "rate below 1). Lists of values, which spell out a schedule, and files with a [federated] section are not asked about.",
+    what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 100 steps that together take less than one pass "
+    "over the data (steps times rate below 1). Lists of values, which spell out a schedule, and files with a [federated] section are not "
+    "asked about.",
     why="15 epochs written as steps = 15 are priced as 15 batches. A program that runs its 15 epochs then leaks far more than the "
     "epsilon that is printed.",
     fix="State epochs where passes are meant. Where the run is that short, nothing has to change.",

@@ -45,12 +45,10 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
     """What an epsilon above LARGE protects from: almost nothing, or nothing."""
-    if epsilon > NOTHING:
-        return f"epsilon = {shown} gives no protection: it permits an attack that tells who is in the data and is never wrong"
     hits = ceil(1e4 * (100.0 - (99.0 - 100.0 * delta) * exp(-epsilon))) / 1e4
     return (
-        f"epsilon = {shown} gives almost no protection against membership inference (at a 1 % false-positive rate "
-        f"it permits a {min(hits, 100.0):g} % hit rate)"
+        f"epsilon = {shown} gives {'no' if epsilon > NOTHING else 'almost no'} protection against membership inference (at a 1 % "
+        f"false-positive rate it permits a {min(hits, 100.0):g} % hit rate)"
     )
 
 

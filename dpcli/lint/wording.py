@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import sqrt
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import spelled
+from dpcli.lint.settings import says, spelled
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, Pipeline
@@ -25,11 +25,6 @@ SECRET_SIZE = (
     r"\b(?:confidential|secret) (?:data ?set )?(?:size|number|count)\b"
 )
 LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # no year
-
-
-def says(pattern: str, *texts: str | None) -> bool:
-    """Whether one of the texts has the words, in any case."""
-    return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
 
 
 def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:

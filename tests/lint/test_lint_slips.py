@@ -25,14 +25,10 @@ def codes(text: str) -> set[str]:
     return {diagnostic.rule for diagnostic in lint_bytes(text.encode(), "pipeline.toml")}
 
 
-def trained(*lines: str) -> str:
-    """A mechanism with these lines in place of those of the usual one."""
-    kept = [line for line in TRAIN.splitlines() if not any(line.startswith(new.partition(" ")[0] + " ") for new in lines)]
-    return (
-        HEAD
-        + "\n".join([*(line for line in kept if "epochs" not in " ".join(lines) or not line.startswith("steps")), *lines])
-        + "\n"
-    )
+def trained(noise: str, runs: str, sampling: str) -> str:
+    """A file whose one mechanism has Gaussian noise."""
+    keys = (f"noise_multiplier = {noise}", runs, f"sampling = {{ {sampling} }}")
+    return HEAD + "\n".join(["\n[[mechanism]]", 'name = "train"', 'type = "gaussian"', *keys, ""])
 
 
 @of_each("path", SHIPPED)
@@ -44,26 +40,22 @@ def test_no_shipped_file_has_a_slip(path: Path) -> None:
 
 
 @of_each(
-    "lines",
+    "noise, runs, sampling",
     [
-        (
-            "noise_multiplier = 9.4",
-            "steps = 2_468",
-            'sampling = { scheme = "poisson", batch_size = 16_384 }',
-        ),  # CIFAR-10 of De et al.
-        ("noise_multiplier = 1.1", "steps = 100", 'sampling = { scheme = "poisson", rate = 0.25 }'),
-        ("noise_multiplier = 20.0", "steps = 3_000", 'sampling = { scheme = "poisson", rate = 0.25 }'),
-        ("noise_multiplier = 14.0", "steps = 100", 'sampling = { scheme = "none" }'),
-        ("noise_multiplier = 30.0", "steps = 5_000", 'sampling = { scheme = "poisson", rate = 1.0 }'),
-        ("noise_multiplier = 50.0", "epochs = 2_000", 'sampling = { scheme = "poisson", rate = 0.1 }'),
-        ("noise_multiplier = 1.1", "steps = 1", 'sampling = { scheme = "poisson", rate = 0.001 }'),
-        ("noise_multiplier = 1.1", "epochs = 0.3", 'sampling = { scheme = "poisson", rate = 0.001 }'),
-        ("noise_multiplier = 1.1", "steps = 2_000", 'sampling = { scheme = "poisson", rate = 0.0004 }'),  # rounds of a federation
-        ("noise_multiplier = [2.0, 1.9, 1.8]", "steps = 1", 'sampling = { scheme = "poisson", rate = 0.01 }'),  # a schedule
+        ("9.4", "steps = 2_468", 'scheme = "poisson", batch_size = 16_384'),  # De et al. 2022 on CIFAR-10
+        ("1.1", "steps = 100", 'scheme = "poisson", rate = 0.25'),
+        ("20.0", "steps = 3_000", 'scheme = "poisson", rate = 0.25'),
+        ("14.0", "steps = 100", 'scheme = "none"'),
+        ("30.0", "steps = 5_000", 'scheme = "poisson", rate = 1.0'),
+        ("50.0", "epochs = 2_000", 'scheme = "poisson", rate = 0.1'),
+        ("1.1", "steps = 1", 'scheme = "poisson", rate = 0.001'),
+        ("1.1", "epochs = 0.3", 'scheme = "poisson", rate = 0.001'),
+        ("1.1", "steps = 2_000", 'scheme = "poisson", rate = 0.0004'),  # rounds of a federation
+        ("[2.0, 1.9, 1.8]", "steps = 1", 'scheme = "poisson", rate = 0.01'),  # a schedule
     ],
 )
-def test_an_unusual_run_that_is_right_passes(lines: tuple[str, ...]) -> None:
-    assert codes(trained(*lines)) == set()
+def test_an_unusual_run_that_is_right_passes(noise: str, runs: str, sampling: str) -> None:
+    assert codes(trained(noise, runs, sampling)) == set()
 
 
 @pytest.mark.parametrize("examples", [5, pytest.param(40, marks=pytest.mark.long)])
@@ -85,8 +77,21 @@ def test_the_epsilons_that_the_rules_speak_of(noise: float, least: float) -> Non
     assert least < headline(dp_sgd(noise, None, 1, delta=1e-6)).upper < least + 2.0
 
 
+def test_queries_on_samples_are_no_epochs() -> None:
+    """A sigma of its own unit is that of a question asked each month, and not of training."""
+    text = trained("1.1", "steps = 12", 'scheme = "poisson", rate = 0.01')
+    assert codes(text) == {"DP123"}
+    assert codes(edited(text, "noise_multiplier = 1.1", "sigma = 11.0\nsensitivity = 10.0")) == set()
+
+
+def test_rounds_of_a_federation_are_no_epochs() -> None:
+    text = (ROOT / "examples" / "federated.toml").read_text()
+    rare = edited(text, "dataset_size = 400", "dataset_size = 1_000_000")
+    assert "DP123" not in codes(rare) and "DP123" in codes(rare.partition("\n[federated]")[0])
+
+
 def test_epochs_beyond_any_count_are_left_to_the_reader() -> None:
-    assert not SLIPS & codes(trained("epochs = 1e300", 'sampling = { scheme = "poisson", rate = 0.5 }'))
+    assert not SLIPS & codes(trained("1.1", "epochs = 1e300", 'scheme = "poisson", rate = 0.5'))
 
 
 @of_each(
