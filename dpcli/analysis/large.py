@@ -15,5 +15,5 @@ def large_epsilon(account: Account) -> tuple[Diagnostic, ...]:
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()
-    message = protection(epsilon, up(epsilon), account.delta)
+    message = protection(epsilon, up(epsilon), account.delta or 0.0)
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)
