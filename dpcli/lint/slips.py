@@ -21,8 +21,8 @@ SEPARATED = 2.0
 
 
 def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    if any(section == "federated" for section, _ in pipeline.sections):
-        return  # rounds are no passes, and the section says how many there are
+    if any(section in ("train", "federated") for section, _ in pipeline.sections):
+        return  # dpcli train runs as many steps as are charged, and rounds are no passes
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline)
         if entry.epochs is not None or PLACE.search(entry.name) or not _trains(entry) or rate is None:
@@ -126,8 +126,8 @@ FEWER_THAN_ONE_PASS = RuleInfo(
     waivable=True,
     title="fewer steps than one pass over the data",
     what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 100 steps that together take less than one pass "
-    "over the data (steps times rate below 1). Lists of values, which spell out a schedule, and files with a [federated] section are not "
-    "asked about.",
+    "over the data (steps times rate below 1). Lists of values, which spell out a schedule, are not asked about, nor are files with "
+    "[train], whose steps dpcli train runs as they are charged, or with [federated].",
     why="15 epochs written as steps = 15 are priced as 15 batches. A program that runs its 15 epochs then leaks far more than the "
     "epsilon that is printed.",
     fix="State epochs where passes are meant. Where the run is that short, nothing has to change.",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import headline
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import findings, lint, lint_bytes
+from dpcli.lint.settings import section
 from dpcli.lint.slips import LITTLE_NOISE, SEPARATED
 from tests.cases import of_each
 from tests.command import ROOT
@@ -90,6 +91,11 @@ def test_rounds_of_a_federation_are_no_epochs() -> None:
     assert "DP123" not in codes(rare) and "DP123" in codes(rare.partition("\n[federated]")[0])
 
 
+def test_steps_that_dpcli_runs_itself_are_those_that_are_charged() -> None:
+    text = trained("1.1", "steps = 12", 'scheme = "poisson", rate = 0.01')
+    assert codes(text + section({})) == set()
+
+
 def test_epochs_beyond_any_count_are_left_to_the_reader() -> None:
     assert not SLIPS & codes(trained("1.1", "epochs = 1e300", 'scheme = "poisson", rate = 0.5'))
 
@@ -125,6 +131,6 @@ def test_a_note_that_tuning_is_not_counted_is_read_in_covers_too() -> None:
     text = (ROOT / "dpcli" / "templates" / "train.toml").read_text()
     assert "DP126" not in codes(text)
     noted = "covers = { tuning = " + '"12 runs, not counted" }\n'
-    section = text.index("[train]\n") + len("[train]\n")
-    bare = "\n".join(line for line in text[section:].splitlines() if not line.startswith("covers"))
-    assert "DP126" in codes(text[:section] + noted + bare)
+    head, _, rest = text.partition("[train]\n")
+    bare = "\n".join(line for line in rest.splitlines() if not line.startswith("covers"))
+    assert "DP126" in codes(f"{head}[train]\n{noted}{bare}")
