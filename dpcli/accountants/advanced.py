@@ -38,8 +38,10 @@ def sharp_mean(epsilon: float) -> float:
 
 def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float]) -> float:
     """sum of mean losses + sqrt(2 log(1/delta') sum eps^2), by Azuma-Hoeffding; never more than the plain sum."""
-    drift = math.fsum(n * mean(e) for e, _, n in groups)
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
+    if math.isinf(largest):
+        return math.inf
+    drift = math.fsum(n * mean(e) for e, _, n in groups)
     squares = math.fsum(n * (e / largest) ** 2 for e, _, n in groups)  # of what is above underflow, in units of the largest
     total = drift + largest * math.sqrt(2.0 * squares * -math.log(slack)) if slack < 1.0 else drift
     return total * (1.0 + 1e-14)

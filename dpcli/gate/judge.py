@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.difference import Priced
+from dpcli.analysis.large import large_epsilon
 from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
@@ -184,6 +185,7 @@ def _check(pipeline: Pipeline, data: bytes) -> None:
 
 
 def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
+    opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result)))
     base = None if bases is None else bases.get(opened.path)
     now = None if base is None else epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened.data)

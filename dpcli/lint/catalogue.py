@@ -35,6 +35,10 @@ FILE_RULES: dict[str, str] = {
     "DP120": "dpcli.lint.composition:SAME_SAMPLE",
     "DP121": "dpcli.lint.claims:VECTOR",
     "DP122": "dpcli.lint.sampling:ONE_STEP",
+    "DP123": "dpcli.lint.slips:FEWER_THAN_ONE_PASS",
+    "DP124": "dpcli.lint.wording:OTHER_NORM",
+    "DP125": "dpcli.lint.wording:ONE_BIN",
+    "DP126": "dpcli.lint.wording:UNCOUNTED_RUNS",
     "DP201": "dpcli.lint.statement:FLOATING_POINT",
     "DP210": "dpcli.lint.names:PRIVATE_NAMES",
     "DP213": "dpcli.lint.repeated:ASKED_AGAIN",
@@ -42,6 +46,10 @@ FILE_RULES: dict[str, str] = {
     "DP304": "dpcli.lint.statement:LARGE_EPSILON",
     "DP305": "dpcli.lint.sampling:NEVER_SAMPLED",
     "DP306": "dpcli.lint.delta:UNKNOWN_SIZE",
+    "DP307": "dpcli.lint.slips:PERCENTAGE",
+    "DP308": "dpcli.lint.slips:LITTLE",
+    "DP309": "dpcli.lint.slips:EPOCHS",
+    "DP310": "dpcli.lint.wording:SECRET_SIZES",
 }
 
 # Nothing to find where a file has no [train], [pate], [pmixed] or [audit]; `lint` then does not load them.

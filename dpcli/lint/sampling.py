@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import RELEASING, chosen, one_of, switched_on
+from dpcli.lint.settings import RELEASING, chosen, one_of, says, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import MAX_COUNT
+from dpcli.toml.findings import Path
 
 SAMPLER = frozenset({"sampler", "sampling", "batching"})
 UNNAMED = tuple(
     name for name in RELEASING if name != "federated"
 )  # [federated] is compared with the entry that it performs (DP005)
 SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
+# In descriptions of loaders, but not where something replaces or forbids them; compiled where there is one.
+SHUFFLES = (
+    r"\bshuffle ?= ?true|\bpoisson_sampling ?= ?false|\brandomsampler\b|\bshuffled (?:mini-?)?batch(?:es)?\b"
+    r"|\bshuffled? (?:afresh )?(?:in |at |before |after )?(?:each|every|per) (?:epoch|pass)\b"
+)
+NOT_SO = r"(?:\b(?:not|no|never|without|instead of|rather than|replac\w+)\b|n't)[^.;]{0,40}$"
+REPLACED = r"\breplac\w+|\bturned into\b|\bmake_private\b|\bdpdataloader\b"
 OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
 
 
@@ -38,6 +47,21 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
             *chosen(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
         ):
             yield replace(finding, severity="error")
+        for path, text in _loaders(pipeline):
+            shuffles = re.search(SHUFFLES, text, re.IGNORECASE)
+            if shuffles and not says(NOT_SO, text[: shuffles.start()]) and not says(REPLACED, text):
+                yield RuleFinding(path, f'"{shuffles[0]}": {message}')
+
+
+def _loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """What the file says in words about how its batches are drawn."""
+    for path, entry in entries(pipeline):
+        if isinstance(entry.sampling, Poisson) and entry.description is not None:
+            yield (*path, "description"), entry.description
+    for key in ("sampler", "implementation"):
+        text = getattr(pipeline.disclosure, key)
+        if text is not None:
+            yield ("disclosure", key), text
 
 
 def _counted_as_poisson(pipeline: Pipeline) -> bool:
@@ -102,7 +126,9 @@ NOT_AMPLIFIED = RuleInfo(
     what="A mechanism takes its batches by shuffle or cyclic order. dpcli then claims no amplification "
     "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
     "place in the order empty, hence a warning; counting such batches as Poisson samples is an error: a section that has "
-    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") with a Poisson mechanism.',
+    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") with a Poisson mechanism. '
+    "A warning where only words say so: the description of a Poisson mechanism, disclosure.sampler or disclosure.implementation speaks of "
+    "shuffle=True or shuffled batches, and not of what replaces them.",
     why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
     "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
     "Poisson number.",

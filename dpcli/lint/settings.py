@@ -5,6 +5,7 @@ Keys and words count as the same whatever their case and whether they are joined
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -52,6 +53,11 @@ def words(value: Any) -> Iterator[str]:
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             yield spelled(item)
+
+
+def says(pattern: str, *texts: str | None) -> bool:
+    """Whether one of the texts has the words, in any case."""
+    return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
 
 
 def covered(pipeline: Pipeline, *notes: str) -> bool:

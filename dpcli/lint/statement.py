@@ -11,6 +11,7 @@ from dpcli.toml.findings import Path
 
 # At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
 LARGE = 10.0
+NOTHING = 100.0  # false positives of 1 in 10^43 do for a hit rate of 100 %
 
 
 def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -39,11 +40,16 @@ def _not_stated(pipeline: Pipeline) -> Iterator[RuleFinding]:
 def _large_epsilon(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, epsilon in _stated_epsilons(pipeline):
         if epsilon > LARGE:
-            yield RuleFinding(
-                path,
-                f"epsilon = {epsilon:g} gives almost no protection against membership inference (at a 1 % false-positive rate "
-                f"it permits a {ceil(1e4 * (100.0 - 99.0 * exp(-epsilon))) / 1e4:g} % hit rate)",
-            )
+            yield RuleFinding(path, protection(epsilon, f"{epsilon:g}"))
+
+
+def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
+    """What an epsilon above LARGE protects from: almost nothing, or nothing."""
+    hits = ceil(1e4 * (100.0 - (99.0 - 100.0 * delta) * exp(-epsilon))) / 1e4
+    return (
+        f"epsilon = {shown} gives {'no' if epsilon > NOTHING else 'almost no'} protection against membership inference (at a 1 % "
+        f"false-positive rate it permits a {min(hits, 100.0):g} % hit rate)"
+    )
 
 
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
@@ -109,7 +115,8 @@ LARGE_EPSILON = RuleInfo(
     severity="warning",
     waivable=True,
     title="an epsilon above 10",
-    what="The budget, the gate's cap on all planned runs, or a mechanism's stated guarantee has an epsilon above 10.",
+    what="The budget, the gate's cap on all planned runs, or a mechanism's stated guarantee has an epsilon above 10; or, in account and "
+    "gate, which compute it, the epsilon of the whole file.",
     why="Whoever attacks with a false-positive rate p finds at most a share min(1, e^epsilon p + delta) of the "
     "members. At epsilon = 10 that is 1 for every p above 0.005 %: against all but the most cautious attacks the "
     "guarantee says nothing.",

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.analysis.account import Account
+from dpcli.analysis.large import large_epsilon
 from dpcli.analysis.rows import AccountRow
-from dpcli.document.document import Check, Document, Sheet, Table, jsonable
+from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import schemes
@@ -22,15 +23,16 @@ MOST_SHOWN, FEW_SHOWN = 60, 20  # mechanisms in the table: all, or those with th
 
 def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
     """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
-    budget = account.budget
+    budget, large = account.budget, large_epsilon(account)
     verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
     return Document(
         headline=headline(account, decimals),
-        data=data(account, diagnostics),
+        data=data(account, (*diagnostics, *large)),
         verdict=verdict,
+        passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
         notes=(*_notes(diagnostics), *(_sources(account) if sources else ())),
-        findings=tuple(finding(d) for d in diagnostics),
+        findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
         exit_code=exit_code(account, diagnostics),

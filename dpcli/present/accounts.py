@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from dpcli.analysis.account import Account
-from dpcli.document.document import Document, Sheet, Table
+from dpcli.document.document import Document, Passage, Sheet, Table
 from dpcli.present import account as single
 from dpcli.rounding import up
 from dpcli.toml.diagnostics import Diagnostic
@@ -24,7 +24,7 @@ def document(
     members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
     said = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
     whole = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
-    every = [*alone, *added]
+    every, names = [*alone, *added], [*(account.pipeline.path for account, _ in files), *(f'dataset "{name}"' for name in sums)]
     code = max(one.exit_code for one in every)  # 3 before 1 before 0
     return Document(
         headline="; ".join(said) or f"{len(files)} files, each on its own: no two of them name one dataset",
@@ -35,6 +35,11 @@ def document(
             "exit_code": code,
         },
         verdict=min((one.verdict for one in every), key=HARSH.index),
+        passages=tuple(
+            Passage(f"{name}: {passage.title}", passage.paragraphs)
+            for name, one in zip(names, every, strict=True)
+            for passage in one.passages
+        ),
         tables=(_files([account for account, _ in files], decimals), *_tables(sums, added)),
         notes=(
             *(f"{a.pipeline.path}: {note}" for (a, _), one in zip(files, alone, strict=True) for note in one.notes),

@@ -17,8 +17,8 @@ Pair = tuple[str, str]
 
 NAMES = st.from_regex(r"[a-z]{3,9}(-[a-z]{3,7})?", fullmatch=True)
 NOISE = st.floats(0.3, 60.0)
-STEPS = st.integers(1, 10**6)
-RATES = st.floats(1e-6, 1.0)
+STEPS = st.integers(101, 10**6)  # fewer may be epochs
+RATES = st.floats(1e-6, 0.1)  # more may be a percentage
 EPSILONS = st.floats(0.001, 1.0)
 PURE = st.one_of(
     st.builds(lambda x: {"type": "pure-dp", "epsilon": x, "stated_for": "unit"}, EPSILONS),
@@ -281,7 +281,7 @@ def dp119(draw: Draw) -> tuple[Document, Document]:
 
 def dp120(draw: Draw) -> tuple[Document, Document]:
     """Two releases from one batch; the repairs: one composed entry has the sampling, or their steps are apart."""
-    rate, steps, document = draw(st.floats(1e-6, 0.9)), draw(STEPS), base(draw, ("add-remove",))
+    rate, steps, document = draw(RATES), draw(STEPS), base(draw, ("add-remove",))
     sampling = {"scheme": "poisson", "rate": rate}
     first, second = ({**trained(draw), "name": name, "steps": steps, "sampling": sampling} for name in ("gradients", "norms"))
     alone = [{key: value for key, value in entry.items() if key not in ("steps", "sampling")} for entry in (first, second)]
@@ -296,6 +296,118 @@ def dp121(draw: Draw) -> tuple[Document, Document]:
     document, entry = base(draw), {"name": draw(NAMES), "type": "discrete-gaussian", "sigma": sigma, "steps": draw(STEPS)}
     said = [{"sensitivity": moved, "dimension": 1}, {"l2_sensitivity": moved**0.5}, {"sensitivity": 1, "dimension": 1}]
     return joined(draw, document, {**entry, "sensitivity": moved}), joined(draw, document, {**entry, **draw(st.sampled_from(said))})
+
+
+def dp123(draw: Draw) -> tuple[Document, Document]:
+    steps, document = draw(st.integers(2, 100)), base(draw)
+    rate = draw(st.floats(1e-6, 0.999)) / steps
+    entry = trained(draw, steps=steps, sampling={"scheme": draw(st.sampled_from(["poisson", "shuffle", "cyclic"])), "rate": rate})
+    other = [
+        {"sampling": {**entry["sampling"], "rate": min(1.0, draw(st.floats(1.01, 9.0)) / steps)}},
+        {"steps": 1},
+        {"steps": 101},
+    ]
+    return joined(draw, document, entry), joined(draw, document, {**entry, **draw(st.sampled_from(other))})
+
+
+def dp307(draw: Draw) -> tuple[Document, Document]:
+    """A rate that is a percentage, for which there is not the noise."""
+    steps, rate, document = draw(STEPS), draw(st.floats(0.1001, 0.999)), base(draw)
+    separation = rate * steps**0.5
+    noise, sampling = separation / draw(st.floats(2.01, 5.0)), {"scheme": "poisson", "rate": rate}
+    entry = trained(draw, noise_multiplier=noise, steps=steps, sampling=sampling)
+    share, enough = {**sampling, "rate": rate / 100}, separation / draw(st.floats(0.1, 1.99))
+    good = draw(st.sampled_from([{"noise_multiplier": enough}, {"steps": 100}, {"sampling": share}]))
+    return joined(draw, document, entry), joined(draw, document, {**entry, **good})
+
+
+def dp308(draw: Draw) -> tuple[Document, Document]:
+    document, moved = base(draw), draw(st.floats(0.01, 100.0))
+    little, enough = draw(st.floats(1e-6, 0.199)), draw(st.floats(0.201, 60.0))
+    if draw(st.booleans()):
+        entry = trained(draw)
+        return joined(draw, document, {**entry, "noise_multiplier": little}), joined(
+            draw, document, {**entry, "noise_multiplier": enough}
+        )
+    entry = {"name": draw(NAMES), "type": "gaussian", "sensitivity": moved, "steps": draw(STEPS)}
+    return joined(draw, document, {**entry, "sigma": little * moved}), joined(draw, document, {**entry, "sigma": enough * moved})
+
+
+def dp309(draw: Draw) -> tuple[Document, Document]:
+    """More epochs than the noise hides; whole steps, so that nothing is rounded."""
+    document, per_epoch = base(draw), draw(st.integers(10, 10_000))
+    document = stating(document, dataset_size=100 * per_epoch, delta=1e-4 / per_epoch)
+    epochs = draw(st.integers(max(1_001, 4 * per_epoch), 10**6))
+    separation = (epochs / per_epoch) ** 0.5
+    entry = trained(draw, noise_multiplier=separation / draw(st.floats(2.01, 10.0)))
+    entry = {**entry, "sampling": {"scheme": "poisson", "batch_size": 100}}
+    del entry["steps"]
+    enough = separation / draw(st.floats(0.1, 1.99))
+    good = [{"epochs": 1_000}, {"epochs": epochs, "noise_multiplier": enough}, {"steps": epochs}]
+    return joined(draw, document, {**entry, "epochs": epochs}), joined(draw, document, {**entry, **draw(st.sampled_from(good))})
+
+
+def dp124(draw: Draw) -> tuple[Document, Document]:
+    kind, moved = draw(st.sampled_from([("laplace", st.floats(0.1, 50.0)), ("discrete-laplace", st.integers(1, 9))]))
+    entry = {"name": draw(NAMES), "type": kind, "scale": draw(NOISE), "sensitivity": draw(moved), "steps": draw(STEPS)}
+    document, words = base(draw), draw(st.sampled_from(["L2 sensitivity of {}", "{} clipped to l2 norm 3", "{}, Euclidean bound"]))
+    if kind == "laplace" and draw(st.booleans()):
+        root = draw(st.sampled_from([2, 3, 5, 6, 7, 8, 10])) ** 0.5
+        bad = {**entry, "sensitivity": draw(st.sampled_from([root, round(root, 5), round(root + 5e-5, 4)]))}
+        return joined(draw, document, bad), joined(draw, document, {**entry, "sensitivity": 2})
+    entry = {**entry, "sensitivity": 2, "description": words.format(draw(NAMES))}
+    good = draw(st.sampled_from([entry["description"] + ", which is 4 in L1", "sums"]))
+    return joined(draw, document, entry), joined(draw, document, {**entry, "description": good})
+
+
+def dp125(draw: Draw) -> tuple[Document, Document]:
+    words = draw(st.sampled_from(["histogram of ages", "Histograms, 7 bins", "a contingency table"]))
+    noise, key, two = draw(
+        st.sampled_from(
+            [
+                ({"type": "laplace", "scale": 20.0}, "sensitivity", 2.0),
+                ({"type": "discrete-laplace", "scale": 20.0}, "sensitivity", 2),
+                ({"type": "gaussian", "sigma": 20.0}, "sensitivity", 1.41422),
+                ({"type": "discrete-gaussian", "sigma": 20.0}, "l2_sensitivity", 1.41422),
+            ]
+        )
+    )
+    document = base(draw, ("replace-one",))
+    entry = {"name": draw(NAMES), **noise, key: 1, "description": words}
+    bad = joined(draw, document, entry)
+    good = [
+        joined(draw, document, {**entry, key: two}),
+        joined(draw, document, {**entry, "description": "a count"}),
+        stating(bad, adjacency="add-remove"),
+    ]
+    return bad, draw(st.sampled_from(good))
+
+
+def dp126(draw: Draw) -> tuple[Document, Document]:
+    document = joined(draw, base(draw), trained(draw))
+    bad = ["{} runs, not counted", "{} settings tried; these were not accounted for", "Uncounted: {} runs"]
+    good = [
+        "{} runs, counted in steps",
+        "{} runs on public data, not counted",
+        "not counted here, but charged to the ledger: {} runs",
+    ]
+    runs = draw(st.integers(2, 500))
+    wrong, right = (draw(st.sampled_from(texts)).format(runs) for texts in (bad, good))
+    return {**document, "disclosure": {"tuning": wrong}}, {**document, "disclosure": {"tuning": right}}
+
+
+def dp310(draw: Draw) -> tuple[Document, Document]:
+    document = joined(draw, base(draw), trained(draw))
+    bad = ["Patients (size confidential)", "The number of customers is secret.", "Clicks; their count is not public, 2025"]
+    good = [
+        "Patients, whose number is not confidential",
+        "60,000 confidential records",
+        "The number of visits of each patient is confidential.",
+        "Clicks of 2025",
+    ]
+    wrong = {**document, "disclosure": {"data": draw(st.sampled_from(bad))}}
+    right = {**document, "disclosure": {"data": draw(st.sampled_from(good))}}
+    return wrong, draw(st.sampled_from([right, stating(wrong, dataset_size=None)]))
 
 
 def dp201(draw: Draw) -> tuple[Document, Document]:
@@ -451,6 +563,7 @@ SECTIONS = {
 DOCUMENTS: dict[str, Callable[[Draw], tuple[Document, Document]]] = {
     **{function.__name__.upper(): function for function in (dp002, dp003, dp004, dp005, dp101, dp102, dp103, dp104, dp105, dp106)},
     **{function.__name__.upper(): function for function in (dp109, dp110, dp111, dp112, dp115, dp117, dp119, dp201, dp206, dp208)},
+    **{function.__name__.upper(): function for function in (dp123, dp124, dp125, dp126, dp307, dp308, dp309, dp310)},
     **{function.__name__.upper(): function for function in (dp120, dp121, dp122, dp213, dp301, dp304, dp305, dp306)},
     **SECTIONS,
 }

@@ -1,0 +1,188 @@
+"""Rules about valid settings that are hardly ever meant: epochs written as steps, a percentage as a rate, noise over the batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil, sqrt
+
+from dpcli.lint.composition import PLACE
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.mechanisms.sampling.schemes import Batched
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.resolve import MAX_COUNT
+
+LIKE_EPOCHS = 100  # steps up to which a number of steps may be one of epochs
+LARGE_RATE, MANY_STEPS = Fraction(1, 10), 100
+MANY_EPOCHS = 1_000
+LITTLE_NOISE = 0.2  # over the sensitivity: one such release has epsilon 35 at delta 1e-6
+# Of two normal distributions, standard deviations apart: there epsilon is 10 at delta 1e-6.
+SEPARATED = 2.0
+
+
+def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    if any(section in ("train", "federated") for section, _ in pipeline.sections):
+        return  # dpcli train runs as many steps as are charged, and rounds are no passes
+    for path, entry in entries(pipeline):
+        rate = _rate(entry, pipeline)
+        if entry.epochs is not None or PLACE.search(entry.name) or not _trains(entry) or rate is None:
+            continue
+        passes = rate * entry.steps
+        if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < 1:
+            message = (
+                f"{entry.steps} steps at a rate of {float(rate):.4g} are {float(passes):.2g} of one pass over the data: state "
+                f"epochs = {entry.steps} if passes are meant"
+            )
+            yield RuleFinding((*path, "steps"), message)
+
+
+def _percentage(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, entry in entries(pipeline):
+        rate = _rate(entry, pipeline)
+        if rate is None or getattr(entry.sampling, "batch_size", None) is not None:
+            continue  # a batch size of so many records is no percentage
+        steps = _steps(entry, rate)
+        if LARGE_RATE < rate < 1 and steps > MANY_STEPS and _unhidden(entry, rate, steps):
+            message = (
+                f"{steps:,} steps at a rate of {float(rate):g} use each record about {float(rate * steps):,.0f} times, which this "
+                f"noise does not hide: a rate is a share of the records ({float(rate):g} % is {float(rate / 100):g})"
+            )
+            yield RuleFinding((*path, "sampling", "rate"), message)
+
+
+def _little_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, entry in entries(pipeline):
+        noise, rate = _noise(entry), _rate(entry, pipeline)
+        taken = 1 if rate is None else rate * _steps(entry, rate)  # how often a record takes part
+        if noise is None or noise >= LITTLE_NOISE or taken <= (pipeline.privacy.delta or 0.0):
+            continue
+        if getattr(entry.spec, "noise_multiplier", None) is None:
+            yield RuleFinding((*path, "sigma"), f"noise of {noise:g} times the sensitivity hides no record")
+            continue
+        size = pipeline.privacy.dataset_size
+        batch = getattr(entry.sampling, "batch_size", None) or (round(rate * size) if rate is not None and size is not None else 1)
+        divided = f" ({noise!r} * {batch:,} = {noise * batch:.4g})" if batch > 1 else ""
+        message = (
+            f"noise of {noise!r} times one record's contribution hides no record: state the noise on the sum of a batch, not on "
+            f"its mean{divided}"
+        )
+        yield RuleFinding((*path, "noise_multiplier"), message)
+
+
+def _many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, entry in entries(pipeline):
+        rate = _rate(entry, pipeline)
+        if entry.epochs is None or entry.epochs <= MANY_EPOCHS or not rate or rate == 1:
+            continue
+        steps = _steps(entry, rate)
+        if _unhidden(entry, rate, steps):
+            message = (
+                f"{entry.epochs:,.12g} epochs are {steps:,} steps, which this noise does not hide: state steps = "
+                f"{entry.epochs:.0f} if steps are meant"
+            )
+            yield RuleFinding((*path, "epochs"), message)
+
+
+def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
+    """The share of the records in one step; None where a step takes them all, or it is not stated."""
+    return entry.sampling.exact_rate(pipeline.privacy.dataset_size) if isinstance(entry.sampling, Batched) else None
+
+
+def _trains(entry: Entry) -> bool:
+    """Whether its noise is stated as that of training: Gaussian, over one record's contribution."""
+    return entry.spec.needs_delta and getattr(entry.spec, "noise_multiplier", None) is not None
+
+
+def _steps(entry: Entry, rate: Fraction) -> int:
+    """How often it runs; no command takes more than MAX_COUNT."""
+    return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(Fraction(repr(entry.epochs)) / (rate or 1)))
+
+
+def _noise(entry: Entry) -> float | None:
+    """The standard deviation of Gaussian noise over the sensitivity, or over one record's contribution; None of other noise."""
+    spec = entry.spec
+    if not spec.needs_delta:
+        return None
+    multiplier: float | None = getattr(spec, "noise_multiplier", None)
+    if multiplier is not None:
+        return multiplier
+    sigma, moved = getattr(spec, "sigma", None), getattr(spec, "sensitivity", None) or getattr(spec, "l2_sensitivity", None)
+    return None if sigma is None or moved is None else float(sigma / moved)
+
+
+def _unhidden(entry: Entry, rate: Fraction, steps: int) -> bool:
+    """Whether the sum of all steps alone tells a record's presence from its absence by more than SEPARATED.
+
+    Each step moves by rate / noise in the mean, so a sampled Gaussian leaks this much or more. More steps than any command takes are the
+    reader's affair.
+    """
+    noise = _noise(entry)
+    return noise is not None and steps < MAX_COUNT and float(rate) * sqrt(steps) / noise > SEPARATED
+
+
+FEWER_THAN_ONE_PASS = RuleInfo(
+    code="DP123",
+    severity="warning",
+    waivable=True,
+    title="fewer steps than one pass over the data",
+    what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 100 steps that together take less than one pass "
+    "over the data (steps times rate below 1). Lists of values, which spell out a schedule, are not asked about, nor are files with "
+    "[train], whose steps dpcli train runs as they are charged, or with [federated].",
+    why="15 epochs written as steps = 15 are priced as 15 batches. A program that runs its 15 epochs then leaks far more than the "
+    "epsilon that is printed.",
+    fix="State epochs where passes are meant. Where the run is that short, nothing has to change.",
+    source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
+    bad=HEAD + edited(TRAIN, "steps = 1000", "steps = 15"),
+    good=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15"), "256", "240"),
+    check=_fewer_than_one_pass,
+)
+
+PERCENTAGE = RuleInfo(
+    code="DP307",
+    severity="warning",
+    waivable=True,
+    title="a sampling rate that may be a percentage",
+    what="A mechanism with Gaussian noise states a rate above 0.1 and below 1, runs more than 100 steps, and rate * sqrt(steps) / noise is "
+    "above 2, where epsilon is above 10 at delta = 1e-6. Small data sets, large batches with the noise for them, and batch_size are "
+    "not asked about.",
+    why="0.4 written for 0.4 % samples a hundred times as many records as was meant. The printed epsilon is then far above that of the "
+    "program, or the program, if it reads the same number, leaks it.",
+    fix="State the rate as a share between 0 and 1, or batch_size with dataset_size. Where the rate is right, more noise is needed.",
+    source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: the sampling ratio is the lot size over the number of records",
+    bad=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.4"),
+    good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
+    check=_percentage,
+)
+
+LITTLE = RuleInfo(
+    code="DP308",
+    severity="warning",
+    waivable=True,
+    title="noise too small to hide a record",
+    what="Gaussian noise has a noise_multiplier below 0.2, or a sigma below 0.2 of its sensitivity. One release with such noise, if a "
+    "record is in it, has an epsilon above 35 at delta = 1e-6.",
+    why="noise_multiplier is the noise on the sum of a batch over the clipping norm. Divided by the batch size, as in the noise on the "
+    "mean gradient, it is hundreds of times smaller, and a program that adds it so has no privacy: an audit showed this of a "
+    "published result.",
+    fix="State the standard deviation of the noise on the sum, over the clipping norm. Where it is so small, there is no guarantee to "
+    "state.",
+    source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
+    bad=HEAD + edited(TRAIN, "1.1", "0.0043"),
+    good=HEAD + TRAIN,
+    check=_little_noise,
+)
+
+EPOCHS = RuleInfo(
+    code="DP309",
+    severity="warning",
+    waivable=True,
+    title="epochs that may be steps",
+    what="A sampled mechanism with Gaussian noise states more than 1,000 epochs, and rate * sqrt(steps) / noise is above 2, where epsilon "
+    "is above 10 at delta = 1e-6. Long runs with the noise for them are not asked about.",
+    why="15,000 steps written as epochs are priced as millions of steps: no epsilon is left that protects anybody.",
+    fix="State steps where steps are meant.",
+    source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
+    bad=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15000"), "256", "240"),
+    good=HEAD + edited(TRAIN, "steps = 1000", "steps = 15000"),
+    check=_many_epochs,
+)
