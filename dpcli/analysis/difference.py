@@ -17,7 +17,6 @@ from dpcli.pipeline.consistency import values_of
 from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse, toml_document
-from dpcli.pipeline.series import paired, plain_entries
 from dpcli.toml.findings import Findings, TooMany
 from dpcli.toml.shown import key_text
 from dpcli.values import dataclass
@@ -93,6 +92,8 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
     """What each change from one file's bytes to another's costs at the delta of `before`, the account of the first; the largest first."""
+    from dpcli.pipeline.series import paired
+
     tables, after = paired(_tables(old), _tables(new))
     found = changes(tables, after)
     priced = [_priced(change, tables, before) for change in found[:MOST]]
@@ -136,6 +137,8 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 def _pipeline(tables: Tables) -> Pipeline:
     """The pipeline that these tables are. Raises InputError with the first thing that is wrong with them."""
+    from dpcli.pipeline.series import plain_entries
+
     tables, findings, values = plain_entries(tables), Findings(), {}
     with suppress(TooMany):
         values = values_of(tables, findings)

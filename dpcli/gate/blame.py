@@ -13,11 +13,9 @@ from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Target
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import BillLine
-from dpcli.pipeline.series import by_name, written_name
 from dpcli.rounding import up
 from dpcli.toml.findings import Path
 from dpcli.toml.shown import shown
-from dpcli.toml.write import value_text
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Parameter
@@ -59,6 +57,8 @@ def _value(value: object) -> str:
     if isinstance(value, dict) and "scheme" in value:
         return shown(value["scheme"])
     if isinstance(value, list) and len(value) <= LISTED and all(type(each) in (int, float) for each in value):
+        from dpcli.toml.write import value_text
+
         return value_text(value)
     return "none" if value is None else shown(value)
 
@@ -74,6 +74,8 @@ def path_of(one: Priced, pipeline: Pipeline) -> Path:
         return ("query",) if index is None else ("mechanism", index)
     if edit.path[0] != "mechanism":
         return edit.path
+    from dpcli.pipeline.series import by_name
+
     index = by_name({entry.name: index for index, entry in enumerate(pipeline.mechanisms)}).get(edit.path[1])
     return ("mechanism",) if index is None else ("mechanism", index, *edit.path[2:])
 
@@ -83,6 +85,8 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
 
     Looked for first in the mechanism whose change is the dearest, then in those that run most often.
     """
+    from dpcli.pipeline.series import written_name
+
     blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
     own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]

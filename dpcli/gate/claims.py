@@ -11,7 +11,6 @@ from dpcli.gate.verdicts import Condition
 from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Members
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.series import by_name
 from dpcli.registry import RELEASED, SECTIONS, load
 from dpcli.rounding import up
 
@@ -25,6 +24,8 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
     Two changes that do nothing alone may do much together; so may one that raises epsilon alone, where it is a word or a table: entries
     on disjoint parts are each a little dearer alone, and all of them cost what one does.
     """
+    from dpcli.pipeline.series import by_name  # only against a base
+
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     gone = frozenset(
         str(edit.path[0])

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
-from dpcli.pipeline.series import counterparts
 from dpcli.toml.shown import escaped
 
 Standing = tuple[str, int]  # the type of an entry, and the evidence of its charge
@@ -30,6 +29,8 @@ def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator
 
     before: the standings of the file as it was. An entry that is gone and has no such successor is a warning.
     """
+    from dpcli.pipeline.series import counterparts  # only against a base
+
     now = standings_of(pipeline)
     places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}
     earlier = {name: before[was] for name, was in counterparts(now, before).items()}
