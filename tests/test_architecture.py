@@ -21,7 +21,7 @@ PACKAGE = ROOT / "dpcli"
 FLOORS = [
     {"errors", "registry", "rounding", "values"},
     {"fields"},
-    {"extras", "numerics", "templates", "toml"},
+    {"extras", "numerics", "posix", "templates", "toml"},
     {"mechanisms", "keys"},
     {"accountants"},
     {"pipeline"},

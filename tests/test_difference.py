@@ -15,7 +15,8 @@ from dpcli.analysis.changes import changes
 from dpcli.analysis.difference import Difference, difference
 from dpcli.errors import InputError
 from dpcli.lint.settings import section
-from dpcli.pipeline.read import load
+from dpcli.pipeline.read import load, toml_document
+from dpcli.pipeline.series import paired, plain_entries
 from dpcli.toml import syntax
 
 BASE = """\
@@ -271,3 +272,34 @@ def test_beyond_the_cap_changes_are_listed_and_not_priced(compare, monkeypatch: 
     assert [one.reason for one in found.priced] == [None, "not priced: more than 1 changes"]
     assert math.isnan(found.interaction)
     assert math.isfinite(found.increase)
+
+
+LISTS = [
+    {"noise_multiplier = 1.1": "noise_multiplier = [1.1, 0.9]"},
+    {"noise_multiplier = 1.1": "noise_multiplier = [0.9]"},
+    {"noise_multiplier = 1.1": "noise_multiplier = [1.1, 0.9, 0.8]", "steps = 2_000": "steps = [100, 200, 300]"},
+    {"batch_size = 256": "batch_size = [256, 512]"},
+    {"noise_multiplier = 1.1": "noise_multiplier = [0.9, 0.9]", "steps = 2_000": "steps = 1_000"},
+]
+
+
+@pytest.mark.parametrize("lists", LISTS)
+def test_a_list_in_the_place_of_one_value_is_a_change_of_that_key(compare, lists: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+    """Each way round, and the changes made together give the other file: no entry comes or goes."""
+    after = edited(*lists.items())
+    expected = sorted(f'mechanism["train"].{"sampling." * (old[0] == "b")}{old.partition(" ")[0]}' for old in lists)
+    for one, other in ((BASE, after), (after, BASE)):
+        found = compare(other, one)
+        assert sorted(key for each in keys(found) for key in each) == expected
+        assert all(each.epsilon is not None for each in found.priced)
+        tables = paired(*(toml_document(text.encode(), "")[1] for text in (one, other)))[0]
+        for each in found.priced:
+            tables = each.change.applied(tables)
+        assert {entry["name"]: entry for entry in plain_entries(tables)["mechanism"]} == {
+            entry["name"]: entry for entry in toml_document(other.encode(), "")[1]["mechanism"]
+        }
+
+
+def test_a_stage_more_of_a_list_is_an_entry_more(compare) -> None:  # type: ignore[no-untyped-def]
+    two, three = (edited(("noise_multiplier = 1.1", f"noise_multiplier = {values}")) for values in ([1.1, 0.9], [1.1, 0.9, 0.8]))
+    assert keys(compare(three, two)) == keys(compare(two, three)) == [['mechanism["train[3]"]']]

@@ -91,7 +91,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(distributions: Path) -> No
     package = {name for name in sources() if name.startswith("dpcli/")}
     assert package - names == set()
     assert names - described <= sources("--cached", "--others", "--exclude-standard")
-    assert {Path(name).suffix or Path(name).name for name in package} == {".py", ".md", ".sql", ".toml", ".typed"}
+    assert {Path(name).suffix or Path(name).name for name in package} == {".py", ".md", ".sql", ".toml", ".typed", ".yaml", ".yml"}
 
 
 @pytest.mark.long
@@ -187,7 +187,7 @@ def test_the_metadata_say_whose_it_is_and_what_it_runs_on(metadata: email.messag
 
 def test_the_project_lies_in_one_place() -> None:
     """Who publishes it writes his name for OWNER, in all of these at once."""
-    texts = [ROOT / "pyproject.toml", *(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "examples" / "ci").iterdir()]
+    texts = [ROOT / "pyproject.toml", *(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "dpcli" / "templates").glob("*.yml")]
     owners = {owner for path in texts for owner in re.findall(r"github\.com/([\w-]+)/dpcli\b", path.read_text())}
     assert len(owners) == 1
 

@@ -23,7 +23,7 @@ from tests.command import ROOT
 
 GITHUB = ROOT / ".github"
 ACTION = GITHUB / "actions" / "gate" / "action.yml"
-EXAMPLE = ROOT / "examples" / "ci" / "github.yml"
+EXAMPLE = ROOT / "dpcli" / "templates" / "ci-github.yml"
 WORKFLOWS = {path.stem: path for path in sorted((GITHUB / "workflows").glob("*.yml"))}
 OWN = ("nightly", "release", "tests")  # those that are not called from elsewhere
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml"))

@@ -92,8 +92,10 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
     """What each change from one file's bytes to another's costs at the delta of `before`, the account of the first; the largest first."""
-    tables = _tables(old)
-    found = changes(tables, _tables(new))
+    from dpcli.pipeline.series import paired
+
+    tables, after = paired(_tables(old), _tables(new))
+    found = changes(tables, after)
     priced = [_priced(change, tables, before) for change in found[:MOST]]
     priced += [Priced(change, None, math.nan, f"not priced: more than {MOST} changes") for change in found[MOST:]]
     return tuple(sorted(priced, key=_size))
@@ -135,7 +137,9 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 def _pipeline(tables: Tables) -> Pipeline:
     """The pipeline that these tables are. Raises InputError with the first thing that is wrong with them."""
-    findings, values = Findings(), {}
+    from dpcli.pipeline.series import plain_entries
+
+    tables, findings, values = plain_entries(tables), Findings(), {}
     with suppress(TooMany):
         values = values_of(tables, findings)
     if findings.items:

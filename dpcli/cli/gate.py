@@ -29,8 +29,9 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     that was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver
     lets it pass. With --base-ref, a key that lowers epsilon by what it says of data or program (sensitivity, partition, sampling scheme,
     a stated cost) is a warning, and so are other data to read ([train] data, [source] path, ...). A pipeline that was moved to a file
-    that is not judged fails, a deleted one is a warning, and a policy that the change itself edits binds as it is at the base. FILES may
-    be none then: a change that deletes or moves all pipelines is judged too.
+    that is not judged fails, a deleted one is a warning, and a policy that the change itself edits binds as it is at the base. So is
+    a changed workflow file that calls dpcli. Without FILES, every pipeline that git knows and that differs from REF is judged, wherever it
+    is, in repositories inside too; with FILES, others that differ are a warning.
 
     A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
     that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.

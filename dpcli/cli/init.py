@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
-from dpcli.cli.new_file import leave_pipeline, new_file_option
+from dpcli.cli.new_file import leave, leave_pipeline, new_file_option
+
+# What makes a recipe count, and no file can do.
+NEXT = {
+    "ci-github": "fill in OWNER and COMMIT; require the check gate, and an owner's approval of this file (dpcli explain gate)",
+    "ci-gitlab": "fill in OWNER and COMMIT; require pipelines to succeed, and an owner's approval of this file (dpcli explain gate)",
+    "pre-commit": "pre-commit install",
+}
 
 
-@click.command(short_help="Write a pipeline file to start from.")
+@click.command(short_help="Write a pipeline file or a CI recipe.")
 @click.argument(
     "template",
-    type=click.Choice(["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"]),
+    type=click.Choice(["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release", *NEXT]),
     default="dp-sgd",
 )
 @new_file_option
 def command(template: str, output: str | None) -> None:
     """Print a commented pipeline file: dp-sgd (the accounting of private training), train (the training too), federated (rounds of a server
     and its clients), query (noisy statistics), pate (labels by votes of teachers), pmixed (text from models on shards), prompt (a prompt by
-    votes), generate (texts like private ones) or release (noisy answers about a table)."""
+    votes), generate (texts like private ones) or release (noisy answers about a table).
+
+    Or print what runs dpcli gate on every change: ci-github (for .github/workflows/privacy-budget.yml), ci-gitlab (for .gitlab-ci.yml) or
+    pre-commit (for .pre-commit-config.yaml). dpcli-gate(7) says what to protect then.
+    """
     from dpcli.templates import read_template
 
-    leave_pipeline(output, read_template(template))
+    text = read_template(template)
+    if template not in NEXT:
+        leave_pipeline(output, text)
+        return
+    if output is not None and os.path.dirname(output):
+        os.makedirs(os.path.dirname(output), exist_ok=True)
+    leave(output, text, then=f"; next: {NEXT[template]}")

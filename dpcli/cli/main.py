@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
     "generate": ("dpcli.cli.generate:command", "Write private texts, token by token."),
     "import": ("dpcli.cli.importing.group:command", "Make a pipeline file of what others keep."),
-    "init": ("dpcli.cli.init:command", "Write a pipeline file to start from."),
+    "init": ("dpcli.cli.init:command", "Write a pipeline file or a CI recipe."),
     "lint": ("dpcli.cli.lint:command", "Check files against the catalogue of known failures."),
     "man": ("dpcli.cli.man:command", "Write the manual pages."),
     "pate": ("dpcli.cli.pate.group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),

@@ -40,7 +40,7 @@ Commands:
   gate             Stop a change that overspends: verdict by exit code.
   generate         Write private texts, token by token.
   import           Make a pipeline file of what others keep.
-  init             Write a pipeline file to start from.
+  init             Write a pipeline file or a CI recipe.
   lint             Check files against the catalogue of known failures.
   man              Write the manual pages.
   pate             Labels by the noisy votes of teachers, and a student

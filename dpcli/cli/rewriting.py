@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dpcli.errors import InputError
 from dpcli.lint.mend import Mend, mended
 from dpcli.pipeline.folders import below
+from dpcli.posix import require_posix
 from dpcli.sessions.folder import replaced
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.render import InvalidFile
@@ -34,6 +35,7 @@ def rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
         return ()
     if not done:
         return ()
+    require_posix("lint --fix")
     real = os.path.realpath(path)
     refusal = next(_refusals(real, folders), None)
     if refusal is not None:

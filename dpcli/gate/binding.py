@@ -14,8 +14,8 @@ from dpcli.gate.policy_read import read_policy_bytes
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.verdicts import Condition
 from dpcli.git.command import work_tree
-from dpcli.git.history import pasts
-from dpcli.git.work_tree import listed
+from dpcli.git.history import pasts, touched
+from dpcli.git.work_tree import commit_of, listed
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.limits import escaped_path, read_bytes
 
@@ -32,7 +32,7 @@ def binding(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, .
         InputError: the base's policy cannot be read by this version, or git knows no such base.
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
-        return policy, ()
+        return policy, tuple(_other_at(policy.path, ref))
     found = pasts(ref, [policy.path])[policy.path]
     if found is None:
         return policy, (_changed(f"new in this change: {ref} has no such policy, so that it binds as it stands"),)
@@ -42,6 +42,17 @@ def binding(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, .
     held = replace(read_policy_bytes(found.data, f"{ref}:{name}"), path=policy.path)
     text = f"changed by this change: the policy as it is at {ref} binds (--policy REVISION:PATH chooses another)"
     return held, (_changed(text),)
+
+
+def _other_at(path: str, ref: str | None) -> Iterator[Condition]:
+    """Of a policy at REVISION:PATH, that the change under review has another one there."""
+    revision, colon, name = path.partition(":")
+    here = work_tree(os.path.realpath(os.getcwd()))
+    if ref is None or here is None or not colon or os.path.lexists(path):
+        return
+    inside = os.path.relpath(os.path.realpath(name), here) if name.startswith("./") else name
+    if inside in touched(here, commit_of(here, ref)):
+        yield _changed(f"{escaped_path(name)} is changed by this change: the policy as it is at {revision} binds")
 
 
 def unmatched(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Parameter
 
 MOST = 3  # changes that a message names, and mechanisms that a remedy is looked for in
+LISTED = 8  # values of a list that a message shows
 
 
 def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
@@ -55,6 +56,10 @@ def edits(one: Priced) -> str:
 def _value(value: object) -> str:
     if isinstance(value, dict) and "scheme" in value:
         return shown(value["scheme"])
+    if isinstance(value, list) and len(value) <= LISTED and all(type(each) in (int, float) for each in value):
+        from dpcli.toml.write import value_text
+
+        return value_text(value)
     return "none" if value is None else shown(value)
 
 
@@ -69,7 +74,9 @@ def path_of(one: Priced, pipeline: Pipeline) -> Path:
         return ("query",) if index is None else ("mechanism", index)
     if edit.path[0] != "mechanism":
         return edit.path
-    index = {entry.name: index for index, entry in enumerate(pipeline.mechanisms)}.get(edit.path[1])
+    from dpcli.pipeline.series import by_name
+
+    index = by_name({entry.name: index for index, entry in enumerate(pipeline.mechanisms)}).get(edit.path[1])
     return ("mechanism",) if index is None else ("mechanism", index, *edit.path[2:])
 
 
@@ -78,10 +85,14 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
 
     Looked for first in the mechanism whose change is the dearest, then in those that run most often.
     """
+    from dpcli.pipeline.series import written_name
+
     blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
     own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
-    for charge in sorted(single, key=lambda charge: (charge.name not in blamed, -charge.count))[:MOST]:
+    for charge in sorted(single, key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))[
+        :MOST
+    ]:
         words = [word for word in _fits(result.pipeline, charge, _hardest(targets)) if word]
         if words:
             return f"; {', or '.join(words)}, would pass" if len(words) > 1 else f"; {words[0]} would pass"

@@ -24,7 +24,9 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
     Two changes that do nothing alone may do much together; so may one that raises epsilon alone, where it is a word or a table: entries
     on disjoint parts are each a little dearer alone, and all of them cost what one does.
     """
-    entries = {entry.name: entry for entry in pipeline.mechanisms}
+    from dpcli.pipeline.series import by_name  # only against a base
+
+    entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     gone = frozenset(
         str(edit.path[0])
         for one in changes
@@ -58,7 +60,8 @@ def _says_whose(edit: Edit) -> bool:
 
 
 def _is_number(edit: Edit) -> bool:
-    return all(isinstance(value, int | float | None) for value in (edit.old, edit.new))
+    values = (each for value in (edit.old, edit.new) for each in (value if isinstance(value, list) else [value]))
+    return all(isinstance(value, int | float | None) for value in values)
 
 
 def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], cheap: bool) -> bool:

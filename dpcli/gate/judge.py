@@ -56,7 +56,7 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
-    """Judge each file; against a revision also those that are gone, which is all there is to judge where no paths are left.
+    """Judge each file, and where none is named every pipeline that differs from the revision; with a revision also those that are gone.
 
     A folder stands for all pipelines in it. One without any is no pass, unless the base had some that are gone.
 
@@ -65,7 +65,11 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
             is its verdict.
     """
     if not paths and terms.base_ref is None:
-        raise InputError("expected FILES, or --base-ref to look for pipelines that are gone, found neither")
+        raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it, found neither")
+    if not paths and terms.base_ref is not None:
+        from dpcli.gate.repository import touched_pipelines
+
+        paths = touched_pipelines(terms.base_ref)
     found = unfolded(paths, may_be_pipeline)
     bare = [path for path in found if terms.base_ref is not None and os.path.isdir(path)]
     paths = [path for path in found if path not in bare]
@@ -107,14 +111,16 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:
     if terms.base_ref is not None:
         from dpcli.gate.missed import missed
+        from dpcli.gate.workflows import changed_workflows
 
-        spoken = frozenset(os.path.realpath(one.path) for one in deleted)
-        yield from missed(terms.base_ref, [file.path for file in files], spoken)
+        judged, spoken = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in deleted)
+        yield from missed(terms.base_ref, judged, spoken)
+        yield from changed_workflows(terms.base_ref, judged)
 
 
 def _nothing(terms: GateTerms) -> Judged:
     """What is said where no file is left to judge, and none is gone or changed."""
-    text = f"no file was given, and no pipeline differs from {terms.base_ref}"
+    text = f"no pipeline differs from {terms.base_ref}"
     return Judged(".", None, (Condition("files", "pass", text, ()),))
 
 

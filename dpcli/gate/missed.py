@@ -15,6 +15,7 @@ from dpcli.gate.verdicts import Condition
 from dpcli.git.history import blobs, differing, says_pipeline, touched
 from dpcli.git.places import holds
 from dpcli.git.work_tree import commit_of, listed
+from dpcli.pipeline.folders import toml_name
 from dpcli.pipeline.read import parse, toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.looks import looks
@@ -25,7 +26,7 @@ Touched = tuple[str, str | None, str]  # folder of a repository, its commit at t
 
 
 def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """A warning that names those that differ from the revision and are not judged; a refusal where nothing at all is judged.
+    """A warning that names those that differ from the revision and are not judged.
 
     Args:
         paths: of the files that are judged; where there are none, the repository around the working directory is under review.
@@ -35,16 +36,16 @@ def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Ju
     """
     here = _around(paths)
     yield from _moved_inside(ref, here)
-    places = {os.path.realpath(os.path.join(one[0], one[2])): one for one in _touched(ref, paths)}
+    places = {os.path.realpath(os.path.join(one[0], one[2])): one for one in touched_files(ref, paths)}
     for place in known & places.keys():
         del places[place]
-    found = _other([*unjudged(here), *_of_other_endings(places, paths)], places) if places else []
+    found = _other([*unjudged(here), *of_other_endings(places, paths)], places) if places else []
     if found:
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         names = f"{', '.join(map(escaped_path, found[:NAMED]))}{more}"
         which = "a pipeline that differs" if len(found) == 1 else f"{len(found)} pipelines that differ"
         text = f"{names}: {which} from {ref} and {'was' if len(found) == 1 else 'were'} not given to the gate"
-        yield Judged(found[0], None, (Condition("missed", "warn" if paths else "invalid", text, ()),))
+        yield Judged(found[0], None, (Condition("missed", "warn", text, ()),))
 
 
 def _other(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[str]:
@@ -55,7 +56,7 @@ def _other(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[st
         if (touched := places.get(os.path.realpath(file.path))) is not None:
             folder, tree, name = touched
             found[file.path] = file.data
-            if tree is not None and "\n" not in name:
+            if tree is not None:
                 asked.setdefault((folder, tree), []).append((file, name))
     for (folder, tree), each in asked.items():
         for (file, _), was in zip(each, blobs(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
@@ -64,12 +65,12 @@ def _other(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[st
     return list(found)
 
 
-def _of_other_endings(places: Mapping[str, Touched], paths: Sequence[str]) -> Iterator[OtherFile]:
+def of_other_endings(places: Mapping[str, Touched], paths: Sequence[str]) -> Iterator[OtherFile]:
     """Pipelines that git knows by other names than *.toml: every command reads them as well."""
     given = frozenset(map(os.path.realpath, paths))
     tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder, _, _ in places.values()}
     for place, (folder, _, name) in sorted(places.items()):
-        if name.endswith(".toml") or name not in tracked[folder] or place in given or not os.path.isfile(place):
+        if toml_name(name) or name not in tracked[folder] or place in given or not os.path.isfile(place):
             continue
         data = _now(place) or b""
         # "privacy" as it stands, or with an escape in it: what has neither need not be read as TOML.
@@ -95,9 +96,9 @@ def drawn_in(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterato
     What is added up under a cap is compared with what it was, whichever files are given. Raises InputError where git cannot say.
     """
     wanted, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
-    for folder, tree, name in sorted(_touched(ref, paths), key=str) if wanted else ():
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted else ():
         place = os.path.join(folder, name)
-        if not name.endswith(".toml") or "\n" in name or not os.path.isfile(place) or os.path.realpath(place) in judged:
+        if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
         was = blobs(folder, [f"{tree}:{name}"])[0] if tree is not None else None
         if {_dataset(was), _dataset(_now(place))} & wanted and _is_read(was):
@@ -142,7 +143,7 @@ def _is_read(was: bytes | None) -> bool:
         return False
 
 
-def _touched(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
+def touched_files(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
     """Each file that is new or changed by the work tree's doing."""
     for (_, folder), tree in trees(ref, paths).items():
         if tree is None:  # a repository inside that was not there

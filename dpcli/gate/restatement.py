@@ -29,14 +29,18 @@ def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator
 
     before: the standings of the file as it was. An entry that is gone and has no such successor is a warning.
     """
+    from dpcli.pipeline.series import counterparts  # only against a base
+
     now = standings_of(pipeline)
     places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}
-    gone = {name: standing for name, standing in before.items() if name not in now}
+    earlier = {name: before[was] for name, was in counterparts(now, before).items()}
+    still = counterparts(before, now)
+    gone = {name: standing for name, standing in before.items() if name not in still}
     for name, (kind, evidence) in now.items():
         told = f"{escaped(name)}: it {RESTS[evidence]}"
-        if name in before and evidence < before[name][1]:
-            yield _no(f"{told}, and {_rested(before[name])}", (*places[name], "type"))
-        if name in before:
+        if name in earlier and evidence < earlier[name][1]:
+            yield _no(f"{told}, and {_rested(earlier[name])}", (*places[name], "type"))
+        if name in earlier:
             continue
         for other in (other for other, (was, worth) in gone.items() if was != kind and evidence < worth):
             yield _no(f"{told}, and {escaped(other)}, which is gone, {_rested(gone[other])}", (*places[name], "type"))

@@ -16,6 +16,7 @@ from dpcli.gate.unjudged import dataset_of, tops_of
 from dpcli.git.history import blobs, up_to_date
 from dpcli.git.work_tree import commit_of, listed
 from dpcli.pipeline.document import is_pipeline
+from dpcli.pipeline.folders import toml_name
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse, toml_document
@@ -33,7 +34,7 @@ def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | 
         paths: of all that is in the sum now. horizon: of flags or policy.
     """
     tops = tops_of(paths)
-    plain = all(path.endswith(".toml") and not os.path.islink(path) for path in paths)
+    plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
     if len(tops) != 1 or now.delta is None or not plain or not up_to_date(tops[0], commit_of(tops[0], ref)):
         return None
     try:
@@ -50,7 +51,7 @@ def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | 
 def _members(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
     lines = (line.partition(b"\t") for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree))
-    names = [os.fsdecode(name) for about, _, name in lines if about.startswith(b"100") and name.endswith(b".toml")]
+    names = [name for about, _, raw in lines if about.startswith(b"100") and toml_name(name := os.fsdecode(raw))]
     for name, data in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
         try:
             tables = toml_document(data or b"", name)[1]

@@ -11,6 +11,7 @@ from dpcli.errors import InputError
 from dpcli.git.command import work_tree
 from dpcli.git.work_tree import listed, review_of
 from dpcli.pipeline.document import is_pipeline
+from dpcli.pipeline.folders import toml_name
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import read_bytes
 from dpcli.values import dataclass
@@ -70,7 +71,7 @@ def absent(paths: Sequence[str]) -> Iterator[str]:
         yield from (os.path.relpath(place) for place in linked(top) if not os.path.lexists(os.path.join(place, ".git")))
         for line in listed(top, "ls-files", "-z", "-t"):
             place = os.path.join(top, os.fsdecode(line[2:]))
-            if line.startswith(b"S ") and line.endswith(b".toml") and not os.path.lexists(place):
+            if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
                 yield os.path.relpath(place)
 
 
@@ -88,7 +89,7 @@ def tops_of(paths: Sequence[str]) -> list[str]:
 def _names(top: str) -> set[str]:
     committed = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
     fresh = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
-    return {name for name in map(os.fsdecode, (*committed, *fresh)) if name.endswith(".toml")}
+    return {name for name in map(os.fsdecode, (*committed, *fresh)) if toml_name(name)}
 
 
 def _pipeline(place: str, path: str) -> Iterator[OtherFile]:

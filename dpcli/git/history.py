@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from dpcli.toml.render import InvalidFile
 from dpcli.values import dataclass
 
 Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file
+_OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 ALIKE = 0.5  # share of what a file says that is still in the one it became
 
 
@@ -116,13 +118,21 @@ def _names(path: str, top: str) -> Iterator[str]:
 
 def blobs(top: str, names: Sequence[str]) -> list[bytes | None]:
     """The files that git knows by these names, as they were committed: no filter of the repository's settings has a part in it."""
-    if any("\n" in name for name in names):
-        raise InputError(f"--base-ref: expected paths on one line, found {next(name for name in names if chr(10) in name)!r}")
-    asked = b"".join(os.fsencode(name) + b"\n" for name in names)
-    answer = git(top, "cat-file", "--batch", "--follow-symlinks", asked=asked)
+    plain = [name for name in names if "\n" not in name]
+    found = dict(zip(plain, _answers(_asked(top, plain, b"\n"), len(plain)), strict=True))
+    # git repeats the name of what it does not have, so that nothing can be read behind one of several lines.
+    broken = {name: next(_answers(_asked(top, [name], b"\0", "-z"), 1)) for name in names if "\n" in name}
+    return [broken[name] if name in broken else found[name] for name in names]
+
+
+def _asked(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes:
+    if not names:
+        return b""
+    asked = b"".join(os.fsencode(name) + end for name in names)
+    answer = git(top, "cat-file", "--batch", "--follow-symlinks", *flags, asked=asked)
     if answer.returncode != 0:
         raise InputError(f"--base-ref: git cannot read what was committed: {os.fsdecode(answer.stderr).strip()}")
-    return list(_answers(answer.stdout, len(names)))
+    return answer.stdout
 
 
 def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
@@ -132,7 +142,8 @@ def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
         words = text[at:end].split(b" ")
         # "... missing" has nothing below it; a link that leads nowhere has a length as well, and then its own text.
         size = int(words[-1]) if words[-1].isdigit() else -1
-        yield text[end + 1 : end + 1 + size] if words[1:2] == [b"blob"] and len(words) == 3 else None
+        blob = words[1:2] == [b"blob"] and len(words) == 3 and _OBJECT.fullmatch(words[0])
+        yield text[end + 1 : end + 1 + size] if blob else None
         at = end + 2 + size
 
 
@@ -141,7 +152,7 @@ def _renamed(tree: str, path: str, top: str, lost: Lost) -> Past | None:
         own = parts_of(read_bytes(path))
     except InputError:  # what is wrong with the file itself is its verdict
         return None
-    key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1]} - {""})))
+    key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in lost:
         lost[key] = [(name, data, parts_of(data)) for name, data in gone_files(*key)]
     share, name, data = max(((share_of(parts, own), name, data) for name, data, parts in lost[key]), default=(0.0, "", b""))
@@ -169,7 +180,11 @@ def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
         about, _, name = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
         place, link = os.path.join(top, os.fsdecode(name)), mode == b"120000"
-        if not place.endswith(endings) or not (link or mode.startswith(b"100")) or (common is not None and name not in common):
+        if (
+            not place.lower().endswith(endings)
+            or not (link or mode.startswith(b"100"))
+            or (common is not None and name not in common)
+        ):
             continue
         there = os.path.isfile(place) and (link or os.path.realpath(place) == place)
         if not there or name in changed:

@@ -36,6 +36,11 @@ def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
     return misspelt_pipeline(tables)
 
 
+def toml_name(name: str) -> bool:
+    """Whether a file is named as TOML is, in any case of letters: a file system may know only one of them."""
+    return name.lower().endswith(".toml")
+
+
 def below(path: str, folder: str) -> bool:
     """Whether a path lies in a folder, links followed; neither need be there."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
@@ -64,4 +69,4 @@ def _below(folder: str) -> Iterator[str]:
         fresh = [name for name in sorted(inner) if name not in OTHERS and os.path.realpath(os.path.join(place, name)) not in known]
         known.update(os.path.realpath(os.path.join(place, name)) for name in fresh)
         inner[:] = fresh
-        yield from (os.path.join(place, name) for name in sorted(names) if name.endswith(".toml"))
+        yield from (os.path.join(place, name) for name in sorted(names) if toml_name(name))

@@ -6,9 +6,10 @@ equals them written out is the same. Only places in the text know of the table t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from dpcli.keys.annotations import members_of
 from dpcli.keys.kinds import Number, WholeNumber
@@ -21,6 +22,8 @@ from dpcli.values import dataclass
 MOST = 100_000  # entries that the lists of a file may make
 
 Tables = Mapping[str, Any]
+T = TypeVar("T")
+_ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,73 @@ def _named(table: Any, key: str, whole: Mapping[str, list[str]]) -> Any:
     if type(stated) is not list or not any(type(name) is str and name in whole for name in stated):
         return table
     return {**table, key: [one for name in stated for one in (whole.get(name, [name]) if type(name) is str else [name])]}
+
+
+def written_name(name: str) -> str:
+    """Return the name of the table that an entry is of: "train" of "train[2]"; of another entry its own."""
+    found = _ENTRY.fullmatch(name)
+    return found[1] if found else name
+
+
+def by_name(entries: Mapping[str, T]) -> dict[str, T]:
+    """Return what is known of entries by their names, and by the name of its table of the first entry that the table made."""
+    found = dict(entries)
+    for name, one in entries.items():
+        found.setdefault(written_name(name), one)
+    return found
+
+
+def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
+    """Return by its name the entry of another file that each was or became: train is train[1], train[2], ... where a list came or went."""
+    first = by_name({other: other for other in others})
+    asked = {name: name if name in others else written_name(name) for name in names}
+    return {name: one if one in others else first[name] for name, one in asked.items() if one in others or name in first}
+
+
+def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
+    """Return both files' plain tables so that entries have one name where a list came in the place of one value, or went.
+
+    The entries train[1], train[2], ... of one file are folded into one table with lists where the other has an entry train.
+    """
+    before, after = _named_in(old), _named_in(new)
+    return _folded(old, after - before), _folded(new, before - after)
+
+
+def _named_in(tables: Tables) -> set[str]:
+    return {table["name"] for table in tables.get("mechanism", ())}
+
+
+def _folded(tables: Tables, names: Collection[str]) -> Tables:
+    """The tables with one table in the place of each series of entries that was written under one of the names."""
+    series: dict[str, list[Tables]] = {}
+    for table in tables.get("mechanism", ()):
+        if (name := written_name(table["name"])) in names and name != table["name"]:
+            series.setdefault(name, []).append(table)
+    whole = {name: one for name, entries in series.items() if (one := _one_table(name, entries)) is not None}
+    found: dict[str, Tables] = {}
+    for table in tables.get("mechanism", ()):
+        name = written_name(table["name"])
+        found.setdefault(name if name in whole else table["name"], whole.get(name, table))
+    return {**tables, "mechanism": list(found.values())} if whole else tables
+
+
+def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
+    """The table that stands for these entries by lists of values; None where none does."""
+    first = {**entries[0], "name": name}
+    varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
+    lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
+    lists = {path: values for path, values in lists.items() if all(type(value) in (int, float) for value in values)}
+    several = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
+    for path, values in (several or dict(list(lists.items())[:1])).items():
+        first = _with(first, path, values)
+    made = list(plain_entries({"mechanism": [first]})["mechanism"])
+    return first if made == list(entries) else None
+
+
+def _at(table: Any, path: Path) -> Any:
+    for key in path:
+        table = table.get(key) if type(table) is dict else None
+    return table
 
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:

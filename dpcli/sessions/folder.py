@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 
 from dpcli.errors import InputError
+from dpcli.posix import require_posix
 from dpcli.sessions.process import this_process
 
 LOCK = ".lock"
@@ -18,8 +18,9 @@ def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, 
     """A file with this content, durable, in one piece; where `fresh`, no file stands in for it that is there already.
 
     last: a look at the old file, just before it goes, which may raise. Raises OSError, FileExistsError among others, where it cannot be
-    written; the file is then as it was.
+    written, and Unavailable where the system has no way to; the file is then as it was.
     """
+    require_posix(f"{path}: a file that must be durable")
     draft = f"{path}.new"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC), mode), "wb") as file:
         if fresh:
@@ -69,6 +70,9 @@ def _missing(folder: str) -> list[str]:
 
 def _held(folder: str, mode: int) -> int:
     """The lock of the folder, open. Where it was removed with its folder as this one came, it is made again."""
+    require_posix(f"{folder}: the folder of a run")
+    import fcntl
+
     path = os.path.join(folder, LOCK)
     for left in reversed(range(TRIES)):
         try:

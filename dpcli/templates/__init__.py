@@ -1,4 +1,4 @@
-"""Pipeline files to start from, as they are written by `dpcli init`."""
+"""Files to start from, as `dpcli init` writes them: pipelines, and recipes for systems that run the gate."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ from importlib.resources import files
 
 def read_template(name: str) -> str:
     """The text of one template."""
-    return files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    (file,) = (file for file in files(__name__).iterdir() if file.name.rpartition(".")[0] == name)
+    return file.read_text(encoding="utf-8")

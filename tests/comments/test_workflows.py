@@ -1,4 +1,4 @@
-"""What CI systems run: the action, the workflow that others call, and examples/ci judge and comment, and take no text for a command."""
+"""What CI systems run: the action, the workflow that others call, the recipes of `dpcli init`; none takes a text for a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.gate.samples import GATE, OVER
 
 ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"
 CALLED = ROOT / ".github" / "workflows" / "privacy-budget.yml"
-EXAMPLE = ROOT / "examples" / "ci" / "github.yml"
+EXAMPLE = ROOT / "dpcli" / "templates" / "ci-github.yml"
 RISEN = GATE.replace("= 400.0\n", "= 380.0\n")
 Ran = subprocess.CompletedProcess[str]
 
@@ -29,19 +29,20 @@ def yaml(path: Path) -> Any:
     return YAML(typ="safe").load(path.read_text())
 
 
-PATTERN = re.compile(r"([\w-]+)/(?:\*\*/?\*?|\*|\.\*)\\?\.toml")
+PATTERN = re.compile(r"/(?:\*\*/?\*?|\*|\.\*)\\?\.toml")
 AT_BASE = re.compile(r"origin/[\w$]+:([\w/.-]+\.toml)")
 
 
-def test_every_document_gates_one_layout() -> None:
-    """A reader puts the command of the manual, the example and the action together: they find the same files, and the same policy."""
+def test_every_document_gates_every_pipeline_under_one_policy() -> None:
+    """Nothing that a reader copies looks in one folder alone, or for small letters alone: a new pipeline anywhere is judged."""
     manuals = [*(ROOT / "dpcli" / "explain").glob("*.md"), *(ROOT / "man").iterdir(), ROOT / "README.md"]
-    called = [ROOT / ".pre-commit-hooks.yaml", *(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "examples" / "ci").iterdir()]
+    called = [ROOT / ".pre-commit-hooks.yaml", *(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "dpcli" / "templates").glob("*.y*ml")]
     lines = [line for path in manuals for line in path.read_text().splitlines() if line.startswith(("dpcli gate", "dpcli comment"))]
     lines += [line for path in called for line in path.read_text().splitlines()]
-    folders = [found for line in lines for found in PATTERN.findall(line)]
+    gates = [line for line in lines if "dpcli gate" in line or "dpcli comment" in line]
     policies = [found for line in lines for found in AT_BASE.findall(line.replace("\\-", "-"))]
-    assert set(folders) == {"pipelines"} and len(folders) > 10, folders
+    assert len(gates) > 10 and not [line for line in gates if PATTERN.search(line)], gates
+    assert "default: pipelines" not in "".join(lines)
     assert set(policies) == {"policy.toml"} and len(policies) > 3, policies
 
 
@@ -75,7 +76,7 @@ def steps(path: Path) -> Callable[..., Ran]:
     """The steps of a workflow that judge and comment, each whatever the one before it said; a failure of one is the job's."""
 
     def run(clone: Path, forge: Played, **inputs: str) -> Ran:
-        given = {"files": "pipelines/**/*.toml", "policy": "", **inputs}
+        given = {"files": "", "policy": "", **inputs}
         codes, out, err = [], "", ""
         for step in yaml(path)["jobs"]["gate"]["steps"]:
             comments = "dpcli comment" in step.get("run", "")
@@ -191,7 +192,7 @@ def test_no_input_is_a_command(clone: Path, kind: str, hostile: str) -> None:
 @pytest.mark.long
 def test_gitlab_comments_after_the_verdict(clone: Path) -> None:
     """With the exit code of the verdict: a server does not look at that of what comes after."""
-    job = yaml(ROOT / "examples" / "ci" / "gitlab-ci.yml")["privacy-budget"]
+    job = yaml(ROOT / "dpcli" / "templates" / "ci-gitlab.yml")["privacy-budget"]
     changed(clone, OVER)
     with playing(Played("gitlab")) as forge:
         variables = {**forge.environment, "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}

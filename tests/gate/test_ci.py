@@ -1,10 +1,9 @@
-"""examples/ci: valid by the schemas of the systems that read them, without known weaknesses, and stopping what they should stop."""
+"""The recipes of `dpcli init`: valid by the schemas of the systems that read them, without known weaknesses, and not to be fooled."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.gate.repositories import git
 from tests.gate.samples import OVER
 from tests.schemas import checked
 
-CI = ROOT / "examples" / "ci"
+CI = ROOT / "dpcli" / "templates"
 
 
 def yaml(name: str) -> Any:
@@ -26,7 +25,7 @@ def yaml(name: str) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "schema", "more"),
-    [("github.yml", "vendor.github-workflows", ()), ("gitlab-ci.yml", "vendor.gitlab-ci", ("--data-transform", "gitlab-ci"))],
+    [("ci-github.yml", "vendor.github-workflows", ()), ("ci-gitlab.yml", "vendor.gitlab-ci", ("--data-transform", "gitlab-ci"))],
 )
 def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ...], tmp_path: Path) -> None:
     code, said = checked(schema, CI / name, *more)
@@ -42,26 +41,26 @@ def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ..
 def test_no_weakness_that_zizmor_knows(tmp_path: Path) -> None:
     zizmor = Path(sys.executable).parent / "zizmor"
     strict = [str(zizmor), "--offline", "--no-progress", "--persona", "auditor"]
-    found = subprocess.run([*strict, str(CI / "github.yml")], capture_output=True, text=True, check=False)
+    found = subprocess.run([*strict, str(CI / "ci-github.yml")], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
     spoilt = tmp_path / "github.yml"
-    spoilt.write_text((CI / "github.yml").read_text().replace('"origin/$BASE"', '"origin/${{ github.head_ref }}"'))
+    spoilt.write_text((CI / "ci-github.yml").read_text().replace(' "origin/$BASE")', ' "origin/${{ github.head_ref }}")'))
     assert "template-injection" in subprocess.run([*strict, str(spoilt)], capture_output=True, text=True, check=False).stdout
 
 
 def test_pre_commit_hooks_are_what_pre_commit_reads() -> None:
-    """The keys that pre-commit requires of a hook, and the same hooks in the manifest at the root of the project."""
-    (repo,) = yaml("pre-commit-config.yaml")["repos"]
+    """The keys that pre-commit requires of a hook, and the same hook in the manifest at the root of the project."""
+    (repo,) = yaml("pre-commit.yaml")["repos"]
     manifest = YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    assert [hook["id"] for hook in repo["hooks"]] == [hook["id"] for hook in manifest] == ["dpcli-lint", "dpcli-gate"]
-    for hook, other in zip(repo["hooks"], manifest, strict=True):
-        assert hook["entry"] == other["entry"]
-        assert {"id", "name", "entry", "language", "files"} <= set(hook) & set(other)
+    assert [hook["id"] for hook in manifest] == ["dpcli-lint", "dpcli-gate"]
+    (hook,) = repo["hooks"]
+    assert {"id", "name", "entry", "language"} <= hook.keys()
+    assert {**hook, "language": "python"} == {key: value for key, value in manifest[1].items() if key != "description"}
 
 
 def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
     """The workflow's own script, with what its `env` says."""
-    steps = yaml("github.yml")["jobs"]["gate"]["steps"]
+    steps = yaml("ci-github.yml")["jobs"]["gate"]["steps"]
     (step,) = [step for step in steps if "dpcli gate" in step.get("run", "")]
     assert step["env"] == {"BASE": "${{ github.base_ref }}"}
     return shell(clone, step["run"], BASE=base, GITHUB_STEP_SUMMARY=str(clone.parent / "summary.md"))
@@ -102,25 +101,11 @@ def test_github_passes_where_there_never_was_a_pipeline(clone: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "::notice title=dpcli::gate: pass\n")
 
 
-def moved(clone: Path) -> None:
-    (clone / "elsewhere").mkdir()
-    (clone / "pipelines" / "ads" / "rank ing.toml").rename(clone / "elsewhere" / "ranking.toml")
-    git(clone, "add", "-A")
-    git(clone, "commit", "-qm", "move")
-
-
-def test_github_stops_a_move_of_the_only_pipeline_out_of_sight(clone: Path) -> None:
-    moved(clone)
-    result = github(clone)
-    assert result.returncode == 1
-    assert "was moved to elsewhere/ranking.toml, which is not judged here" in result.stdout
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("base", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "no-such-branch"])
 def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
     changed(clone, HARMLESS)
-    assert github(clone, base).returncode == 2
+    assert github(clone, base).returncode == 128  # of git, which knows no such branch
     assert not (clone.parent / "owned").exists()
 
 
@@ -128,31 +113,24 @@ def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
 @pytest.mark.parametrize(("text", "code"), [(HARMLESS, 0), (OVER, 1), ("x", 2)])
 def test_gitlab(clone: Path, text: str, code: int) -> None:
     changed(clone, text)
-    script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])
+    script = "\n".join(yaml("ci-gitlab.yml")["privacy-budget"]["script"])
     result = shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
     assert result.returncode == code, result.stderr
-    reports = yaml("gitlab-ci.yml")["privacy-budget"]["artifacts"]["reports"]
+    reports = yaml("ci-gitlab.yml")["privacy-budget"]["artifacts"]["reports"]
     assert all((clone / path).exists() for path in reports.values())
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        pytest.param(lambda clone: git(clone, "rm", "-rq", "pipelines"), 0, id="gone", marks=pytest.mark.long),
-        pytest.param(moved, 1, id="moved"),
-    ],
-)
-def test_gitlab_without_pipelines(clone: Path, change: Callable[[Path], object], code: int) -> None:
-    change(clone)
-    script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])
-    assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == code
+@pytest.mark.long
+def test_gitlab_without_pipelines(clone: Path) -> None:
+    git(clone, "rm", "-rq", "pipelines")
+    script = "\n".join(yaml("ci-gitlab.yml")["privacy-budget"]["script"])
+    assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == 0
 
 
 @pytest.mark.long
-def test_the_hooks_stop_a_commit_that_overspends(clone: Path) -> None:
-    (repo,) = yaml("pre-commit-config.yaml")["repos"]
+def test_the_hook_stops_a_commit_that_overspends(clone: Path) -> None:
+    (repo,) = yaml("pre-commit.yaml")["repos"]
     path = "pipelines/ads/rank ing.toml"
-    for text, expected in ((HARMLESS, [0, 0]), (OVER, [0, 1])):
+    for text, expected in ((HARMLESS, [0]), (OVER, [1])):
         (clone / path).write_text(text)
-        codes = [shell(clone, f"{hook['entry']} '{path}'").returncode for hook in repo["hooks"]]
-        assert codes == expected
+        assert [shell(clone, hook["entry"]).returncode for hook in repo["hooks"]] == expected

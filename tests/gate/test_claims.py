@@ -135,6 +135,13 @@ def test_a_count_that_goes_is_told_and_one_that_changes_is_not(scheme: str | Non
         assert all(not told(entry(**{word: 100}), entry(**{other: 50})) for other in words)
 
 
+def test_a_claim_in_a_list_is_told_under_the_name_that_is_written() -> None:
+    one, several = ({"sigma": 40.0, "sensitivity": value} for value in (2.0, [1.0, 0.5]))
+    (said,) = told(document("gaussian", one), document("gaussian", several))
+    assert said.startswith("train: sensitivity 2.0 -> [1.0, 0.5]: ")
+    assert not told(document("gaussian", several), document("gaussian", one))  # dearer
+
+
 def test_parts_that_lower_epsilon_only_together_are_told() -> None:
     entries = [{"name": name, "type": "gaussian", "noise_multiplier": 9.0} for name in ("train", "test")]
     parted = [{**entry, "partition": {"of": "region", "part": entry["name"]}} for entry in entries]

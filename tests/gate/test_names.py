@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.git.history import blobs
 from tests.cases import of_each
 from tests.gate.repositories import committed, copied, gate, git, submodule
 from tests.gate.samples import GATE, OVER, waiver
@@ -164,3 +165,16 @@ def test_a_pipeline_under_another_ending_is_moved(tmp_path: Path) -> None:
         assert result.code == 1, name
         assert f"was moved to {name}, which is not judged here" in result.out
         was = name
+
+
+def test_a_name_of_several_lines_is_read_and_nothing_is_read_behind_one(folder: Path) -> None:
+    """git repeats the name of what it does not have: it must not pass for what it has."""
+    files = {"a\nb.toml": b"it", "c.toml": b"other", " blob": b"x"}
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "names")
+    absent = ["x blob 3\nabc", "x blob", "d.toml", "x\nblob 3"]
+    names = [name for pair in zip(files, absent, strict=False) for name in pair] + absent[3:]
+    found = blobs(str(folder), [f"main:{name}" for name in names])
+    assert found == [files.get(name) for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import product
 from pathlib import Path
@@ -141,9 +142,36 @@ def test_a_pipeline_gone_from_a_repository_inside_is_told(tmp_path: Path, moved:
     assert result.code == int(moved)
 
 
-def test_without_files_there_is_what_is_gone_to_judge(repository: Path) -> None:
-    assert gate(repository).code == 2
-    assert gate(repository, "--base-ref", "main").out == "gate: pass\n"
+def test_without_files_every_pipeline_that_differs_is_judged(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """From every folder, and in repositories inside; what git ignores or does not know is not, nor what is broken and never was one."""
+    assert gate(repository).code == 2  # against nothing
+    inner = committed(tmp_path_factory.mktemp("inner"), it=GATE)
+    submodule(repository, inner, "vendor")
+    files = {"sub/deep.TOML": GATE, "p.conf": GATE, "broken.toml": "a = = 1\n", "tool.toml": "a = 1\n", "typed.toml": "[privacy\n"}
+    for name, text in files.items():
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text(text)
+    (repository / "sub" / "link.toml").symlink_to("deep.TOML")
+    git(repository, "add", ".")
+    (repository / "unknown.toml").write_text(GATE)
+    expected = ["sub/deep.TOML", "sub/link.toml", "typed.toml", "vendor/it.toml", "p.conf", "unknown.toml"]
+    for folder in (".", "sub"):
+        result = dpcli("gate", "--base-ref", "HEAD", "-f", "json", folder=repository / folder)
+        judged = [os.path.relpath(os.path.join(folder, file["pipeline"]["path"])) for file in json.loads(result.out)["files"]]
+        assert judged == expected, folder
+        assert result.code == 2  # for typed.toml, which says privacy and is no TOML
+
+
+def test_without_files_and_without_a_pipeline_that_differs_the_gate_passes(folder: Path) -> None:
+    (folder / "tool.toml").write_text("a = 1\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base")
+    result = gate(folder, "--base-ref", "main")
+    assert (result.code, result.out) == (0, "gate: pass\n")
+    assert "no pipeline differs from main" in dpcli("gate", "--base-ref", "main", folder=folder).out
+
+
+def test_without_files_a_pipeline_that_is_gone_fails_where_it_went_out_of_sight(repository: Path) -> None:
     (repository / "train.toml").rename(repository / "train.txt")
     for format_, sign in (("text", "error gate/moved"), ("junit", 'failures="1"'), ("sarif", '"level": "error"')):
         result = dpcli("gate", "--base-ref", "main", "-f", format_, folder=repository)

@@ -24,6 +24,7 @@ from dpcli.ledger.expiry import clock
 from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
 from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, intact, renew, schema_of, spelled, version_of
 from dpcli.ledger.stores.store import StoredCheckpoint, standing
+from dpcli.posix import require_posix
 
 BUSY_SECONDS = 30.0
 SETTINGS = (
@@ -113,6 +114,7 @@ class SqliteStore:
     """A store in the file at `path`, which must be there: only `create` makes one."""
 
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
+        require_posix(f"{path}: a ledger in a file")
         self._path = path
         self._strays: tuple[tuple[str, int, object], ...] = ()
         self.wrote = False
@@ -300,6 +302,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
 
     It is built beside its place, synced, and linked to its name, which fails where something is there already. Mode 0600.
     """
+    require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.lexists(path):
         raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once")

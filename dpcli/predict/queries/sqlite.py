@@ -6,7 +6,6 @@ anew, so that processes that were forked share nothing, and a file that was put 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
+from dpcli.posix import require_posix
 from dpcli.predict.queries.budget import Granted
 from dpcli.predict.queries.count import ANSWERS, LOST, WRITTEN, Count, checked_count
 from dpcli.sessions.whereabouts import Whereabouts, whereabouts
@@ -229,6 +229,9 @@ def _create(path: str, draft: str, count: Count) -> None:
 @contextmanager
 def _alone(folder: str, path: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """The only one who makes a count in this folder: several processes may begin to answer at the same moment."""
+    require_posix(f"{path}: a count in a file")
+    import fcntl
+
     descriptor, end = os.open(folder, os.O_RDONLY), clock() + seconds
     try:
         while True:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import resource
 import sys
 from dataclasses import dataclass, replace
 
 from dpcli.errors import Unavailable
+from dpcli.posix import require_posix
 from dpcli.train.plan.plan import TrainingPlan
 
 
@@ -38,6 +38,7 @@ def estimate(plan: TrainingPlan) -> Estimate | str:
 
 
 def _measured(plan: TrainingPlan) -> Estimate:
+    require_posix("measuring a run")
     import torch
 
     from dpcli.train.noise.randomness import system_entropy
@@ -59,4 +60,6 @@ def _measured(plan: TrainingPlan) -> Estimate:
 
 def _peak() -> int:
     """Of this process, in bytes; the system counts in kilobytes, but for macOS."""
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
