@@ -22,12 +22,7 @@ def hinted(error: click.NoSuchOption) -> click.UsageError:
 def _hint(flag: str, context: click.Context | None) -> str:
     if context is None:
         return ""
-    root, own = context.find_root(), [name for one in context.command.params for name in one.opts]
-    outer = next((one for one in root.command.params if flag in one.opts), None)
-    if context is not root and isinstance(outer, click.Option):
-        path = context.command_path.removeprefix(root.command_path).strip()
-        value = "" if outer.is_flag or outer.count else " VALUE"
-        return f"it goes before the command: {root.command_path} {flag}{value} {path}"
+    own = [name for one in context.command.params for name in one.opts]
     if flag == "--sampling" and {"--sampling-rate", "--write"} <= set(own):
         return "these flags state Poisson sampling: keep them with --write FILE, then change scheme in the file's sampling table"
     name, meaning = SYNONYMS.get(flag, ("", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ class LazyGroup(click.Group):
         from dpcli.registry import load
 
         command: click.Command = load(self.table[cmd_name][0])
-        return said_once(command)
+        return said_once(command, ctx.find_root().command)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
@@ -47,11 +48,23 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])
 
 
-def said_once(command: click.Command) -> click.Command:
-    """The command, which refuses an option with a value that is given again: of two caps or noises the last would hold in silence."""
+def said_once(command: click.Command, root: click.Command) -> click.Command:
+    """The command, which takes the root's options too, and refuses an option with a value that is given again: of two caps or noises the
+    last would hold in silence."""
     if "make_parser" not in vars(command):
+        with_global_options(command, root)
         command.make_parser = partial(_parser, command.make_parser)  # type: ignore[method-assign]
     return command
+
+
+def with_global_options(command: click.Command, root: click.Command) -> None:
+    """Let a command take those of the root's options whose names it does not have; only the help of the root lists them."""
+    own = {name for parameter in command.params for name in parameter.opts}
+    for option in root.params:
+        if isinstance(option, click.Option) and own.isdisjoint(option.opts):
+            accepted = copy.copy(option)
+            accepted.hidden = True
+            command.params.append(accepted)
 
 
 def _parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:

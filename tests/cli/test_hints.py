@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
 from dpcli.cli.main import cli
@@ -27,24 +26,38 @@ def commands(one: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[
         yield words, one
 
 
-OUTER = [
-    (flag, "" if one.is_flag or one.count else " VALUE") for one in cli.params if isinstance(one, click.Option) for flag in one.opts
-]
+GLOBAL = [one for one in cli.params if isinstance(one, click.Option)]
 
 
-@pytest.mark.long
 @of_each("words, command", list(commands(cli)))
-def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command: click.Command) -> None:
-    own = {name for one in command.params for name in one.opts}
-    for flag, value in OUTER:
-        if flag in own or flag in ("-h", "--help"):
-            continue
-        found = dpcli(*words, flag)
-        assert found.code == 2
-        if f"o such option '{flag}'" in found.err:
-            assert (
-                f"Error: no such option '{flag}'; it goes before the command: dpcli {flag}{value} {' '.join(words)}\n" in found.err
-            )
+def test_every_command_takes_the_global_options_and_its_help_does_not_repeat_them(
+    words: tuple[str, ...], command: click.Command
+) -> None:
+    own = {name for one in command.params if not getattr(one, "hidden", False) for name in one.opts}
+    shown = command.get_help(click.Context(command))
+    for option in GLOBAL:
+        if own.isdisjoint(option.opts):
+            assert option.help and option.help[:20] not in " ".join(shown.split())
+            for flag in option.opts:
+                parser = command.make_parser(click.Context(command))
+                parser.parse_args(
+                    [flag] if option.is_flag or option.count else [flag, "auto"]
+                )  # raises where there is no such option
+
+
+@of_each("after", [(), ("-q",), ("-v",), ("--color", "always"), ("-q", "-vv", "--color=never")])
+def test_a_global_option_means_the_same_before_a_command_and_after_it(after: tuple[str, ...]) -> None:
+    for words in (("account", MNIST), ("diff", MNIST, MNIST), ("explain", MNIST)):
+        assert dpcli(*words, *after) == dpcli(*after, *words)
+    assert dpcli("import", "schedule", *after, "--nope").code == dpcli("import", *after, "schedule", "--nope").code == 2
+
+
+def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
+    plain = dpcli("account", MNIST)
+    assert dpcli("account", MNIST, "-v") != plain != dpcli("account", MNIST, "--color", "always")
+    assert dpcli("-v", "account", MNIST, "-v") == dpcli("-vv", "account", MNIST)
+    assert dpcli("--color", "always", "account", MNIST, "--color", "never") == plain
+    assert dpcli("account", "--version").out == dpcli("--version").out
 
 
 @of_each(
