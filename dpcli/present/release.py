@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.window import window_data
+from dpcli.plots.words import parameter
 from dpcli.present.account import headline
 from dpcli.present.training import shown
 from dpcli.release.expressed import UNREAD, reads_expressions
@@ -218,7 +219,8 @@ def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:
 def _mechanism(one: AskedQuery, position: int) -> str:
     release = one.releases[position]
     keys = ", ".join(
-        f"{name} {figures(value)}" if isinstance(value, float) else f"{name} {value}" for name, value in release.keys.items()
+        f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in release.keys.items()
     )
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 
