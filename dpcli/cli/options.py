@@ -346,16 +346,19 @@ def adjacency_option(what: str) -> Callable[..., Any]:
 dataset_size_option = click.option("--dataset-size", type=int, help="Number of records, declared public.")
 
 
-def run_options(default: str) -> Callable[..., Any]:
-    """How often a mechanism runs, on samples of what. default: what the help of --steps says of none."""
-    return composed(
-        click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
-        click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
-        dataset_size_option,
-        click.option("--steps", type=int, help=f"Number of steps (without FILE){default}."),
-        click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
-        adjacency_option("(without FILE)  [default: add-remove]"),
-    )
+# How often a mechanism runs, on samples of what.
+run_options = composed(
+    click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
+    click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
+    dataset_size_option,
+    click.option(
+        "--steps",
+        type=int,
+        help="Number of steps (without FILE); required with --sampling-rate or --batch-size, else  [default: 1].",
+    ),
+    click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
+    adjacency_option("(without FILE)  [default: add-remove]"),
+)
 
 
 accounting_options = composed(

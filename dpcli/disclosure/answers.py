@@ -9,11 +9,13 @@ from typing import Any
 
 from dpcli import __version__
 from dpcli.analysis.account import Account
+from dpcli.analysis.rho import RhoVerdict
 from dpcli.disclosure.facts import Facts
 from dpcli.keys.annotations import members_of
 from dpcli.keys.words import has_words, is_silent
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
+from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named, schemes
 from dpcli.pipeline.resolve import BillLine
@@ -68,17 +70,32 @@ def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
 
 
 def definition(facts: Facts) -> str:
-    """Pure or approximate."""
-    return (
+    """Pure or approximate, and zCDP where the budget is stated so."""
+    plain = (
         "pure differential privacy (delta = 0)"
         if facts.account.delta == 0.0
         else "approximate differential privacy (epsilon, delta)"
     )
+    capped = _rho(facts) is not None
+    return f"zero-concentrated differential privacy (zCDP), in which the budget is stated, and {plain}" if capped else plain
 
 
 def guarantee(facts: Facts) -> str:
-    """The headline with everything that it depends on; a refusal where nothing is certified."""
-    return stated_epsilon(facts.account)
+    """The headline with everything that it depends on, and rho where the budget is stated so; a refusal where nothing is certified."""
+    rho = _rho(facts)
+    if rho is None or rho.spent.reason:
+        return stated_epsilon(facts.account)
+    at = implied(rho.spent.value, facts.account)
+    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{at and f', which implies {at}'}"
+
+
+def _rho(facts: Facts) -> RhoVerdict | None:
+    return None if facts.account.budget is None else facts.account.budget.rho
+
+
+def implied(rho: float, account: Account) -> str:
+    """The epsilon that rho-zCDP implies at the account's delta; "" where that is 0."""
+    return f"epsilon <= {bound(Zcdp(rho).approx_dp(account.delta))} at delta = {account.delta!r}" if account.delta else ""
 
 
 def at_most(account: Account) -> str:
@@ -214,11 +231,16 @@ def budget(facts: Facts) -> str | None:
     if found is None:
         return None
     words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
-    rho = "" if found.rho is None else f", {found.rho.words()}"
+    rho = "" if found.rho is None else f"{found.rho.words()} in zCDP{_whole_cap(found.rho, facts.account)}"
     cap = found.epsilon
     if cap is None:
-        return f"{found.words()}, {words[found.verdict]}"
+        return f"{rho}, {words[found.verdict]}"
+    rho = rho and f", {rho}"
     return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[found.verdict]}"
+
+
+def _whole_cap(rho: RhoVerdict, account: Account) -> str:
+    return f" (rho = {rho.cap!r} implies {at})" if (at := implied(rho.cap, account)) else ""
 
 
 def accountant(facts: Facts) -> str:

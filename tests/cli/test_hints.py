@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
+from dpcli.cli import hints
 from dpcli.cli.main import cli
 from dpcli.registry import ACCOUNTANTS, load
 from tests.cases import of_each
@@ -67,6 +70,25 @@ def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
         (("account", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme in the file's sampling table"),
         (("calibrate-sigma", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme"),
         (("calibrate-sigma", "--epsilon", "2"), "no such option '--epsilon'; did you mean --target-epsilon"),
+        (("calibrate", "--epsilon", "2"), "did you mean --target-epsilon (the epsilon to meet)?"),
+        (("gate", "--epsilon", "2"), "did you mean --max-epsilon (the cap on epsilon)?"),
+        (("gate", "--rho", "2"), "did you mean --max-rho (the cap on rho, in zCDP)?"),
+        (("calibrate-sigma", "--rho", "2"), "did you mean --target-rho (the rho to meet, in zCDP)?"),
+        (("calibrate", "--rho", "2"), "did you mean --target-rho"),
+        (("account", "--rho", "2"), "no such option '--rho'; state it in a file: type = \"zcdp\" with rho; dpcli calibrate-sigma"),
+        (("account", "--target-epsilon", "2"), "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets it"),
+        (("calibrate-sigma", "--sigma", "2"), "the noise is what this command solves for; what some noise costs: dpcli account"),
+        (
+            ("calibrate-sigma", "--laplace"),
+            "from flags Gaussian noise alone is solved for; for Laplace noise: dpcli account --laplace",
+        ),
+        (("sigma",), "no such command 'sigma'; did you mean 'calibrate-sigma' (the noise for an epsilon)?"),
+        (("NOISE",), "did you mean 'calibrate-sigma' (the noise for an epsilon)?"),
+        (("epsilon",), "did you mean 'account' (what noise costs)?"),
+        (("disclosure",), "did you mean 'report' (what to disclose)?"),
+        (("qwxz",), "no such command 'qwxz'; dpcli --help lists the commands\n"),
+        (("budget", "sigma"), "no such command 'sigma'; dpcli budget --help lists the commands\n"),
+        (("comment", "qwxz"), "no such command 'qwxz'; commands: github, gitlab\n"),
         (("account", "--stepz", "2"), "Did you mean"),
         ((MNIST,), f"no such command '{MNIST}'; for what a file costs: dpcli account {MNIST}\n"),
         (("a b.toml",), "for what a file costs: dpcli account 'a b.toml'\n"),
@@ -77,6 +99,32 @@ def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
 def test_what_was_meant_is_said(arguments: tuple[str, ...], words: str) -> None:
     found = dpcli(*arguments)
     assert found.code == 2 and words in found.err, found.err
+
+
+def test_every_hint_is_about_a_command_and_flags_that_there_are() -> None:
+    """And never about a word that is a command, or a flag that the command has."""
+    known = {" ".join(words): {name for one in command.params for name in one.opts} for words, command in commands(cli)}
+    for flag, meant in hints.SYNONYMS.items():
+        assert all(any(name in own and flag not in own for own in known.values()) for name, _ in meant), flag
+    for (command, flag), words in hints.ELSEWHERE.items():
+        assert flag not in known[command]
+        for called, flags in re.findall(r"dpcli ([\w-]+)((?: (?:--[\w-]+|[A-Z0-9]+))*)", words):
+            assert set(re.findall(r"--[\w-]+", flags)) <= known[called], words
+    assert all(name in known and known.keys().isdisjoint(words) for name, (_, words) in hints.COMMANDS.items())
+
+
+@pytest.mark.long
+def test_the_way_to_laplace_noise_that_is_told_is_one(tmp_path: Path) -> None:
+    file = str(tmp_path / "x.toml")
+    assert dpcli("account", "--laplace", "--noise-multiplier", "1", "--delta", "0", "--write", file).code == 0
+    assert dpcli("calibrate-sigma", file, "--target-epsilon", "0.5", "-f", "total").out == "2.0\n"
+
+
+@of_each("arguments", [(MNIST,), ("--noise-multiplier", "2", "--steps", "3")])
+def test_delta_at_an_epsilon_says_what_solves_for_noise(arguments: tuple[str, ...]) -> None:
+    told = " ".join(dpcli("account", *arguments, "--epsilon", "3").out.split())
+    assert "this is delta with the noise as stated; the noise that meets epsilon = 3.0: dpcli calibrate-sigma" in told
+    assert "calibrate-sigma" not in dpcli("account", MNIST).out
 
 
 @of_each("name", OTHER_NAMES)
