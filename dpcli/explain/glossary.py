@@ -67,7 +67,7 @@ TERMS: dict[str, str] = {
     "likelihood-ratio": (
         "How much likelier an output is under one of two neighbouring datasets than under the other. Its "
         "logarithm is the privacy loss; with "
-        "delta = 0 it is at most e^epsilon for every output."
+        "delta = 0 it is at most e^epsilon for every output (Neyman and Pearson 1933)."
     ),
     "hypothesis-test": (
         "The attacker's task: decide from the output which of two neighbouring datasets was used. (epsilon, delta)-DP limits its two error "
@@ -368,8 +368,8 @@ TERMS: dict[str, str] = {
     "certified": (
         "Proven for the numbers as they were computed: a certified interval holds the true value with every error of rounding "
         "and truncation counted in, so that epsilon is at least its lower end and at most its upper. dpcli account shows the "
-        'lower end as "at least"; where no sound accountant applies, nothing can be certified and the exit code is 3. Proofs: '
-        "dpcli explain accountants."
+        'lower end as "at least"; where no sound accountant applies, nothing can be certified and the exit code is 3 (Alghamdi '
+        "and others, arXiv:2208.09595; Doroshenko and others, arXiv:2207.04380). Proofs: dpcli explain accountants."
     ),
     "bound": (
         "An upper bound on epsilon is a promise: the true value is at most that. A lower bound is evidence: the true value is "
@@ -466,9 +466,9 @@ TERMS: dict[str, str] = {
     ),
     "entry": (
         "A line of a ledger's hash chain, which nobody changes: its number, its kind (open, spend, reserve, start, commit, "
-        "void, amend, retire, ...), the run that it is about and that run's status (reserved, started, committed, void), the "
-        "cost, who wrote it and when (UTC), and why. Its body is the canonical text, its hash chains it to the one before. "
-        "dpcli budget log shows them."
+        "void, amend, retire, quota, propose, refuse, moved, copied, upgrade), the run that it is about and that run's status "
+        "(reserved, started, committed, void), the cost, who wrote it and when (UTC), and why. Its body is the canonical "
+        "text, its hash chains it to the one before. dpcli budget log shows them."
     ),
     "cost": (
         "What one run takes from a ledger's budget, in the currency of its filter: epsilon and delta, rho, mu squared or a "
@@ -608,6 +608,11 @@ TERMS: dict[str, str] = {
         "A statement in the in-toto format of what a model guarantees, with the digests of the model, its statement and its "
         "pipeline file: dpcli attest writes it, --verify checks it. It is not signed: sign it with a tool for that."
     ),
+    "perplexity": (
+        "e to the mean loss of a token: among how many equally likely tokens a language model hesitates, so that less is better. over "
+        "public is the part of the public model's perplexity that is left: below 1 the private texts taught something. A way is a model "
+        "or an ensemble that was measured (Jelinek and others 1977)."
+    ),
 }
 
 # Symbols, words of papers and of tables, and the words that explain them; a capital letter may mean something else than a small one.
@@ -649,7 +654,7 @@ SYMBOLS: dict[str, str] = {
     "privacy random variable": "prv",
     "moments-accountant": "moments",
     "baseline": "base",
-    "propose test release": "ptr",
+    "propose-test-release": "ptr",
     "privacy loss random variable": "plrv",
     "likelihood-ratio-test": "neyman-pearson",
     "trade-off curve": "trade-off",
@@ -855,4 +860,34 @@ SYMBOLS: dict[str, str] = {
     "moment": "moments",
     "by renyi divergences": "rdp",
     "by privacy-loss distributions": "pld",
+    "open": "entry",
+    "spend": "entry",
+    "reserve": "entry",
+    "start": "entry",
+    "started": "entry",
+    "commit": "entry",
+    "amend": "entry",
+    "retire": "entry",
+    "quota": "entry",
+    "propose": "entry",
+    "refuse": "entry",
+    "moved": "entry",
+    "copied": "entry",
+    "upgrade": "entry",
+    "example": "unit",
+    "certified epsilon": "certified",
+    "over public": "perplexity",
+    "way": "perplexity",
+    "base_epsilon": "base",
+    "cap_delta": "cap",
+    "cap_epsilon": "cap",
+    "domain_size": "domain",
+    "gap": "test-better-from",
+    "high": "interval",
+    "low": "interval",
+    "increase": "change",
+    "line": "finding",
+    "sound": "certified",
+    "stated": "what-one-change-does",
+    "true-positive-rate-bound": "false-positive-rate",
 }

@@ -62,25 +62,28 @@ def picture(name: str) -> Chart | None:
 
 
 def _meant(key: str) -> tuple[str, ...]:
-    """The words with a text that a spelling stands for: as it is, in small letters, in another spelling, or without what a heading adds."""
+    """The words with a text that a spelling stands for: as it is, in small letters, without what a heading adds, or by its last word."""
     bare = key.strip("[]")
     for spelled in (key, bare, bare.lower()):
         if found := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
             return found
-    whole, number = re.split(r"[:(\[,]", bare)[0], r"[\d.]+ *%?"
-    return next((found for text in (bare, whole, re.sub(number, "", whole)) if (found := _spellings().get(_stem(text), ()))), ())
+    whole = re.split(r"[:(\[,]", bare)[0]
+    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b", "", whole)
+    return next(
+        (found for text in (bare, whole, plain, plain.rpartition(" ")[2]) if (found := _spellings().get(_stem(text), ()))), ()
+    )
 
 
 @cache
 def _spellings() -> dict[str, tuple[str, ...]]:
     """The words for each stem of a symbol, a word, a title or a key."""
     from dpcli.explain.file_keys import table_paths
-    from dpcli.pipeline.key_places import tables
+    from dpcli.pipeline.key_places import every_table
 
     known: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
     known += ((word, word) for word in words())
     known += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
-    known += ((key, key) for key in (*table_paths(), *(key for place in tables() for key in place.members)))
+    known += ((key, key) for key in (*table_paths(), *(key for place in every_table() for key in place.members)))
     found: dict[str, dict[str, None]] = {}
     for spelled, word in known:
         found.setdefault(_stem(spelled), {})[word] = None
