@@ -354,7 +354,7 @@ run_options = composed(
     click.option(
         "--steps",
         type=int,
-        help="Number of steps (without FILE); required with --sampling-rate or --batch-size, else  [default: 1].",
+        help="Number of steps (without FILE); 1 where absent, required with --sampling-rate or --batch-size.",
     ),
     click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
     adjacency_option("(without FILE)  [default: add-remove]"),
