@@ -122,11 +122,9 @@ def calibrate_dp_sgd(
     from dpcli.pipeline.flags import Stated, pipeline_of_flags
 
     stated = Stated(1.0, **flags)
-    count = stated.epochs if stated.steps is None else stated.steps
-    needed = (("steps", count),) if goal is not None else (("target-epsilon", target_epsilon), ("delta", delta), ("steps", count))
-    for name, value in needed:
+    for name, value in () if goal is not None else (("target-epsilon", target_epsilon), ("delta", delta)):
         if value is None:
-            raise InputError(f"expected FILE, or --target-epsilon, --delta and --steps or --epochs; found no --{name}")
+            raise InputError(f"expected FILE, or --target-epsilon and --delta; found no --{name}")
     if stated.sampling_rate == 0.0:
         raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
     tables = stated.tables(delta)

@@ -19,7 +19,7 @@ stated_options = composed(
     click.option("--noise-multiplier", type=float, help="Noise over the most that one record adds (without FILE)."),
     click.option("--laplace", is_flag=True, help="The noise is Laplace, its scale in place of the standard deviation."),
     click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
-    run_options("  [default: 1]"),
+    run_options,
     write_option("what the flags state"),
 )
 
@@ -28,7 +28,11 @@ stated_options = composed(
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @stated_options
 @accounting_options
-@click.option("--epsilon", type=float, help="Report delta at this epsilon instead.")
+@click.option(
+    "--epsilon",
+    type=float,
+    help="Report delta at this epsilon instead; dpcli calibrate-sigma solves for the noise that meets an epsilon.",
+)
 @click.option("--tolerance", type=float, help="Relative width of the grid accountant's interval [default: 0.001].")
 @click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
 @output_options("table", "findings", "checks", "total", "records")

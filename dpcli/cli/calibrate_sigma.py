@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("file", required=False)
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
 @goal_options()
-@run_options("")
+@run_options
 @click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
 @write_option("the file with the answer in place")
 @accounting_options
@@ -42,7 +42,8 @@ def command(
     """The smallest noise multiplier that keeps epsilon at most the target.
 
     With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Without FILE: DP-SGD from
-    --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs.
+    --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs. Without --sampling-rate and
+    --batch-size: Gaussian noise on all records, once or in each of --steps.
 
     Exit code 1 where a rule calls what the flags state unsound, or the delta of FILE too large for its dataset.
     """

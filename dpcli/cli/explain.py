@@ -47,8 +47,9 @@ def command(
     FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
     rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
 
-    NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a term (adjacency) or a
-    page of the manual (tutorial, accountants, training, private-prediction, release, ledger, gate, glossary).
+    NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a key, a term (adjacency), a
+    heading of a table, an exit code or a page of the manual (tutorial, accountants, training, private-prediction, release, ledger, gate,
+    glossary).
 
     --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
     them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
@@ -67,11 +68,16 @@ def command(
     if of is not None:
         return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
-        from dpcli.explain.lookup import explain
+        from dpcli.explain.lookup import explain, picture
 
         text = None if format_ == "table" else format_
         refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
         show(explain(file) + "\n")
+        if (drawn := picture(file)) is not None:
+            from dpcli.cli.picture import show as show_picture
+
+            show("\n")
+            show_picture(drawn, None, ())
         return 0
     from dpcli.analysis.meaning import PRIORS, meaning
     from dpcli.lint.run import checked_load

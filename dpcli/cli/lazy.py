@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 
+FEW = 8  # names that a message lists
 Commands = Mapping[str, tuple[str, str]]  # name: ("module:object", short help)
 
 
@@ -29,29 +31,49 @@ class LazyGroup(click.Group):
         from dpcli.registry import load
 
         command: click.Command = load(self.table[cmd_name][0])
-        return said_once(command)
+        return said_once(command, ctx.find_root().command)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
-            import difflib
-
-            close = difflib.get_close_matches(args[0], self.table, 1)
-            hint = f" did you mean '{close[0]}'?" if close else f" commands: {', '.join(sorted(self.table))}"
-            if "account" in self.table and (args[0].endswith(".toml") or os.path.isfile(args[0])):
-                hint = f" for what a file costs: {ctx.command_path} account {shlex.quote(args[0])}"
-            ctx.fail(f"no such command '{args[0]}';{hint}")
+            ctx.fail(f"no such command '{args[0]}'; {self._meant(args[0], ctx.command_path)}")
         return super().resolve_command(ctx, args)
+
+    def _meant(self, word: str, path: str) -> str:
+        import difflib
+
+        from dpcli.cli.hints import command_for
+
+        if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
+            return f"for what a file costs: {path} account {shlex.quote(word)}"
+        meant = command_for(word)
+        if meant is not None and meant[0] in self.table:
+            return f"did you mean '{meant[0]}' ({meant[1]})?"
+        if close := difflib.get_close_matches(word, self.table, 1):
+            return f"did you mean '{close[0]}'?"
+        return f"commands: {', '.join(sorted(self.table))}" if len(self.table) <= FEW else f"{path} --help lists the commands"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])
 
 
-def said_once(command: click.Command) -> click.Command:
-    """The command, which refuses an option with a value that is given again: of two caps or noises the last would hold in silence."""
+def said_once(command: click.Command, root: click.Command) -> click.Command:
+    """The command, which takes the root's options too, and refuses an option with a value that is given again: of two caps or noises the
+    last would hold in silence."""
     if "make_parser" not in vars(command):
+        with_global_options(command, root)
         command.make_parser = partial(_parser, command.make_parser)  # type: ignore[method-assign]
     return command
+
+
+def with_global_options(command: click.Command, root: click.Command) -> None:
+    """Let a command take those of the root's options whose names it does not have; only the help of the root lists them."""
+    own = {name for parameter in command.params for name in parameter.opts}
+    for option in root.params:
+        if isinstance(option, click.Option) and own.isdisjoint(option.opts):
+            accepted = copy.copy(option)
+            accepted.hidden = True
+            command.params.append(accepted)
 
 
 def _parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:

@@ -10,10 +10,9 @@ from typing import Any, NoReturn
 
 import click
 
-from dpcli import __version__
 from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
-from dpcli.cli.options import Settings
+from dpcli.cli.options import global_options
 from dpcli.cli.printing import complain, heard, leave, message_of, prepare, show
 from dpcli.errors import DpcliError
 
@@ -57,18 +56,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: dpcli init > pipeline.toml; dpcli account pipeline.toml",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print results only, no notes.")
-@click.option("-v", "--verbose", count=True, help="Cite the source of every bound; twice: show the trace of an internal error.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Color the table [default: auto].")
-@click.version_option(__version__, "-V", "--version", prog_name="dpcli", message="%(prog)s %(version)s")
-@click.pass_context
-def cli(ctx: click.Context, quiet: bool, verbose: int, color: str) -> None:
+@global_options
+def cli() -> None:
     """Account for the privacy loss of a differentially private pipeline, calibrate its noise, and gate its budget.
 
     Exit codes: 0 pass, 1 a gate or budget said no, 2 input error, 3 cannot certify, 4 the ledger is missing, locked or damaged, 70 a bug of
     ours, 130 interrupted.
+
+    Each option works before the command and after it.
     """
-    ctx.obj = Settings(quiet, verbose, color)
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -11,6 +11,7 @@ from dpcli import __version__
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.explain import lists
+from dpcli.explain.exit_codes import EXIT_CODES
 from dpcli.explain.topics import TOPICS, topic, with_command
 from dpcli.formats.troff import ManualSection, literal, page
 from dpcli.gate.policy_read import KEYS
@@ -20,16 +21,6 @@ from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.key_places import tables
 from dpcli.registry import SCHEDULE_KEYS, load
-
-EXIT_CODES = (
-    ("0", "pass"),
-    ("1", "a gate, a budget or a rule said no"),
-    ("2", "usage, file or input error"),
-    ("3", "cannot certify: no sound accountant applies, or a target cannot be met"),
-    ("4", "a ledger is missing, locked or damaged, or holds something else under the same key"),
-    ("70", "a bug of dpcli"),
-    ("130", "interrupted"),
-)
 
 
 def pages() -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcli import __version__
 from dpcli.cli import completing
 from dpcli.cli.printing import complain, show, show_each
 from dpcli.errors import DpcliError, InputError
@@ -37,9 +38,17 @@ NO_DASH = "expected FORMAT=PATH, found -: standard output has what -f names (./-
 class Settings:
     """The global options."""
 
-    quiet: bool
-    verbose: int
-    color: str
+    quiet: bool = False
+    verbose: int = 0
+    color: str = "auto"
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Note what was given; levels of detail before and after the command add up."""
+    settings = context.obj or Settings()
+    if option.name == "verbose":
+        value += settings.verbose
+    context.obj = replace(settings, **{str(option.name): value}) if value else settings
 
 
 class RealRange(click.FloatRange):
@@ -59,6 +68,27 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
         return function
 
     return decorate
+
+
+global_options = composed(
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Print results only, no notes."),
+    click.option(
+        "-v",
+        "--verbose",
+        count=True,
+        expose_value=False,
+        callback=_keep,
+        help="Cite the source of every bound; twice: show the trace of an internal error.",
+    ),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        expose_value=False,
+        callback=_keep,
+        help="Color the table [default: auto].",
+    ),
+    click.version_option(__version__, "-V", "--version", prog_name="dpcli", message="%(prog)s %(version)s"),
+)
 
 
 def _new(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
@@ -316,16 +346,19 @@ def adjacency_option(what: str) -> Callable[..., Any]:
 dataset_size_option = click.option("--dataset-size", type=int, help="Number of records, declared public.")
 
 
-def run_options(default: str) -> Callable[..., Any]:
-    """How often a mechanism runs, on samples of what. default: what the help of --steps says of none."""
-    return composed(
-        click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
-        click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
-        dataset_size_option,
-        click.option("--steps", type=int, help=f"Number of steps (without FILE){default}."),
-        click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
-        adjacency_option("(without FILE)  [default: add-remove]"),
-    )
+# How often a mechanism runs, on samples of what.
+run_options = composed(
+    click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
+    click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
+    dataset_size_option,
+    click.option(
+        "--steps",
+        type=int,
+        help="Number of steps (without FILE); 1 where absent, required with --sampling-rate or --batch-size.",
+    ),
+    click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
+    adjacency_option("(without FILE)  [default: add-remove]"),
+)
 
 
 accounting_options = composed(

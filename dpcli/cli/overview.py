@@ -10,6 +10,8 @@ Usage: dpcli [OPTIONS] COMMAND [ARGS]...
   certify, 4 the ledger is missing, locked or damaged, 70 a bug of ours, 130
   interrupted.
 
+  Each option works before the command and after it.
+
 Options:
   -q, --quiet                  Print results only, no notes.
   -v, --verbose                Cite the source of every bound; twice: show the

@@ -9,17 +9,19 @@ from typing import Any
 
 from dpcli import __version__
 from dpcli.analysis.account import Account
+from dpcli.analysis.rho import RhoVerdict
 from dpcli.disclosure.facts import Facts
 from dpcli.keys.annotations import members_of
 from dpcli.keys.words import has_words, is_silent
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
+from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named, schemes
 from dpcli.pipeline.resolve import BillLine
 from dpcli.pipeline.samples import together
 from dpcli.pipeline.window import UNCHECKED, window_words
-from dpcli.plots.words import bound, few
+from dpcli.plots.words import bound, few, few_up, parameter
 
 MOST = 8  # mechanisms that one line names
 LONG = 60  # characters of a key's value that one line holds
@@ -68,17 +70,32 @@ def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
 
 
 def definition(facts: Facts) -> str:
-    """Pure or approximate."""
-    return (
+    """Pure or approximate, and zCDP where the budget is stated so."""
+    plain = (
         "pure differential privacy (delta = 0)"
         if facts.account.delta == 0.0
         else "approximate differential privacy (epsilon, delta)"
     )
+    capped = _rho(facts) is not None
+    return f"zero-concentrated differential privacy (zCDP), in which the budget is stated, and {plain}" if capped else plain
 
 
 def guarantee(facts: Facts) -> str:
-    """The headline with everything that it depends on; a refusal where nothing is certified."""
-    return stated_epsilon(facts.account)
+    """The headline with everything that it depends on, and rho where the budget is stated so; a refusal where nothing is certified."""
+    rho = _rho(facts)
+    if rho is None or rho.spent.reason:
+        return stated_epsilon(facts.account)
+    at = implied(rho.spent.value, facts.account)
+    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{at and f', which implies {at}'}"
+
+
+def _rho(facts: Facts) -> RhoVerdict | None:
+    return None if facts.account.budget is None else facts.account.budget.rho
+
+
+def implied(rho: float, account: Account) -> str:
+    """The epsilon that rho-zCDP implies at the account's delta; "" where that is 0."""
+    return f"epsilon <= {bound(Zcdp(rho).approx_dp(account.delta))} at delta = {account.delta!r}" if account.delta else ""
 
 
 def at_most(account: Account) -> str:
@@ -107,7 +124,7 @@ def delta(facts: Facts) -> str:
         return f"{value!r}"
     if size is None:
         return f"{value!r}; the number of records is NOT STATED (privacy.dataset_size), so it cannot be compared with 1/n"
-    return f"{value!r}; times the {size:,} records: {few(float(Fraction(repr(value)) * size))}, which should be well below 1"
+    return f"{value!r}; times the {size:,} records: {few_up(float(Fraction(repr(value)) * size))}, which should be well below 1"
 
 
 def unit(facts: Facts) -> str | None:
@@ -178,10 +195,10 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
 def _relative_to(entry: Entry) -> str:
     stated = getattr(entry.spec, "sensitivity", None)
     if stated is not None:
-        return f"sensitivity {stated!r} under the file's adjacency, as stated"
+        return f"sensitivity {_plain(stated)} under the file's adjacency, as stated"
     norm = getattr(entry.spec, "l2_sensitivity", None)
     if norm is not None:
-        return f"L2 sensitivity {norm!r} under the file's adjacency, as stated"
+        return f"L2 sensitivity {_plain(norm)} under the file's adjacency, as stated"
     if getattr(entry.spec, "noise_multiplier", None) is not None:
         return "noise_multiplier over the bound C on one record's contribution"
     if named(entry.spec):
@@ -214,11 +231,16 @@ def budget(facts: Facts) -> str | None:
     if found is None:
         return None
     words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
-    rho = "" if found.rho is None else f", {found.rho.words()}"
+    rho = "" if found.rho is None else f"{found.rho.words()} in zCDP{_whole_cap(found.rho, facts.account)}"
     cap = found.epsilon
     if cap is None:
-        return f"{found.words()}, {words[found.verdict]}"
+        return f"{rho}, {words[found.verdict]}"
+    rho = rho and f", {rho}"
     return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[found.verdict]}"
+
+
+def _whole_cap(rho: RhoVerdict, account: Account) -> str:
+    return f" (rho = {rho.cap!r} implies {at})" if (at := implied(rho.cap, account)) else ""
 
 
 def accountant(facts: Facts) -> str:
@@ -300,13 +322,15 @@ def describe_sampling(entry: Entry, facts: Facts) -> str:
         if isinstance(entry.sampling, Batched) and entry.sampling.batch_size
         else ""
     )
-    return f"{entry.sampling.scheme}{size}" + (f", rate {float(rate):.6g}" if rate is not None else "")
+    return f"{entry.sampling.scheme}{size}" + (f", rate {few_up(float(rate))}" if rate is not None else "")
 
 
 def parameters(entry: Entry) -> str:
     """The keys of the mechanism that the file states."""
     values = {name: getattr(entry.spec, name) for name in _keys(entry)}
-    words = [f"{name} = {_short(value)}" for name, value in values.items() if value is not None and value != _default(entry, name)]
+    words = [
+        f"{name} = {_short(value, name)}" for name, value in values.items() if value is not None and value != _default(entry, name)
+    ]
     return f" ({', '.join(words)})" if words else ""
 
 
@@ -315,21 +339,23 @@ def _default(entry: Entry, name: str) -> Any:
     return field.default
 
 
-def _short(value: Any) -> str:
-    text = _plain(value)
+def _short(value: Any, name: str = "") -> str:
+    text = _plain(value, name)
     return text if len(text) <= LONG else text[: LONG - 3] + "..."
 
 
-def _plain(value: Any) -> str:
-    """A value as the file would have it, tables and lists included."""
+def _plain(value: Any, name: str = "") -> str:
+    """A value of a key as the file would have it, tables and lists included; long numbers rounded on the safe side."""
     if dataclasses.is_dataclass(value):
         stated = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return "{ " + ", ".join(f"{name} = {_plain(item)}" for name, item in stated if item is not None) + " }"
+        return "{ " + ", ".join(f"{key} = {_plain(item, key)}" for key, item in stated if item is not None) + " }"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_plain, value))}]"
+        return f"[{', '.join(_plain(item, name) for item in value)}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:,}" if type(value) is int else str(value) if isinstance(value, str) else repr(value)
+    if isinstance(value, float):
+        return parameter(name, value)
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def listing(words: list[str], between: str = ", ") -> str:

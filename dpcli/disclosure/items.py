@@ -79,7 +79,7 @@ COVERAGE = Chapter(
         ),
         Item("releases", "What leaves the private side?", "A 2b", ("privacy.releases",), answers.releases),
         Item("composition", "How do several releases add up?", "A 3b; B properties", (), answers.composition),
-        Item("budget", "Which cap holds?", "B privacy parameter", ("budget.epsilon",), answers.budget),
+        Item("budget", "Which cap holds?", "B privacy parameter", ("budget.epsilon", "budget.rho"), answers.budget),
         Item(
             "other-releases",
             "What else is published from these data?",

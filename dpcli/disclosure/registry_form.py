@@ -47,7 +47,7 @@ DETAILS = Chapter(
         Item("dataset-size", "Data domain: number of records", "D 3", ("privacy.dataset_size",), answers.dataset_size),
         Item("invariants", "Unprotected quantities", "D 3", ("disclosure.invariants",), text_of("invariants")),
         Item("composition", "Composition", "C; D 3", (), answers.composition),
-        Item("budget", "Budget", "C; D 3", ("budget.epsilon",), answers.budget),
+        Item("budget", "Budget", "C; D 3", ("budget.epsilon", "budget.rho"), answers.budget),
         Item("accountant", "Accountant", "D 3", (), answers.accountant),
         Item("releases", "Released", "D 3", ("privacy.releases",), answers.releases),
         Item("implementation", "Implementation", "C; D 3", ("disclosure.implementation",), text_of("implementation")),

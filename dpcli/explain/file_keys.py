@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from dpcli.explain.wrapped import filled, hanging
 from dpcli.keys.described import describe_keys
-from dpcli.pipeline.key_places import places_of, tables
+from dpcli.pipeline.key_places import every_table, places_of
 from dpcli.pipeline.table_places import TablePlace
 
 
-def table_paths() -> list[str]:
+@cache
+def table_paths() -> tuple[str, ...]:
     """The dotted key of every table of a file."""
-    return list(dict.fromkeys(place.path for place in tables() if place.path))
+    return tuple(dict.fromkeys(place.path for place in every_table() if place.path))
 
 
 def of_table(path: str) -> str:
     """The tables with this dotted key: their own keys in full, those that a word selects by name; "" where there are none."""
-    places = [place for place in tables() if place.path == path]
+    places = [place for place in every_table() if place.path == path]
     plain = [_whole(place) for place in places if not place.word]
     return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
 
 
 def of_word(word: str) -> str:
     """What a word that selects the keys of a table means, and those keys."""
-    return "\n\n".join(_whole(place) for place in tables() if place.word == word)
+    return "\n\n".join(_whole(place) for place in every_table() if place.word == word)
 
 
 def of_key(name: str) -> str:

@@ -49,9 +49,10 @@ TERMS: dict[str, str] = {
         "means that the secret comes first."
     ),
     "plrv": (
-        "Privacy-loss random variable: ln(P(output) / Q(output)), where the output is drawn from P, the "
-        "mechanism on one of two neighbouring "
-        "datasets, and Q is the mechanism on the other. Independent losses add up under composition (Dwork and Rothblum, arXiv:1603.01887)."
+        "Privacy-loss random variable: L = ln(P(output) / Q(output)), where the output is drawn from P, the mechanism on one of "
+        "two neighbouring datasets, and Q is the mechanism on the other. Independent losses add up under composition; delta at "
+        "epsilon is what lies above it: E max(0, 1 - e^(epsilon - L)) (Dwork and Rothblum, arXiv:1603.01887; Bun and Steinke, "
+        "arXiv:1605.02065). dpcli's accountants exact and pld compute with its whole distribution."
     ),
     "ptr": (
         "Propose-test-release: propose a bound on the local sensitivity, test with noise how many units would have to change before it "
@@ -66,7 +67,7 @@ TERMS: dict[str, str] = {
     "likelihood-ratio": (
         "How much likelier an output is under one of two neighbouring datasets than under the other. Its "
         "logarithm is the privacy loss; with "
-        "delta = 0 it is at most e^epsilon for every output."
+        "delta = 0 it is at most e^epsilon for every output (Neyman and Pearson 1933)."
     ),
     "hypothesis-test": (
         "The attacker's task: decide from the output which of two neighbouring datasets was used. (epsilon, delta)-DP limits its two error "
@@ -334,16 +335,293 @@ TERMS: dict[str, str] = {
         "L = log P(x)/Q(x) at x drawn from P, P and Q being the output with and without the record. Its cumulant generating function "
         "K(z) = log E exp(zL) is the one thing dpcli knows of a mechanism; every accountant is a view of it."
     ),
+    "post-processing": (
+        "Whatever is computed from a private output, without the data, costs nothing more: no attack on the result beats an "
+        "attack on the output (Dwork and Roth 2014, Proposition 2.1). In a file such an entry is free; dpcli gate fails an "
+        "entry that becomes one, as no accountant can tell whether it reads the data."
+    ),
+    "composition": (
+        "What several releases from the same data cost together. Epsilons and deltas add up at most (basic composition); "
+        "sharper theorems add up squares of epsilon, rhos, Renyi divergences or whole loss distributions. dpcli composes all "
+        "mechanisms of a file by every accountant that applies, and the smallest sound bound is the headline (Dwork and Roth "
+        "2014, section 3.5; Kairouz, Oh and Viswanath, arXiv:1311.0776)."
+    ),
+    "parallel-composition": (
+        "Mechanisms on disjoint parts of the data cost what the dearest of them costs, and not the sum, where one unit's data "
+        "lie in one part (McSherry 2009, SIGMOD). In a file: partition, which charges more where a unit may lie in several "
+        "parts."
+    ),
+    "opacus": (
+        "The library for DP-SGD in PyTorch (Yousefpour and others, arXiv:2109.12298). dpcli import opacus makes a pipeline file "
+        'of its accountant\'s history, dpcli export opacus writes that history, and [train] engine = "opacus" computes the '
+        "gradients of examples with its hooks. Its history does not say how batches were drawn: state it."
+    ),
+    "dp-accounting": (
+        "Google's library of accountants, which TensorFlow Privacy and JAX Privacy use "
+        "(github.com/google/differential-privacy). dpcli import dp-accounting, tf-privacy and jax-privacy make pipeline files "
+        "of what they keep; dpcli export dp-accounting writes a file as an event of theirs."
+    ),
+    "opendp": (
+        "A library of private measurements with samplers that do not leak through floating-point numbers (opendp.org). dpcli "
+        "release draws its noise by OpenDP's samplers; dpcli import opendp makes a pipeline file of a Context's budget."
+    ),
+    "certified": (
+        "Proven for the numbers as they were computed: a certified interval holds the true value with every error of rounding "
+        "and truncation counted in, so that epsilon is at least its lower end and at most its upper. dpcli account shows the "
+        'lower end as "at least"; where no sound accountant applies, nothing can be certified and the exit code is 3 (Alghamdi '
+        "and others, arXiv:2208.09595; Doroshenko and others, arXiv:2207.04380). Proofs: dpcli explain accountants."
+    ),
+    "bound": (
+        "An upper bound on epsilon is a promise: the true value is at most that. A lower bound is evidence: the true value is "
+        "at least that, by an attack that was carried out (dpcli audit) or by a certified computation (dpcli account). dpcli "
+        "rounds the first up and the second down (Jagielski, Ullman and Oprea, arXiv:2006.07709, on lower bounds by attacks)."
+    ),
+    "dp-ftrl": (
+        "Training that adds correlated noise to the running sums of the gradients, in place of fresh noise to each step, so "
+        "that no random sampling is needed (Kairouz and others, arXiv:2103.00039; by matrix factorization: Denisov and others, "
+        "arXiv:2202.08312). In a file: tree-aggregation, banded-toeplitz, banded-matrix or buffered-toeplitz; how often a "
+        "record takes part, and how far apart, must be enforced."
+    ),
+    "central-limit-theorem": (
+        "A sum of many independent small privacy losses is nearly Normal, so that many weak mechanisms together are nearly one "
+        "Gaussian mechanism (Dong, Roth and Su, arXiv:1905.02383, section 3). Nearly is no bound: the true epsilon may be "
+        "larger. dpcli shows it as the accountant gdp, marked ~, and never as the headline."
+    ),
+    "berry-esseen": (
+        "How far the distribution of a sum of n independent variables may be from the Normal one: a constant times the third "
+        "absolute moments over the 3/2th power of the variances, so of the order of 1/sqrt(n) (Berry 1941; Esseen 1942). It "
+        "makes the central limit theorem a bound, but one far wider than a delta of 1e-6. dpcli does not use it: it computes "
+        "the distribution itself (accountants exact and pld)."
+    ),
+    "hoeffding": (
+        "A sum of independent variables, each within an interval of length c, exceeds its mean by t with probability at most "
+        "exp(-2 t^2 / sum of c^2) (Hoeffding 1963; Azuma 1967 where each may depend on those before). Advanced composition "
+        "applies it to privacy losses, which lie within [-epsilon, epsilon]: see the accountant advanced."
+    ),
+    "chernoff": (
+        "A variable exceeds t with probability at most E e^(s X) / e^(s t), for every s > 0 (Chernoff 1952). The moments "
+        "accountant is this bound for the privacy loss at its best s; the accountant pld adds it for what leaves its grid."
+    ),
+    "subgaussian": (
+        "A variable whose moment-generating function is at most that of a Normal one, so that its tails are no heavier "
+        "(Vershynin 2018, High-Dimensional Probability, section 2.5). rho-zCDP says that of the privacy loss: it is bounded as "
+        "if it were Normal with mean rho and variance 2 rho (Bun and Steinke, arXiv:1605.02065). dpcli account prices it as "
+        "zcdp."
+    ),
+    "divergence": (
+        "How far apart the outputs on two neighbouring datasets are. The largest loss is the max-divergence, epsilon of pure "
+        "DP; the mean loss is the Kullback-Leibler divergence, the Renyi divergence of order 1; total variation is delta at "
+        "epsilon 0, the most that an attack's advantage can be (van Erven and Harremoes, arXiv:1206.2459). The hockey-stick "
+        "divergence at e^epsilon is the least delta at that epsilon (Balle, Barthe and Gaboardi, arXiv:1807.01647)."
+    ),
+    "dominating-pair": (
+        "Two distributions that are at least as far apart as the outputs on any two neighbouring datasets, by every "
+        "hockey-stick divergence (Zhu, Dong and Wang, arXiv:2106.08567). Composing the pairs bounds the composition: dpcli's "
+        "accountants exact and pld do so. What has no known pair is told as - with the reason."
+    ),
+    "odometer": (
+        "A bound on what has been spent so far that holds at every time, though nobody fixed beforehand when to stop (Rogers "
+        "and others, arXiv:1605.08294). dpcli's ledgers use filters, whose cap is fixed; a run that stops early because of what "
+        "was seen is charged for its plan."
+    ),
+    "trust-model": (
+        "Who is trusted with the raw data. Central: a curator who adds the noise. Local: nobody. Shuffle: whoever mixes the "
+        "messages (Bittau and others, arXiv:1710.00901). Distributed: enough of several parties. [disclosure] privacy_model "
+        "states it, and dpcli report tells it."
+    ),
+    "nats": (
+        "The unit of epsilon, rho and every privacy loss: natural logarithms, so that odds change by a factor of e for each. "
+        "One bit is 0.693 of them (Cover and Thomas 2006, Elements of Information Theory)."
+    ),
+    "union-bound": (
+        "The probability that any of several things happens is at most the sum of their probabilities (Boole 1847). So deltas "
+        "add up; it is also how a key or a test that one unit reaches in several places is paid for."
+    ),
+    "verdict": (
+        "The answer of a gate, an audit, a check or a budget. pass; warn (warning): it passes, but above warn_at or with a "
+        "note; fail (FAIL, OVER BUDGET): no, exit code 1; waived: a no that a waiver lets pass; unknown: nothing can be "
+        "certified, which is no pass, exit code 3; invalid: the file cannot be read, exit code 2; error: the ledger, exit code "
+        "4. A condition or a check is one thing that is judged; found is what was seen there."
+    ),
+    "finding": (
+        "What a rule says of a file: its place (file:line:column), its severity (error, warning), the rule (DP101), the key "
+        "that it is about, and a message. dpcli explain DP101 says what a rule is about; an error makes the exit code 1."
+    ),
+    "not-stated": (
+        "An item of the disclosure on which the file is silent. The statement says so, with the key that would answer it, "
+        "instead of leaving the item out; dpcli report --strict then has exit code 1. Items, and who asks for them: Ponomareva "
+        "and others, arXiv:2303.00654; NIST SP 800-226."
+    ),
+    "not-private": (
+        "A run whose noise came from a known seed, or which was otherwise not what its guarantee assumes. Nothing that it "
+        "prints is protected; it is refused as a private model, and no attestation is written."
+    ),
+    "detail": (
+        "What an accountant found on its way to the number: the best order, rho, mu, the slack, the tilt or the spacing, and "
+        '"at least", the lower end of a certified interval.'
+    ),
+    "runs": (
+        "How often a mechanism is charged: its steps, or its passes over the data where each record is in one batch of a pass. "
+        "In tables of ledgers and sweeps a run is one execution of a whole file."
+    ),
+    "entry": (
+        "A line of a ledger's hash chain, which nobody changes: its number, its kind (open, spend, reserve, start, commit, "
+        "void, amend, retire, quota, propose, refuse, moved, copied, upgrade), the run that it is about and that run's status "
+        "(reserved, started, committed, void), the cost, who wrote it and when (UTC), and why. Its body is the canonical "
+        "text, its hash chains it to the one before. dpcli budget log shows them."
+    ),
+    "cost": (
+        "What one run takes from a ledger's budget, in the currency of its filter: epsilon and delta, rho, mu squared or a "
+        "Renyi divergence. used and share say it as a part of the cap. Of one change in dpcli diff and gate: see change."
+    ),
+    "used": (
+        "The part of a budget's cap that is charged, reservations included, in percent and rounded up; used after is the part "
+        "when a planned run is done. Of a ledger in blocks: of its fullest block."
+    ),
+    "fit": (
+        "How many runs of a schedule the budget still pays for; a run that does not fit is shown with the reason. dpcli budget "
+        "plan computes it before the first run is made: every is how often, first and last are days."
+    ),
+    "block": (
+        "A part of a dataset with a budget of its own: a day, a week, a region or a part of a hash (dpcli budget init "
+        "--blocks). A run names the blocks that it reads, its window, and is charged on all of them or on none."
+    ),
+    "last-entry": (
+        "When a ledger last grew. In the table of dpcli budget overview, to look at names what needs somebody: a budget nearly "
+        "spent, a reservation that has expired, a proposal that waits."
+    ),
+    "change": (
+        "A difference between two files, with what was there before and after. Its epsilon is that of the earlier file with "
+        "this change alone; its effect, what that adds to the earlier file's epsilon. What changes do together beyond the sum "
+        "is their interaction."
+    ),
+    "cap": (
+        "The most that may be spent: [budget] of a file, of a policy, or of a ledger's dataset. before, change and at delta "
+        "beside it say what the base cost, how far epsilon rose, and at which delta the cap holds."
+    ),
+    "up-to": (
+        "The largest value that a waiver lets pass. Beside it: the approver, when it expires, the days left, where it is "
+        "written in, and the reason. See waiver."
+    ),
+    "false-positive-rate": (
+        'How often an attack says "this unit was in the data" where it was not. The true-positive rate is how often it says so '
+        "rightly, what it misses is the false-negative rate. (epsilon, delta)-DP bounds the true positives at each "
+        "false-positive rate (Kairouz, Oh and Viswanath, arXiv:1311.0776); dpcli explain FILE shows the bound."
+    ),
+    "belief": (
+        "The probability that an observer gives to a unit being in the data, before the release and after it; the best guess is "
+        "right with a probability that is bounded too. See posterior."
+    ),
+    "confidence": (
+        "The probability with which an interval or a lower bound holds, over the randomness of noise and trials. dpcli audit "
+        "says it beside everything that was proven; an interval of dpcli release covers the noise alone (Clopper and Pearson "
+        "1934, for counts)."
+    ),
+    "evidence": (
+        "What a lower bound of an audit rests on: how many canaries or trials, how many guesses, how many right. A claim below "
+        "the lower bound is refuted at the stated confidence; what was found is evidence against it, and a pass is no proof."
+    ),
+    "power": (
+        "How likely an audit finds a violation of a given size. would find (90 %) is the smallest one that it finds nine times "
+        "out of ten: a pass says nothing about smaller ones."
+    ),
+    "claim": (
+        "The epsilon that a program is said to have, which an audit tests: claimed: at most. Refuted means that the audit "
+        "proved more at its confidence."
+    ),
+    "noisy-count": (
+        "A count plus noise: what is released in place of the count. The demonstration (dpcli explain --demo) tells two of them "
+        "apart by a threshold; measured is the share of its simulated trials, and the bound allows is the most that epsilon "
+        "lets any test reach."
+    ),
+    "error-to-expect": (
+        "How far the answers of a release will be off, at their confidence, from the noise alone; known before any data are "
+        "touched. Beside it, of each query: its measure and mechanism, and why its noise is as large as it is."
+    ),
+    "interval": (
+        "The range that holds the value without noise, with the probability that stands beside it (95 % unless stated). It "
+        "covers the noise alone: not rows that were left out or values that were clamped."
+    ),
+    "value": (
+        "One answer of a release, or one number that a key may have. In csv a row has its keys, its value, lower and upper ends "
+        "of its interval, and the confidence."
+    ),
+    "setting": (
+        "One choice of the hyperparameters in a sweep. The table has the median of the metric over its runs, the least and the "
+        "largest (min, max), the best mark, and the noise that meets the epsilon. Choosing the best by looking costs privacy "
+        "too: see DP110."
+    ),
+    "median": ("The middle one of several numbers: in a sweep, the metric of the middle run of a setting."),
+    "domain": (
+        "The values that something may have, known without the data. Of numbers, clamped: the sensitivity of a sum that is cut "
+        "to them; after a test: that of the sum around the fullest bin, whatever the domain."
+    ),
+    "query": (
+        "One question to the data: of a release, with its answer; of a PATE session, an example that the teachers vote on, "
+        "whether or not it is answered. The cost has to be paid for all of them."
+    ),
+    "classic": (
+        "Epsilon by the conversion of the first papers (Mironov, arXiv:1702.07476, Proposition 3), to compare with published "
+        "numbers; the column epsilon is by a sharper one."
+    ),
+    "published": (
+        "What a published protocol claims or measured, where dpcli cannot prove it: no guarantee, and never the headline. "
+        "models is how many of them were drawn for a token, radius the most that each may differ from the public one. See "
+        "pmixed."
+    ),
+    "what-one-change-does": (
+        "replace-shard: one change of the data retrains one model; remove-shard: a whole shard comes or goes. The columns price "
+        "it by Renyi divergences and by privacy-loss distributions. See pmixed."
+    ),
+    "item": (
+        "A line of the disclosure: what is asked, by which document (asked by), and the answer, or NOT STATED. Letters stand "
+        "for the documents, below the table."
+    ),
+    "label": (
+        "The class that a model or a vote gives to an example. PATE releases labels alone; dpcli predict shows a model's, with "
+        "its probability."
+    ),
+    "doctor": ("dpcli doctor looks at what dpcli needs on this machine: what it looked at, the verdict and what it found."),
+    "version": (
+        "Of dpcli, of each package that it computes with, and of each format and schema: dpcli version. A statement names "
+        "dpcli's, so that its number can be computed again."
+    ),
+    "file": ("A pipeline file: everything that touches the private data for one release, in TOML. See pipeline."),
+    "reason": ("Why something is so, in words: why a row has no number, why a condition fails, why an entry was written."),
+    "severity": (
+        "How bad a finding is: an error makes the number untrue or the file unusable, and the exit code 1 or 2; a warning is to "
+        "be looked at."
+    ),
+    "total": (
+        "All mechanisms of a file together; -f total prints that number alone. On each row, share is a mechanism's part of it."
+    ),
+    "test-better-from": (
+        "dpcli release --compare shows from which size of a domain on a test (propose-test-release) is right more often than "
+        "the noisy maximum is. See ptr."
+    ),
+    "calibration": (
+        "Solving for noise, steps or another parameter so that a target is met: an epsilon, rho, mu or what an attack may "
+        "reach. The answer errs on the safe side; the next smaller value, shown below it, misses the target. dpcli "
+        "calibrate-sigma and dpcli calibrate --solve do it."
+    ),
+    "attestation": (
+        "A statement in the in-toto format of what a model guarantees, with the digests of the model, its statement and its "
+        "pipeline file: dpcli attest writes it, --verify checks it. It is not signed: sign it with a tool for that."
+    ),
+    "perplexity": (
+        "e to the mean loss of a token: among how many equally likely tokens a language model hesitates, so that less is better. over "
+        "public is the part of the public model's perplexity that is left: below 1 the private texts taught something. A way is a model "
+        "or an ensemble that was measured (Jelinek and others 1977)."
+    ),
 }
 
-# Symbols and words of papers, and the words that dpcli uses for them; a capital letter may mean something else than a small one.
+# Symbols, words of papers and of tables, and the words that explain them; a capital letter may mean something else than a small one.
 SYMBOLS: dict[str, str] = {
     "renyi": "rdp",
     "rényi": "rdp",
     "neighbouring": "adjacency",
     "neighboring": "adjacency",
     "neighbours": "adjacency",
-    "dpsgd": "dp-sgd",
     "membership inference": "membership",
     "σ": "sigma",
     "ε": "epsilon",
@@ -373,24 +651,18 @@ SYMBOLS: dict[str, str] = {
     "N": "dataset_size",
     "T": "steps",
     "k": "steps",
-    "cap": "budget",
     "privacy random variable": "prv",
     "moments-accountant": "moments",
-    "moments accountant": "moments",
     "baseline": "base",
-    "propose test release": "ptr",
+    "propose-test-release": "ptr",
     "privacy loss random variable": "plrv",
-    "privacy-loss-random-variable": "plrv",
     "likelihood-ratio-test": "neyman-pearson",
-    "likelihood ratio test": "neyman-pearson",
-    "tradeoff": "trade-off",
     "trade-off curve": "trade-off",
     "trade-off function": "trade-off",
     "roc": "trade-off",
     "privacy amplification": "amplification",
     "amplification by subsampling": "amplification",
     "moment generating function": "mgf",
-    "moment-generating function": "mgf",
     "substitution": "swap",
     "replace-one": "adjacency",
     "add-remove": "adjacency",
@@ -404,9 +676,9 @@ SYMBOLS: dict[str, str] = {
     "svt": "above-threshold",
     "threshold test": "above-threshold",
     "global sensitivity": "sensitivity",
-    "sensitivity of counts": "sensitivity-of-a-count",
-    "sensitivity of sums": "sensitivity-of-a-sum",
-    "sensitivity of means": "sensitivity-of-a-mean",
+    "sensitivity of sums and means": "sensitivity",
+    "λ": "moments",
+    "lambda": "moments",
     "average": "sensitivity-of-a-mean",
     "group privacy": "group",
     "exponential mechanism": "exponential",
@@ -415,5 +687,207 @@ SYMBOLS: dict[str, str] = {
     "classical sigma": "classical-gaussian",
     "analytic gaussian": "classical-gaussian",
     "fdp": "trade-off",
-    "f-dp": "trade-off",
+    "sequential composition": "composition",
+    "adaptive composition": "adaptive",
+    "composition theorem": "composition",
+    "user-level": "user",
+    "group-level": "group",
+    "record-level": "unit",
+    "example-level": "unit",
+    "item-level": "unit",
+    "final-model": "releases",
+    "all-checkpoints": "releases",
+    "outputs": "releases",
+    "checkpoint": "releases",
+    "clt": "central-limit-theorem",
+    "hoeffding's inequality": "hoeffding",
+    "hoeffding inequality": "hoeffding",
+    "azuma": "hoeffding",
+    "concentration": "hoeffding",
+    "chernoff bound": "chernoff",
+    "tail bound": "chernoff",
+    "markov": "chernoff",
+    "certificate": "certified",
+    "certify": "certified",
+    "cannot certify": "certified",
+    "lower bound": "bound",
+    "upper bound": "bound",
+    "at least": "bound",
+    "at most": "bound",
+    "matrix factorization": "dp-ftrl",
+    "matrix mechanism": "dp-ftrl",
+    "tree mechanism": "dp-ftrl",
+    "binary tree": "dp-ftrl",
+    "ftrl": "dp-ftrl",
+    "kl divergence": "divergence",
+    "kullback-leibler": "divergence",
+    "max-divergence": "divergence",
+    "total variation": "divergence",
+    "hockey-stick": "divergence",
+    "hockey-stick divergence": "divergence",
+    "renyi divergence": "rdp",
+    "privacy filter": "filter",
+    "privacy budget": "budget",
+    "approximate dp": "delta",
+    "epsilon-delta": "delta",
+    "gaussian dp": "gdp",
+    "renyi dp": "rdp",
+    "zero-concentrated": "zcdp",
+    "concentrated dp": "zcdp",
+    "privacy-loss distribution": "pld",
+    "central dp": "trust-model",
+    "central model": "trust-model",
+    "curator": "trust-model",
+    "shuffle model": "trust-model",
+    "distributed dp": "trust-model",
+    "local model": "local-dp",
+    "gradient clipping": "clipping",
+    "per-example clipping": "clipping",
+    "l1": "sensitivity",
+    "l2": "sensitivity",
+    "l1 sensitivity": "sensitivity",
+    "l2 norm": "sensitivity",
+    "bounded dp": "adjacency",
+    "unbounded dp": "adjacency",
+    "neighbouring datasets": "adjacency",
+    "neighboring datasets": "adjacency",
+    "accuracy": "metric",
+    "utility": "error-to-expect",
+    "tf-privacy": "dp-accounting",
+    "tensorflow privacy": "dp-accounting",
+    "jax-privacy": "dp-accounting",
+    "randomised response": "randomized-response",
+    "exit code": "exit-codes",
+    "exit status": "exit-codes",
+    "0": "exit-codes",
+    "1": "exit-codes",
+    "2": "exit-codes",
+    "3": "exit-codes",
+    "4": "exit-codes",
+    "70": "exit-codes",
+    "130": "exit-codes",
+    "pass": "verdict",
+    "passed": "verdict",
+    "warn": "verdict",
+    "warning": "severity",
+    "fail": "verdict",
+    "failed": "verdict",
+    "unknown": "verdict",
+    "waived": "verdict",
+    "invalid": "verdict",
+    "error": "severity",
+    "note": "severity",
+    "ledger error": "verdict",
+    "over budget": "verdict",
+    "within budget": "verdict",
+    "refused": "verdict",
+    "condition": "verdict",
+    "check": "verdict",
+    "place": "finding",
+    "rule": "finding",
+    "key": "finding",
+    "message": "finding",
+    "statement": "item",
+    "disclosure": "item",
+    "asked by": "item",
+    "answer": "item",
+    "silent": "not-stated",
+    "expires": "up-to",
+    "days left": "up-to",
+    "written in": "up-to",
+    "approver": "up-to",
+    "before": "change",
+    "after": "change",
+    "effect": "change",
+    "interaction": "change",
+    "at delta": "cap",
+    "kind": "entry",
+    "status": "entry",
+    "who": "entry",
+    "when": "entry",
+    "why": "reason",
+    "body": "entry",
+    "hash": "entry",
+    "reserved": "reservation",
+    "committed": "entry",
+    "void": "reservation",
+    "spent": "used",
+    "used after": "used",
+    "fullest block": "used",
+    "cost of one": "cost",
+    "every": "fit",
+    "first": "fit",
+    "last": "fit",
+    "day": "fit",
+    "to look at": "last-entry",
+    "window": "block",
+    "false positive": "false-positive-rate",
+    "true positive": "false-positive-rate",
+    "true-positive-rate": "false-positive-rate",
+    "false-negative-rate": "false-positive-rate",
+    "missed": "false-positive-rate",
+    "missed at least": "false-positive-rate",
+    "before the release": "belief",
+    "after it": "belief",
+    "best guess right": "belief",
+    "right without the release": "belief",
+    "prior": "posterior",
+    "odds": "posterior",
+    "claimed": "claim",
+    "refuted": "claim",
+    "found": "verdict",
+    "would find": "power",
+    "measured": "noisy-count",
+    "the bound allows": "noisy-count",
+    "target": "calibration",
+    "answered": "query",
+    "min": "setting",
+    "max": "setting",
+    "best": "setting",
+    "clamped": "domain",
+    "after a test": "domain",
+    "domain of numbers": "domain",
+    "models": "published",
+    "package": "version",
+    "of": "version",
+    "what": "doctor",
+    "together": "group",
+    "multiplier": "noise_multiplier",
+    "probability": "label",
+    "lower": "interval",
+    "upper": "interval",
+    "at epsilon": "epsilon",
+    "moment": "moments",
+    "by renyi divergences": "rdp",
+    "by privacy-loss distributions": "pld",
+    "open": "entry",
+    "spend": "entry",
+    "reserve": "entry",
+    "start": "entry",
+    "started": "entry",
+    "commit": "entry",
+    "amend": "entry",
+    "retire": "entry",
+    "quota": "entry",
+    "propose": "entry",
+    "refuse": "entry",
+    "moved": "entry",
+    "copied": "entry",
+    "upgrade": "entry",
+    "example": "unit",
+    "certified epsilon": "certified",
+    "over public": "perplexity",
+    "way": "perplexity",
+    "base_epsilon": "base",
+    "cap_delta": "cap",
+    "cap_epsilon": "cap",
+    "domain_size": "domain",
+    "gap": "test-better-from",
+    "high": "interval",
+    "low": "interval",
+    "increase": "change",
+    "line": "finding",
+    "sound": "certified",
+    "stated": "what-one-change-does",
+    "true-positive-rate-bound": "false-positive-rate",
 }

@@ -1,53 +1,131 @@
-"""What a word means: `dpcli explain NAME` for rules, accountants, mechanism types, sampling schemes, terms and topics."""
+"""What a word means: `dpcli explain NAME` for rules, accountants, mechanism types, sampling schemes, terms, headings and topics."""
 
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.explain.wrapped import filled
-from dpcli.registry import ACCOUNTANTS, MEASURES, MECHANISMS, SAMPLING, STYLES, TASKS, load
+from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS, load
 
-COMPUTED = dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma")  # numbers
+if TYPE_CHECKING:
+    from dpcli.document.chart import Chart
+
+COMPUTED = {  # numbers
+    **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma"),
+    **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_loss:gaussian_loss"),
+    "exit-codes": "dpcli.explain.exit_codes:exit_codes",
+}
+PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_loss:chart")
 KNOWN = "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), and terms, as dpcli explain glossary lists them"
 SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
+LISTED = {
+    "filters": ("a privacy filter of a ledger", FILTERS),
+    "formats": ("a format of results (-f)", FORMATS),
+    "plots": ("a picture of dpcli plot", PLOTS),
+    "chart-formats": ("a format of pictures (-o)", CHART_FORMATS),
+}
 
 
 def explain(name: str) -> str:
     """The text for one word, from every table that has it. Raises InputError, with the nearest words, where there is none."""
     key = name.strip()
-    key = SYMBOLS.get(key) or SYMBOLS.get(key.lower()) or key
     if key.upper().startswith("DP") and key[2:].isdigit():
         from dpcli.lint.explain import explain as explain_rule
 
         return explain_rule(key.upper())
+    if meant := _meant(key):
+        return "\n\n".join(text for word in meant for text in _texts(word))
+    from dpcli.explain.file_keys import table_paths
+
+    close = difflib.get_close_matches(key.strip("[]").lower(), list(dict.fromkeys((*words(), *table_paths()))), 3)
+    hint = f"did you mean {' or '.join(close)}" if close else KNOWN
+    raise InputError(f"nothing to explain under '{key}'; {hint}")
+
+
+def words() -> list[str]:
+    """Everything that can be explained, rules and keys aside."""
+    listed = (name for _, table in LISTED.values() for name in table)
+    return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *COMPUTED, *TOPICS, *listed)))
+
+
+def picture(name: str) -> Chart | None:
+    """The picture beside the text for a word; None where there is none."""
+    found = next((PICTURES[word] for word in _meant(name.strip()) if word in PICTURES), None)
+    return load(found)() if found else None
+
+
+def _meant(key: str) -> tuple[str, ...]:
+    """The words with a text that a spelling stands for: as it is, in small letters, without what a heading adds, or by its last word."""
+    bare = key.strip("[]")
+    for spelled in (key, bare, bare.lower()):
+        if found := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
+            return found
+    whole = re.split(r"[:(\[,]", bare)[0]
+    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b", "", whole)
+    return next(
+        (found for text in (bare, whole, plain, plain.rpartition(" ")[2]) if (found := _spellings().get(_stem(text), ()))), ()
+    )
+
+
+@cache
+def _spellings() -> dict[str, tuple[str, ...]]:
+    """The words for each stem of a symbol, a word, a title or a key."""
+    from dpcli.explain.file_keys import table_paths
+    from dpcli.pipeline.key_places import every_table
+
+    known: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
+    known += ((word, word) for word in words())
+    known += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
+    known += ((key, key) for key in (*table_paths(), *(key for place in every_table() for key in place.members)))
+    found: dict[str, dict[str, None]] = {}
+    for spelled, word in known:
+        found.setdefault(_stem(spelled), {})[word] = None
+    return {stem: tuple(given) for stem, given in found.items() if stem}
+
+
+def _stem(text: str) -> str:
+    """The letters of a word: without case, hyphens, spaces, articles and the s of plurals."""
+    parts = re.findall(r"[^\W_]+", text.casefold())
+    return "".join(_singular(part) for part in parts if part not in ("a", "an", "the"))
+
+
+def _singular(part: str) -> str:
+    if part.endswith("ies") and len(part) > 4:
+        return f"{part[:-3]}y"
+    if part.endswith("sses"):
+        return part[:-2]
+    return part[:-1] if part.endswith("s") and len(part) > 3 and not part.endswith(("ss", "us", "is")) else part
+
+
+def _texts(word: str) -> Iterator[str]:
+    """What each table says of a word."""
     from dpcli.explain.file_keys import of_key, of_table, of_word, table_paths
 
-    low, paths = key.strip("[]").lower(), table_paths()
-    spellings = dict.fromkeys((key, low, low.replace(" ", "_"), low.replace("-", "_"), low.replace("_", "-").replace(" ", "-")))
     texts = (
         (ACCOUNTANTS, _accountant),
         (SELECTING, of_word),
         (TERMS, _term),
         (COMPUTED, _computed),
         (TOPICS, _topic),
-        (paths, of_table),
+        (table_paths(), of_table),
     )
-    found = [next((text(word) for word in spellings if word in known), None) for known, text in texts]
-    if any(found):
-        return "\n\n".join(text for text in found if text)
-    if text := next((text for word in spellings if (text := of_key(word))), ""):
-        return text
-    close = difflib.get_close_matches(low, [*words(), *paths], 3)
-    hint = f"did you mean {' or '.join(close)}" if close else KNOWN
-    raise InputError(f"nothing to explain under '{key}'; {hint}")
+    yield from (text(word) for known, text in texts if word in known)
+    yield from (f"{word}: {what}\n\n{filled(_listed(name, word))}" for name, (what, table) in LISTED.items() if word in table)
+    if text := of_key(word):
+        yield text
 
 
-def words() -> list[str]:
-    """Everything that can be explained, the rules aside."""
-    return list(dict.fromkeys(word for table in (ACCOUNTANTS, SELECTING, TERMS, TOPICS) for word in table))
+def _listed(name: str, word: str) -> str:
+    from dpcli.explain.lists import LISTS
+
+    return dict(LISTS[name]())[word]
 
 
 def _term(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Member, Members
@@ -22,11 +23,17 @@ def places_of(key: str, path: str | None = None) -> list[str]:
         path: the dotted key of the only tables to look in; all where absent.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for place in tables():
+    for place in every_table():
         if key in place.members and path in (None, place.path):
             member: Member = place.members[key]
             found.setdefault((member.doc, member.text), []).append(place.title)
     return [f"{', '.join(stand)}: {doc} ({text})" for (doc, text), stand in found.items()]
+
+
+@cache
+def every_table() -> tuple[TablePlace, ...]:
+    """Those of the pipeline file, found once."""
+    return tuple(tables())
 
 
 def tables(top: Members = TOP) -> Iterator[TablePlace]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from dpcli.analysis.account import Account
 from dpcli.pipeline.parts import schemes
 from dpcli.plots.epsilons import Epsilon
-from dpcli.rounding import up
+from dpcli.rounding import figures, up
+
+DIGITS = 6  # of a number that nobody stated so
+MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys of mechanisms
 
 
 def name_of(account: Account) -> str:
@@ -49,6 +52,18 @@ def percent_up(share: float) -> str:
 def few(value: float) -> str:
     """A stated number in few digits; not a bound."""
     return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+
+
+def few_up(value: float) -> str:
+    """The same number in few digits, rounded up."""
+    return few(float(Context(prec=DIGITS, rounding=ROUND_CEILING).plus(Decimal(repr(value)))))
+
+
+def parameter(name: str, value: float) -> str:
+    """A number of a mechanism's key to read: as it is stated, or of more digits than six those, noise rounded down and all else up."""
+    if len(Decimal(repr(value)).as_tuple().digits) <= DIGITS:
+        return repr(value)
+    return figures(value, DIGITS, ROUND_FLOOR if name in MORE_IS_SAFER else ROUND_CEILING)
 
 
 def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:

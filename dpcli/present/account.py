@@ -31,7 +31,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         verdict=verdict,
         passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_notes(diagnostics), *(_sources(account) if sources else ())),
+        notes=(*_notes(diagnostics), *_instead(account), *(_sources(account) if sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
@@ -58,6 +58,16 @@ def headline(account: Account, decimals: int = 4) -> str:
         assert account.epsilon is not None
         return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
     return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
+
+
+def _instead(account: Account) -> tuple[str, ...]:
+    """Which command answers what somebody may have meant by an epsilon."""
+    if account.quantity == "epsilon":
+        return ()
+    return (
+        f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma "
+        f"--target-epsilon {account.epsilon!r}",
+    )
 
 
 def _no_bounds(account: Account) -> str:

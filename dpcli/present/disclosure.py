@@ -10,6 +10,7 @@ from dpcli.disclosure.statement import Statement
 from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Passage, Table
 from dpcli.document.verdict import reason
+from dpcli.pipeline.canonical import tables_of
 from dpcli.plots.words import name_of
 from dpcli.present import account as account_report
 from dpcli.present import meaning as meaning_report
@@ -70,6 +71,7 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
         "schema": f"dpcli/{name}/v1",
         "date": date,
         **{key: whole[key] for key in ("pipeline", "statement", "delta", "result")},
+        "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
         "plain": [{"title": one.title, "paragraphs": one.paragraphs, "points": one.points} for one in statement.passages],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.window import window_data
+from dpcli.plots.words import parameter
 from dpcli.present.account import headline
 from dpcli.present.training import shown
 from dpcli.release.expressed import UNREAD, reads_expressions
+from dpcli.release.parquet import CHOSEN
 from dpcli.rounding import figures, up
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dpcli.release.query import QueryRelease
     from dpcli.release.run import ReleaseOutcome
 
+OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of data
 SHOWN = 1_000  # answers in a table; csv and json have all of them
 
 
@@ -87,14 +90,30 @@ def outcome(done: ReleaseOutcome) -> Document:
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Every answer as a row of data."""
-    columns = ("query", "measure", "key", "value", "lower", "upper", "confidence")
+    """Every answer as a row of data, with a column for each key of any query: empty where a query has not that key."""
+    keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
     rows = (
-        (answer.query, answer.measure, key_text(answer, row), row.value, row.lower, row.upper, answer.confidence)
+        (
+            *(answer.query, answer.measure),
+            *map(dict(zip(answer.by, row.key, strict=False)).get, keys),
+            *(row.value, row.lower, row.upper, answer.confidence),
+        )
         for answer in answers
         for row in answer.rows
     )
-    return Sheet(columns, tuple(rows))
+    return Sheet((*OF_QUERY, *keys.values(), *OF_VALUE), tuple(rows))
+
+
+def _key_columns(names: Iterable[str]) -> dict[str, str]:
+    """Keys with the names of their columns: their own, but for one that another column has, in whatever case."""
+    columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
+    found = {}
+    for name in names:
+        found[name] = name
+        while found[name].lower() in columns:
+            found[name] = f"key.{found[name]}"
+        columns[found[name].lower()] = None
+    return found
 
 
 def answer_table(answer: QueryAnswer) -> Table:
@@ -200,7 +219,8 @@ def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:
 def _mechanism(one: AskedQuery, position: int) -> str:
     release = one.releases[position]
     keys = ", ".join(
-        f"{name} {figures(value)}" if isinstance(value, float) else f"{name} {value}" for name, value in release.keys.items()
+        f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in release.keys.items()
     )
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import ROUND_FLOOR
 from typing import TYPE_CHECKING
 
 from dpcli.present.window_rows import rows_words
-from dpcli.rounding import up
+from dpcli.rounding import figures, up
 from dpcli.train.run.facts import stated
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def statement(outcome: Outcome) -> str:
 
 def _done(outcome: Outcome) -> str:
     plan = outcome.plan
-    noises = ", then ".join(f"{noise:.7g}" for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages))
+    noises = ", then ".join(
+        figures(noise, 7, ROUND_FLOOR) for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
+    )
     lines = [
         f"This run took {outcome.taken:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
         f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",

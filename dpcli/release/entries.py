@@ -18,6 +18,9 @@ from dpcli.release.settings import Source
 from dpcli.release.weights import weighted
 from dpcli.toml.findings import Findings, Problem
 
+# Of a unit with one row, one row and one key count: what is not stated is 1, and the engine leaves out whatever is more.
+BOUNDS = (("max_rows",), ("max_groups",))
+
 
 @dataclass(frozen=True, slots=True)
 class AskedQuery:
@@ -105,7 +108,8 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield (*here, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
         taken.add(query.name)
         for key, expected, found in query.needs(source):
-            yield (*here, *key), expected, found
+            if not (privacy.max_contributions == 1 and key in BOUNDS and getattr(query, key[0]) is None):
+                yield (*here, *key), expected, found
     own = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
     if privacy.delta is not None and own > privacy.delta * (1 + 1e-12):
         yield ("privacy", "delta"), f"at least the {own:g} that the deltas of the queries come to", f"{privacy.delta:g}"

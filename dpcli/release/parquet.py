@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from dpcli.extras import require
@@ -12,6 +10,7 @@ if TYPE_CHECKING:
     from dpcli.document.document import Sheet
 
 NUMBERS = ("lower", "upper", "confidence")
+CHOSEN = "chosen"  # the column of values that are words
 
 
 def parquet_of(sheet: Sheet) -> bytes:
@@ -20,12 +19,15 @@ def parquet_of(sheet: Sheet) -> bytes:
     Raises Unavailable where DuckDB is not installed.
     """
     require("duckdb")
+    import os
+    import tempfile
+
     import duckdb
 
     place = sheet.columns.index("value")
-    columns = [f"{name} {'DOUBLE' if name in (*NUMBERS, 'value') else 'VARCHAR'}" for name in sheet.columns]
+    columns = [f"{_quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
     rows = [(*row[:place], *_parted(row[place]), *row[place + 1 :]) for row in sheet.rows]
-    columns[place : place + 1] = ["value DOUBLE", "chosen VARCHAR"]
+    columns[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE answers ({', '.join(columns)})")
         if rows:
@@ -34,6 +36,10 @@ def parquet_of(sheet: Sheet) -> bytes:
         connection.execute(f"COPY answers TO '{path}' (FORMAT parquet)")
         with open(path, "rb") as file:
             return file.read()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _parted(value: object) -> tuple[float | None, str | None]:

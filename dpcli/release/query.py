@@ -103,10 +103,18 @@ class Query:
     ] = None
     max_groups: Annotated[
         int | None,
-        Key("keys of by that the rows of one unit count in at most; further ones are left out at random", COUNT, reader=OF_KEYS),
+        Key(
+            "keys of by that the rows of one unit count in at most; further ones are left out at random; 1 where max_contributions is 1",
+            COUNT,
+            reader=OF_KEYS,
+        ),
     ] = None
     max_rows: Annotated[
-        int | None, Key("rows of one unit that count in each key at most; further ones are left out at random", COUNT)
+        int | None,
+        Key(
+            "rows of one unit that count in each key at most; further ones are left out at random; 1 where max_contributions is 1",
+            COUNT,
+        ),
     ] = None
     confidence: Annotated[float, Key("probability that the interval covers, of the noise alone", CONFIDENCE)] = 0.95
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, ROUND_FLOOR
+
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.release.cost import QueryCost
@@ -29,11 +31,12 @@ def noisy_moved(
     """The same for a vector that is known to move by this much."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
-        said = f"discrete Laplace noise of scale {figures(law.scale)} on an L1 sensitivity of {moved.l1:,}"
+        said = f"discrete Laplace noise of scale {figures(law.scale, 6, ROUND_FLOOR)} on an L1 sensitivity of {moved.l1:,}"
         return QueryRelease(
             suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, said), law, unit
         )
-    said = f"discrete Gaussian noise of sigma {figures(law.spread)} on an L2 sensitivity of {figures(moved.l2)}"
+    sigma, l2 = figures(law.spread, 6, ROUND_FLOOR), figures(moved.l2, 6, ROUND_CEILING)
+    said = f"discrete Gaussian noise of sigma {sigma} on an L2 sensitivity of {l2}"
     one = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
     return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, said), law, unit)
 
@@ -47,8 +50,8 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
     threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
     said = (
-        f"a key is shown where its count, with noise of {figures(law.spread)}, exceeds {threshold:,}: one that a unit alone holds with "
-        f"probability {delta:g} at most"
+        f"a key is shown where its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: one that a unit "
+        f"alone holds with probability {delta:g} at most"
     )
     return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, said), law)
 

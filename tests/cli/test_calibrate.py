@@ -65,6 +65,11 @@ def test_the_least_scale_that_fits() -> None:
 @of_each(
     "arguments, code, message",
     [
+        (
+            ("calibrate-sigma", "--target-epsilon", "1", "--delta", "1e-5", "--sampling-rate", "0.1"),
+            2,
+            "expected --steps or --epochs with",
+        ),
         (("calibrate-sigma", "--delta", "1e-5", "--steps", "10"), 2, "no --target-epsilon"),
         (("calibrate-sigma", "--target-epsilon", "nan", "--delta", "1e-5", "--steps", "10"), 2, "expected a target epsilon > 0"),
         (("calibrate-sigma", "--target-epsilon", "1", "--delta", "1e-5", "--steps", "0"), 2, "--steps: expected a whole number"),
@@ -212,7 +217,7 @@ def test_flags_without_a_file_are_those_of_account() -> None:
     from dpcli.cli.calibrate_sigma import command as calibrate
     from dpcli.cli.options import run_options
 
-    shared = {option.name for option in run_options("")(lambda: None).__click_params__}
+    shared = {option.name for option in run_options(lambda: None).__click_params__}
     assert {"batch_size", "dataset_size", "epochs", "steps", "sampling_rate", "adjacency"} == shared
     assert all(shared <= {option.name for option in command.params} for command in (account, calibrate))
     run = ("--batch-size", "256", "--dataset-size", "60000", "--epochs", "3", "--delta", "1e-6")

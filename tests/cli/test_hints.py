@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import click
 import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
+from dpcli.cli import hints
 from dpcli.cli.main import cli
 from dpcli.registry import ACCOUNTANTS, load
 from tests.cases import of_each
@@ -27,24 +29,38 @@ def commands(one: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[
         yield words, one
 
 
-OUTER = [
-    (flag, "" if one.is_flag or one.count else " VALUE") for one in cli.params if isinstance(one, click.Option) for flag in one.opts
-]
+GLOBAL = [one for one in cli.params if isinstance(one, click.Option)]
 
 
-@pytest.mark.long
 @of_each("words, command", list(commands(cli)))
-def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command: click.Command) -> None:
-    own = {name for one in command.params for name in one.opts}
-    for flag, value in OUTER:
-        if flag in own or flag in ("-h", "--help"):
-            continue
-        found = dpcli(*words, flag)
-        assert found.code == 2
-        if f"o such option '{flag}'" in found.err:
-            assert (
-                f"Error: no such option '{flag}'; it goes before the command: dpcli {flag}{value} {' '.join(words)}\n" in found.err
-            )
+def test_every_command_takes_the_global_options_and_its_help_does_not_repeat_them(
+    words: tuple[str, ...], command: click.Command
+) -> None:
+    own = {name for one in command.params if not getattr(one, "hidden", False) for name in one.opts}
+    shown = command.get_help(click.Context(command))
+    for option in GLOBAL:
+        if own.isdisjoint(option.opts):
+            assert option.help and option.help[:20] not in " ".join(shown.split())
+            for flag in option.opts:
+                parser = command.make_parser(click.Context(command))
+                parser.parse_args(
+                    [flag] if option.is_flag or option.count else [flag, "auto"]
+                )  # raises where there is no such option
+
+
+@of_each("after", [(), ("-q",), ("-v",), ("--color", "always"), ("-q", "-vv", "--color=never")])
+def test_a_global_option_means_the_same_before_a_command_and_after_it(after: tuple[str, ...]) -> None:
+    for words in (("account", MNIST), ("diff", MNIST, MNIST), ("explain", MNIST)):
+        assert dpcli(*words, *after) == dpcli(*after, *words)
+    assert dpcli("import", "schedule", *after, "--nope").code == dpcli("import", *after, "schedule", "--nope").code == 2
+
+
+def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
+    plain = dpcli("account", MNIST)
+    assert dpcli("account", MNIST, "-v") != plain != dpcli("account", MNIST, "--color", "always")
+    assert dpcli("-v", "account", MNIST, "-v") == dpcli("-vv", "account", MNIST)
+    assert dpcli("--color", "always", "account", MNIST, "--color", "never") == plain
+    assert dpcli("account", "--version").out == dpcli("--version").out
 
 
 @of_each(
@@ -54,6 +70,25 @@ def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command:
         (("account", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme in the file's sampling table"),
         (("calibrate-sigma", "--sampling", "shuffle"), "keep them with --write FILE, then change scheme"),
         (("calibrate-sigma", "--epsilon", "2"), "no such option '--epsilon'; did you mean --target-epsilon"),
+        (("calibrate", "--epsilon", "2"), "did you mean --target-epsilon (the epsilon to meet)?"),
+        (("gate", "--epsilon", "2"), "did you mean --max-epsilon (the cap on epsilon)?"),
+        (("gate", "--rho", "2"), "did you mean --max-rho (the cap on rho, in zCDP)?"),
+        (("calibrate-sigma", "--rho", "2"), "did you mean --target-rho (the rho to meet, in zCDP)?"),
+        (("calibrate", "--rho", "2"), "did you mean --target-rho"),
+        (("account", "--rho", "2"), "no such option '--rho'; state it in a file: type = \"zcdp\" with rho; dpcli calibrate-sigma"),
+        (("account", "--target-epsilon", "2"), "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets it"),
+        (("calibrate-sigma", "--sigma", "2"), "the noise is what this command solves for; what some noise costs: dpcli account"),
+        (
+            ("calibrate-sigma", "--laplace"),
+            "from flags Gaussian noise alone is solved for; for Laplace noise: dpcli account --laplace",
+        ),
+        (("sigma",), "no such command 'sigma'; did you mean 'calibrate-sigma' (the noise for an epsilon)?"),
+        (("NOISE",), "did you mean 'calibrate-sigma' (the noise for an epsilon)?"),
+        (("epsilon",), "did you mean 'account' (what noise costs)?"),
+        (("disclosure",), "did you mean 'report' (what to disclose)?"),
+        (("qwxz",), "no such command 'qwxz'; dpcli --help lists the commands\n"),
+        (("budget", "sigma"), "no such command 'sigma'; dpcli budget --help lists the commands\n"),
+        (("comment", "qwxz"), "no such command 'qwxz'; commands: github, gitlab\n"),
         (("account", "--stepz", "2"), "Did you mean"),
         ((MNIST,), f"no such command '{MNIST}'; for what a file costs: dpcli account {MNIST}\n"),
         (("a b.toml",), "for what a file costs: dpcli account 'a b.toml'\n"),
@@ -64,6 +99,32 @@ def test_a_flag_of_every_command_goes_before_it(words: tuple[str, ...], command:
 def test_what_was_meant_is_said(arguments: tuple[str, ...], words: str) -> None:
     found = dpcli(*arguments)
     assert found.code == 2 and words in found.err, found.err
+
+
+def test_every_hint_is_about_a_command_and_flags_that_there_are() -> None:
+    """And never about a word that is a command, or a flag that the command has."""
+    known = {" ".join(words): {name for one in command.params for name in one.opts} for words, command in commands(cli)}
+    for flag, meant in hints.SYNONYMS.items():
+        assert all(any(name in own and flag not in own for own in known.values()) for name, _ in meant), flag
+    for (command, flag), words in hints.ELSEWHERE.items():
+        assert flag not in known[command]
+        for called, flags in re.findall(r"dpcli ([\w-]+)((?: (?:--[\w-]+|[A-Z0-9]+))*)", words):
+            assert set(re.findall(r"--[\w-]+", flags)) <= known[called], words
+    assert all(name in known and known.keys().isdisjoint(words) for name, (_, words) in hints.COMMANDS.items())
+
+
+@pytest.mark.long
+def test_the_way_to_laplace_noise_that_is_told_is_one(tmp_path: Path) -> None:
+    file = str(tmp_path / "x.toml")
+    assert dpcli("account", "--laplace", "--noise-multiplier", "1", "--delta", "0", "--write", file).code == 0
+    assert dpcli("calibrate-sigma", file, "--target-epsilon", "0.5", "-f", "total").out == "2.0\n"
+
+
+@of_each("arguments", [(MNIST,), ("--noise-multiplier", "2", "--steps", "3")])
+def test_delta_at_an_epsilon_says_what_solves_for_noise(arguments: tuple[str, ...]) -> None:
+    told = " ".join(dpcli("account", *arguments, "--epsilon", "3").out.split())
+    assert "this is delta with the noise as stated; the noise that meets epsilon = 3.0: dpcli calibrate-sigma" in told
+    assert "calibrate-sigma" not in dpcli("account", MNIST).out
 
 
 @of_each("name", OTHER_NAMES)

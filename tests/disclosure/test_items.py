@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
+from pathlib import Path
+
 import pytest
 
 from dpcli.disclosure import items, registry_form
@@ -10,6 +14,7 @@ from dpcli.keys.annotations import members_of
 from dpcli.lint.settings import section
 from dpcli.pipeline.model import Disclosure
 from tests.cases import of_each
+from tests.command import dpcli
 
 from .samples import FULL, MINIMAL, SAMPLED, facts, silent, statements, toml, without
 
@@ -157,3 +162,23 @@ def test_without_amplification_there_is_no_better_number() -> None:
 
 def test_items_are_values() -> None:
     assert all(isinstance(item, Item) for items in ITEMS.values() for item in items.values())
+
+
+@of_each("caps", ["rho = 0.5", "rho = 0.5\nepsilon = 9.0"])
+@of_each("delta", [1e-5, 1e-9])
+def test_a_budget_in_rho_is_told_as_zcdp_with_the_epsilon_that_it_implies(caps: str, delta: float, tmp_path: Path) -> None:
+    """By the conversion of Canonne, Kamath and Steinke (arXiv:2004.00010, Corollary 13), searched over orders here."""
+    text = f'[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = {delta}\n[budget]\n{caps}\n'
+    (tmp_path / "x.toml").write_text(f'format = 1\n{text}[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = 2.0\n')
+    told = dict(
+        line.split(": ", 1) for line in dpcli("report", str(tmp_path / "x.toml"), "-f", "text").out.splitlines() if ": " in line
+    )
+    assert told["definition"].startswith("zero-concentrated differential privacy (zCDP)") and "rho <= 0.1250" in told["guarantee"]
+    for item, rho in (("guarantee", 0.125), ("budget", 0.5)):
+        orders = [1.0 + 10 ** (k / 500) for k in range(-1000, 2000)]
+        least = min(rho * a + math.log1p(-1.0 / a) - math.log(a * delta) / (a - 1.0) for a in orders)
+        (said,) = re.findall(r"implies epsilon <= ([\d.]+)", told[item])
+        assert least - 1e-3 <= float(said) <= least + 1e-3
+    file = (tmp_path / "x.toml").read_text().replace("rho = 0.5\n", "" if "epsilon" in caps else "epsilon = 9.0\n")
+    (tmp_path / "x.toml").write_text(file)
+    assert "zCDP" not in dpcli("report", str(tmp_path / "x.toml"), "-f", "text").out

@@ -11,11 +11,13 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.errors import InputError
 from dpcli.pipeline.canonical import pipeline_from, tables_of
-from dpcli.pipeline.read import parse
+from dpcli.pipeline.model import Budget, Entry
+from dpcli.pipeline.read import parse, section
+from dpcli.release.entries import asked
 from dpcli.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.inline import text_of
-from tests.release.files import document, queries
+from tests.release.files import BY_UNIT, document, queries
 
 QUERIES = dict(queries())
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
@@ -49,6 +51,26 @@ def test_weights_are_shares_whatever_their_size(weight: float, others: int) -> N
     )
     assert found.mechanisms == expected.mechanisms
     assert account(found).upper <= 50.0
+
+
+@EACH
+def test_of_a_unit_with_one_row_the_bounds_need_not_be_stated(table: Mapping[str, Any]) -> None:
+    """They are 1: in the price, and in what the engine lets count, however many rows a unit has in truth. Of others they are asked for."""
+    bounds = {name: 1 for name in table if name in BY_UNIT}
+    silent = {name: value for name, value in table.items() if name not in BY_UNIT}
+    one, two = ({"adjacency": "add-remove", "delta": 1e-6, "unit": "visitor", "max_contributions": most} for most in (1, 2))
+    assert entries_of({**silent, **bounds}, one) == entries_of(silent, one)
+    data = text_of(document(silent, privacy=one))
+    source, (query,) = section(data, "file.toml", "source"), section(data, "file.toml", "query")
+    aggregation = query.aggregation(asked(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
+    assert (aggregation.max_rows, aggregation.max_groups) == (1, 1)
+    if bounds:
+        with pytest.raises(InvalidFile, match="max_"):
+            entries_of(silent, two)
+
+
+def entries_of(table: Mapping[str, Any], privacy: Mapping[str, Any]) -> tuple[Entry, ...]:
+    return parse(text_of(document(table, privacy=privacy)), "file.toml").mechanisms
 
 
 @pytest.mark.long

@@ -71,7 +71,10 @@ class MeanQuery(NoisyQuery):
             released = noisy_vector(self, setting, whole, unit=values.step / self.count)
             moved = sensitivity(setting.adjacency, whole).l1 * values.step
             mean = moved / self.count
-            said = f"the sum moves by at most {figures(moved)}; over a public count of {self.count:,} the mean moves by {figures(mean)}"
+            said = (
+                f"the sum moves by at most {figures(moved, 6, ROUND_CEILING)}; over a public count of {self.count:,} the mean moves by "
+                f"{figures(mean, 6, ROUND_CEILING)}"
+            )
             return (replace(released, why=(*released.why, said)),)
         part = self.sum_part(setting)
         centred = Contribution(
