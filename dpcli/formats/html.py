@@ -54,12 +54,20 @@ def render(document: Document) -> str:
     )
 
 
+def fragment(document: Document) -> str:
+    """The same without a page around it, for a notebook, whose own style it takes; its ids are its own."""
+    body = "\n".join(_body(document))
+    name = hashlib.sha256(body.encode()).hexdigest()[:8]
+    return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
+
+
 def _policy(sheet: str) -> str:
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _body(document: Document) -> Iterator[str]:
+def _body(document: Document, prefix: str = "") -> Iterator[str]:
+    """prefix: of the ids in it."""
     if document.title:
         yield f"<h1>{_text(document.title)}</h1>"
     verdict = f" {document.verdict}" if document.verdict else ""
@@ -69,11 +77,11 @@ def _body(document: Document) -> Iterator[str]:
     if document.pictures:
         yield "<h2>Pictures</h2>"
     for i, chart in enumerate(document.pictures, start=1):
-        yield f'<figure tabindex="0" role="group" aria-labelledby="picture{i}-title">'
-        yield element(chart, f"picture{i}-")
+        yield f'<figure tabindex="0" role="group" aria-labelledby="{prefix}picture{i}-title">'
+        yield element(chart, f"{prefix}picture{i}-")
         yield "</figure>"
     for i, table in enumerate(document.tables, start=1):
-        yield from _table(table, f"table{i}")
+        yield from _table(table, f"{prefix}table{i}")
     yield from (f'<p class="foot">{_text(note)}</p>' for note in document.notes)
 
 
