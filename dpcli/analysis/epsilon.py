@@ -42,8 +42,10 @@ class Epsilons(Shown):
     def _line(self) -> str:
         if not self.upper.size:
             return "no settings"
-        ends = [f"{up(float(value))}" for value in (self.upper.min(), self.upper.max())]
-        return f"{self.upper.size:,} upper bounds, {' to '.join(dict.fromkeys(ends))}, shape {self.upper.shape}"
+        ends = [up(float(value)) for value in (self.upper.min(), self.upper.max())]
+        deltas = [repr(float(value)) for value in (self.delta.min(), self.delta.max())]
+        between, at = (" to ".join(dict.fromkeys(values)) for values in (ends, deltas))
+        return f"epsilon <= {between} at delta = {at}, shape {self.upper.shape}"
 
     @property
     def epsilon(self) -> Array:
