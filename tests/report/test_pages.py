@@ -39,7 +39,7 @@ QUICK = (
 )
 LONG = (
     "account pass.toml over.toml",
-    "account {examples}/disclosure.toml -a all",
+    "account {examples}/mnist.toml -a all",
     "account {examples}/analytics.toml",
     "gate pass.toml",
     "lint pass.toml",
