@@ -2,7 +2,7 @@
 
 >>> import dpcli
 >>> pipeline = dpcli.load("examples/mnist.toml")            # doctest: +SKIP
->>> dpcli.account(pipeline, accountants=["rdp"]).upper      # doctest: +SKIP
+>>> dpcli.account(pipeline, accountants=["rdp"]).epsilon    # doctest: +SKIP
 2.5966419...
 """
 

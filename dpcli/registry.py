@@ -191,6 +191,19 @@ FORMATS: dict[str, str] = {
     "total": "dpcli.formats.total:render",
 }
 
+# How a notebook shows what Python's functions return, by the name of its class; "" is for the others. Characters of a result's `repr`.
+FRAGMENT = "dpcli.formats.html:fragment"
+DOCUMENTS: dict[str, str] = {
+    "Account": "dpcli.present.account:document",
+    "Calibration": "dpcli.present.calibration:document",
+    "DatasetBudget": "dpcli.present.python:dataset_budget",
+    "Epsilons": "dpcli.present.python:epsilons",
+    "Pipeline": "dpcli.present.python:pipeline",
+    "PrivateResult": "dpcli.present.python:run",
+    "": "dpcli.present.python:line",
+}
+LONGEST_LINE = 160
+
 PLOTS: dict[str, str] = {
     "epsilon-steps": "dpcli.plots.epsilon_steps:chart",
     "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
@@ -213,6 +226,25 @@ def load(target: str) -> Any:
     """Import and return the object that "package.module:name" names."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+class Shown:
+    """A result with a short `repr`, for which it says `_line`, and a page in a notebook. Ledgers' passwords are in neither."""
+
+    __slots__ = ()
+
+    def _line(self) -> str:
+        """What tells it from others of its class; names from files as Python writes a text, so that no terminal acts on them."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        line = self._line()
+        return f"{type(self).__name__}({line if len(line) <= LONGEST_LINE else f'{line[:LONGEST_LINE]}...'})"
+
+    def _repr_html_(self) -> str:
+        """The document that the command prints as HTML, or the line where no command has one."""
+        html: str = load(FRAGMENT)(load(DOCUMENTS.get(type(self).__name__, DOCUMENTS[""]))(self))
+        return html
 
 
 class LazyModule(ModuleType):

@@ -14,7 +14,7 @@ from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
-from dpcli.registry import ACCOUNTANTS
+from dpcli.registry import ACCOUNTANTS, Shown
 from dpcli.rounding import up
 from dpcli.values import dataclass
 
@@ -70,22 +70,22 @@ class BudgetVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Account(Shown):
     """The privacy of one pipeline.
 
-    quantity: what was asked for, given the other: epsilon at `delta`, or delta at `epsilon`.
+    quantity: what was asked for, given the other: epsilon at a delta, or delta at an epsilon; `at` is that other.
     rows: one for each accountant; where the headline is settled, those with much work were not asked.
     winner: the row that settles the headline, an interval narrower than any other accountant could tell; else that with the smallest bound
         among the sound accountants that apply, None where there is none.
-    upper, lower: the headline; `lower` is None where no accountant certifies one.
+    epsilon, delta: the guarantee: what was asked for is an upper bound, inf where nothing can be certified, and the other is `at`.
+    upper, lower: the headline, of `quantity`; `lower` is None where no accountant certifies one.
     shares: of each charge, in the winner's currency.
     """
 
     pipeline: Pipeline
     charges: tuple[BillLine, ...]
     quantity: Quantity
-    delta: float | None
-    epsilon: float | None
+    at: float
     rows: tuple[AccountRow, ...]
     winner: AccountRow | None
     lower: float | None
@@ -93,10 +93,31 @@ class Account:
     budget: BudgetVerdict | None
     group_size: int = 1
 
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        privacy, name = self.pipeline.privacy, self.pipeline.name or self.pipeline.path
+        asked = "delta" if self.quantity == "epsilon" else "epsilon"
+        by = "none" if self.winner is None else self.winner.accountant.name
+        return (
+            f"{self.quantity} <= {up(self.upper)} at {asked} = {self.at!r}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
+            f"accountant: {by}, pipeline: {name!r}"
+        )
+
     @property
     def upper(self) -> float:
         """The headline: an upper bound, inf where nothing can be certified."""
         return math.inf if self.winner is None else self.winner.upper
+
+    @property
+    def epsilon(self) -> float:
+        """The guarantee's epsilon, at `delta`: an upper bound, or what was asked at."""
+        return self.upper if self.quantity == "epsilon" else self.at
+
+    @property
+    def delta(self) -> float:
+        """The guarantee's delta, at `epsilon`: what was asked at, or an upper bound."""
+        return self.at if self.quantity == "epsilon" else self.upper
 
     @property
     def rho(self) -> TotalRho:
@@ -187,8 +208,7 @@ def priced(
         pipeline,
         charges,
         quantity,
-        None if quantity == "delta" else at,
-        at if quantity == "delta" else None,
+        at,
         rows,
         winner,
         None if lower is None or winner is None else min(lower, winner.upper),

@@ -14,7 +14,7 @@ from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.samples import together
 from dpcli.pipeline.section import refuse_contradicted
-from dpcli.registry import ACCOUNTANTS, load
+from dpcli.registry import ACCOUNTANTS, Shown, load
 from dpcli.rounding import up
 from dpcli.values import dataclass
 
@@ -32,7 +32,7 @@ DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # that entrie
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Shown):
     """The answer and its neighbour.
 
     value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
@@ -57,6 +57,17 @@ class Calibration:
     runs: int = 1
     quantity: str = "epsilon"
     said: str = "epsilon"
+
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        at = "" if self.delta is None else f" at delta = {self.delta!r}"
+        return f"{self.parameter} = {self.value:.10g}: {self.said} <= {up(self.upper)}{at}, accountant: {self.accountant}"
+
+    @property
+    def epsilon(self) -> float | None:
+        """The upper bound that was proved, at `delta`; None where the target was of another quantity."""
+        return self.upper if self.quantity == "epsilon" else None
 
     @property
     def values(self) -> list[tuple[str, str, float]]:
@@ -128,7 +139,6 @@ def calibrate(
                 result = asked(candidate, value, _without(accountants, refused, value))
             if result.winner is not None and accountants is None and _tight(result):
                 certified[:] = [result.winner.accountant.name]
-            assert result.delta is not None
             best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
         return best[value][0]
 

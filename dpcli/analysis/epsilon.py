@@ -15,6 +15,8 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
+from dpcli.registry import Shown
+from dpcli.rounding import up
 
 CLOSE = 1e-7  # relative width of an interval that needs no second way
 MOST_STEPS = 10**15  # beyond which a float is not sure to be the count that was meant
@@ -24,14 +26,31 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Epsilons:
+class Epsilons(Shown):
     """Certified intervals of epsilon (nats), of the shape to which the arguments broadcast.
 
     upper: what may be claimed; inf where nothing finite can be. lower: no smaller epsilon is true; 0 where none is certified.
+    delta: at which each holds.
     """
 
     upper: Array
     lower: Array
+    delta: Array
+
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        if not self.upper.size:
+            return "no settings"
+        ends = [up(float(value)) for value in (self.upper.min(), self.upper.max())]
+        deltas = [repr(float(value)) for value in (self.delta.min(), self.delta.max())]
+        between, at = (" to ".join(dict.fromkeys(values)) for values in (ends, deltas))
+        return f"epsilon <= {between} at delta = {at}, shape {self.upper.shape}"
+
+    @property
+    def epsilon(self) -> Array:
+        """The upper bounds, at `delta`."""
+        return self.upper
 
 
 def epsilon(
@@ -79,7 +98,7 @@ def epsilon(
         sigma, q = questions[rows[0], :2].tolist()
         mechanism = GaussianSpec(noise_multiplier=sigma).poisson(q, neighbours)
         lower[rows], upper[rows] = _of_mechanism(mechanism, questions[rows, 2], questions[rows, 3], tolerance)
-    return Epsilons(upper[place.ravel()].reshape(shape), lower[place.ravel()].reshape(shape))
+    return Epsilons(upper[place.ravel()].reshape(shape), lower[place.ravel()].reshape(shape), at.copy())
 
 
 def _adjacency(name: str) -> Adjacency:

@@ -86,7 +86,7 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
         if not 0.0 < prior < 1.0:
             raise InputError(f"--prior: expected a probability in (0, 1), found {prior!r}")
     found = account(pipeline, delta=delta)
-    if found.delta is None or math.isinf(found.upper):
+    if math.isinf(found.upper):
         return found, None
     reach = _reach(found, found.delta)
     curve = _curve(found, found.delta, reach, priors)

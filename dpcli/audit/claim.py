@@ -93,7 +93,7 @@ def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim
     """
     group = _group(pipeline.privacy.adjacency, varied)
     found = headline(pipeline, delta=delta, group_size=group)
-    if found.winner is None or found.delta is None or not math.isfinite(found.upper):
+    if found.winner is None or not math.isfinite(found.upper):
         raise CannotCertify(f"{pipeline.path}: expected a finite epsilon to audit, found none that can be certified")
     reach = 1.25 * found.upper + 1e-3
     grid = {*np.linspace(0.0, min(reach, STEEP), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), found.upper}

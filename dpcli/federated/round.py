@@ -11,6 +11,7 @@ from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
+from dpcli.registry import Shown
 from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LARGEST = 2**40  # numbers of an update: more than any memory holds
 BITS = 256  # of a client's number, so that a hash may be one
 
 
-class Round:
+class Round(Shown):
     """A round whose charge is durable: its noise may be drawn, once.
 
     number: of the plan's rounds, from 1. key: of the entry in the ledger that pays for it.
@@ -36,8 +37,8 @@ class Round:
         self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
         self._claim = threading.Lock()  # whoever takes it draws the noise; given back only where none was drawn
 
-    def __repr__(self) -> str:
-        return f"Round({self.number}, key={self.key!r})"
+    def _line(self) -> str:
+        return f"{self.number}, key={self.key!r}"
 
     @property
     def clients(self) -> Indices:

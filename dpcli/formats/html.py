@@ -17,8 +17,15 @@ ENDINGS = (".html", ".htm")
 NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
-TOGETHER = re.compile(r"\b(?:epsilon|delta) (?:&lt;)?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e-[0-9]+")
 MANY = 8  # points from which a list is set in columns
+WORD = 24  # characters up to which a word stays whole; a longer one, as a path or a hash, may break
+TOGETHER = (
+    r"\b(?:epsilon|delta) [<>]?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e[-+][0-9]+|\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+Z?)?"
+    r"|(?<![\w-])--[a-z-]+|->"
+)
+SPECIAL = re.compile(rf"(?P<together>{TOGETHER})|\S{{{WORD + 1},}}")
+BREAKS = r"/\\._:;,=@-"
+PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")
 
 
 def render(document: Document) -> str:
@@ -47,12 +54,20 @@ def render(document: Document) -> str:
     )
 
 
+def fragment(document: Document) -> str:
+    """The same without a page around it, for a notebook, whose own style it takes; its ids are its own."""
+    body = "\n".join(_body(document))
+    name = hashlib.sha256(body.encode()).hexdigest()[:8]
+    return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
+
+
 def _policy(sheet: str) -> str:
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _body(document: Document) -> Iterator[str]:
+def _body(document: Document, prefix: str = "") -> Iterator[str]:
+    """prefix: of the ids in it."""
     if document.title:
         yield f"<h1>{_text(document.title)}</h1>"
     verdict = f" {document.verdict}" if document.verdict else ""
@@ -62,11 +77,11 @@ def _body(document: Document) -> Iterator[str]:
     if document.pictures:
         yield "<h2>Pictures</h2>"
     for i, chart in enumerate(document.pictures, start=1):
-        yield f'<figure tabindex="0" role="group" aria-labelledby="picture{i}-title">'
-        yield element(chart, f"picture{i}-")
+        yield f'<figure tabindex="0" role="group" aria-labelledby="{prefix}picture{i}-title">'
+        yield element(chart, f"{prefix}picture{i}-")
         yield "</figure>"
     for i, table in enumerate(document.tables, start=1):
-        yield from _table(table, f"table{i}")
+        yield from _table(table, f"{prefix}table{i}")
     yield from (f'<p class="foot">{_text(note)}</p>' for note in document.notes)
 
 
@@ -81,9 +96,9 @@ def _passage(passage: Passage) -> Iterator[str]:
 
 
 def _table(table: Table, name: str) -> Iterator[str]:
-    """Tables of words fold on a narrow screen, so they say their roles, which folding would take away; those of numbers scroll."""
-    kind = "scroll" if table.numeric else "words"
-    yield f'<div class="{kind}"' + (f' tabindex="0" role="region" aria-labelledby="{name}">' if table.numeric else ">")
+    """A table that is too wide scrolls; one of words folds on a narrow screen, so it says its roles, which folding would take away."""
+    kind = "scroll" if table.numeric else "scroll words"
+    yield f'<div class="{kind}" tabindex="0" role="region" aria-labelledby="{name}">'
     yield f'<table role="table">\n<caption id="{name}">{_text(table.title)}</caption>'
     heads = "".join(
         f'<th role="columnheader" scope="col"{_side(table, i)}>{_text(head)}</th>' for i, head in enumerate(table.columns)
@@ -98,7 +113,7 @@ def _table(table: Table, name: str) -> Iterator[str]:
 
 
 def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
-    head = next((i for i, cell in enumerate(row) if cell), 0)  # the first cell may hold no more than a mark
+    head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)  # the first cell may hold no more than a mark
     for i, cell in enumerate(row):
         yield (
             f'<th role="rowheader" scope="row"{_side(table, i)}>{_text(cell)}</th>'
@@ -108,9 +123,17 @@ def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
 
 
 def _side(table: Table, column: int) -> str:
-    return ' class="number"' if column in table.numeric else ""
+    return ' class="number"' if column in table.numeric else "" if table.columns[column] else ' class="mark"'
 
 
 def _text(text: str) -> str:
-    """Escaped; a number stays with what it belongs to (1 %, epsilon <= 2.3, 1e-05)."""
-    return TOGETHER.sub(lambda found: f'<span class="together">{found[0]}</span>', escape(visible(text), quote=True))
+    """Escaped; a number stays with what it belongs to (1 %, epsilon <= 2.3, 1e-05), and a long path may break after a slash or dot."""
+    shown, parts, end = visible(text), [], 0
+    for special in SPECIAL.finditer(shown):
+        parts.append(escape(shown[end : special.start()]))
+        if special["together"]:
+            parts.append(f'<span class="together">{escape(special[0])}</span>')
+        else:
+            parts.append("<wbr>".join(map(escape, PARTS.findall(special[0]))))
+        end = special.end()
+    return "".join((*parts, escape(shown[end:])))

@@ -13,7 +13,8 @@ from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.expiry import expiry
 from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
 from dpcli.ledger.ledger import first_time
-from dpcli.ledger.stores.places import everywhere, open_ledger
+from dpcli.ledger.stores.places import everywhere, open_ledger, without_secrets
+from dpcli.registry import Shown
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetBudget:
+class DatasetBudget(Shown):
     """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
 
     url: a path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file. dataset: its
@@ -31,6 +32,11 @@ class DatasetBudget:
 
     url: str
     dataset: str | None = None
+
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        return f"dataset={self.dataset!r}, {without_secrets(self.url)!r}"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", everywhere(path_or_url("budget", self.url)))
@@ -98,7 +104,7 @@ class DatasetBudget:
         return open_ledger(self.url, self.dataset)
 
 
-class ReservedRun:
+class ReservedRun(Shown):
     """A run that is charged. `start` it before the first noise; the end of the `with` commits it.
 
     Whatever goes wrong, it stays charged: an exception in the block, one that was not started, a process that dies. `void` gives back what
@@ -108,6 +114,9 @@ class ReservedRun:
 
     def __init__(self, budget: DatasetBudget, key: str) -> None:
         self.budget, self.key = budget, key
+
+    def _line(self) -> str:
+        return f"key={self.key!r}, dataset={self.budget.dataset!r}"
 
     @property
     def run(self) -> Run:

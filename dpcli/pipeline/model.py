@@ -13,6 +13,7 @@ from dpcli.mechanisms.sampling.schemes import Runs, Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.gate_keys import NO_GATE
 from dpcli.pipeline.gate_keys import Gate as Gate
+from dpcli.registry import Shown
 from dpcli.values import dataclass
 
 OWN = "own"  # the sample that no other entry reads
@@ -161,7 +162,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Shown):
     """A whole file. queries: of the last mechanisms, one for each, the place of the [[query]] that it comes from."""
 
     privacy: Privacy
@@ -174,6 +175,13 @@ class Pipeline:
     queries: tuple[int, ...] = ()
     path: str | None = None
     sha256: str | None = None
+
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        names = ", ".join(entry.name for entry in self.mechanisms[:3]) + (", ..." if len(self.mechanisms) > 3 else "")
+        privacy = self.privacy
+        return f"{self.name or self.path!r}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, mechanisms: {names!r}"
 
     def stated_at(self, key: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Where a key of a mechanism stands in the file: in its own table, or as what its query says."""

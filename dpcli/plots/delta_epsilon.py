@@ -21,7 +21,6 @@ GUARANTEES = "each point computed is an (epsilon, delta) guarantee, and so is al
 def chart(question: Question) -> Chart:
     """epsilon at many deltas, drawn with epsilon across: each point is a guarantee. Raises InputError, CannotCertify."""
     account = question.headline()
-    assert account.delta is not None
     low = max(min(REACH[0] * (account.delta or 1e-6), 1e-9), SMALLEST)
     deltas = sorted({*np.geomspace(low, REACH[1], POINTS).tolist(), *([account.delta] if account.delta > low else [])})
     found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))

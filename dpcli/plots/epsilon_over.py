@@ -22,7 +22,6 @@ def chart(
 ) -> Chart:
     """The picture of epsilon at `values` of entry's key, which is `here` in the file; both axes in logs, where composition is straight."""
     account = question.headline()
-    assert account.delta is not None
     delta = account.delta
     found = curves(question, account, values, lambda value: (replaced(question, entry, key, value), delta))
     lines = tuple(line for line in map(_positive, found) if len(line.points) > 1)

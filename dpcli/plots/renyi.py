@@ -25,7 +25,6 @@ def chart(question: Question) -> Chart:
         raise InputError("--accountant cannot be combined with rdp, which shows that accountant alone")
     found = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
     (row,) = found.rows
-    assert found.delta is not None
     if row.bound is None or not row.upper > 0.0:
         raise CannotCertify(f"nothing to draw: the Renyi accountant has no epsilon > 0 here: {row.reason or 'it is 0'}")
     best, epsilon = row.bound.detail["order"], row.upper

@@ -70,7 +70,7 @@ def _whole(question: Question, account: Account) -> ProfileCurve:
 
 def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
     """The headline is a pair as well, and may lie between the others."""
-    if account.winner is None or account.delta is None:
+    if account.winner is None:
         return curve
     at = int(np.searchsorted(curve.epsilons, account.upper))
     epsilons = np.insert(curve.epsilons, at, account.upper)
@@ -79,7 +79,6 @@ def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
 
 def _named(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
     """The pairs of each accountant that was asked for."""
-    assert account.delta is not None
     deltas = sorted({*np.geomspace(*FAINT).tolist(), *np.linspace(*PLAIN).tolist(), account.delta, 0.0})
     found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
     return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in found)
@@ -102,7 +101,7 @@ def _read(curve: ProfileCurve) -> tuple[tuple[float, float], ...]:
 
 def _headline(account: Account) -> tuple[Line, ...]:
     """The straight lines of the headline alone."""
-    if account.winner is None or account.delta is None or not math.isfinite(account.upper):
+    if account.winner is None or not math.isfinite(account.upper):
         return ()
     alphas = corners([(account.upper, account.delta)])
     rates: Array = false_negatives(np.array([account.upper]), np.array([account.delta]), np.array(alphas))

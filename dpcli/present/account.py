@@ -55,7 +55,6 @@ def headline(account: Account, decimals: int = 4) -> str:
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     name = account.winner.accountant.name
     if account.quantity == "delta":
-        assert account.epsilon is not None
         return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
     return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
 
@@ -93,7 +92,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             "group_size": account.group_size,
             **({} if privacy.window is None else {"window": list(privacy.window)}),
         },
-        "delta" if q == "epsilon" else "epsilon": account.delta if q == "epsilon" else account.epsilon,
+        "delta" if q == "epsilon" else "epsilon": account.at,
         "result": {
             f"{q}_upper": account.upper,
             f"{q}_lower": account.lower,
@@ -135,8 +134,7 @@ def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
 
 def _record(row: AccountRow, account: Account) -> dict[str, Any]:
     """A row on its own: with what it was asked at."""
-    asked = {"delta": account.delta} if account.quantity == "epsilon" else {"epsilon": account.epsilon}
-    return {**asked, **_row_data(row, account.quantity)}
+    return {"delta" if account.quantity == "epsilon" else "epsilon": account.at, **_row_data(row, account.quantity)}
 
 
 def _row_data(row: AccountRow, quantity: str = "epsilon") -> dict[str, Any]:
@@ -195,7 +193,7 @@ def _accountants(account: Account, decimals: int) -> Table:
             star = ">" if row is account.winner else "" if row.accountant.sound else "~"
             rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
     approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
-    at = f"at delta = {account.delta!r}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon!r}"
+    at = f"at {'delta' if account.quantity == 'epsilon' else 'epsilon'} = {account.at!r}"
     return Table(
         f"{account.quantity} {at}, by accountant (upper bounds, rounded up{approximate})",
         ("", "accountant", account.quantity, "detail", "theorem"),

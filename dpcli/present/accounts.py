@@ -83,7 +83,7 @@ def _files(accounts: Sequence[Account], decimals: int) -> Table:
             account.pipeline.path or "-",
             account.pipeline.privacy.dataset or "-",
             up(account.upper, decimals),
-            repr(account.delta if account.quantity == "epsilon" else account.epsilon),
+            repr(account.at),
             account.winner.accountant.name if account.winner else "-",
         )
         for account in accounts

@@ -36,7 +36,6 @@ def percent(pattern: str, text: str) -> float:
 
 def attacks(found: Facts) -> tuple[float, float]:
     """(true positives at the false positives of the sentence, right guesses at even odds), from a fine curve of its own."""
-    assert found.account.delta is not None
     reach = found.account.upper
     epsilons = sorted({reach, *(i * reach / 300.0 for i in range(400))})
     curve = profile(found.pipeline, epsilons, delta=found.account.delta or 1e-6)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dpcli.errors import InputError
 from dpcli.extras import require
 from dpcli.ledger.handed import texts_of
+from dpcli.registry import Shown
 from dpcli.rounding import up
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
@@ -46,7 +47,7 @@ UNCHECKED = (
 MOST_ENDS = 1_000
 
 
-class PrivateBatch:
+class PrivateBatch(Shown):
     """One sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
 
     __slots__ = ("number",)
@@ -54,12 +55,12 @@ class PrivateBatch:
     def __init__(self, number: int) -> None:
         self.number = number  # no dataclass: frameworks rebuild these on their way to a device
 
-    def __repr__(self) -> str:
-        return f"PrivateBatch({self.number})"
+    def _line(self) -> str:
+        return f"{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateResult:
+class PrivateResult(Shown):
     """What a finished run guarantees, and where it is.
 
     folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
@@ -73,13 +74,18 @@ class PrivateResult:
     private: bool
     statement: str
 
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         """The guarantee in a line, rounded up."""
         private = "" if self.private else "NOT PRIVATE (seeded noise, or laid open to an audit): "
         return f"{private}epsilon <= {up(self.epsilon)} at delta = {self.delta!r} after {self.steps:,} steps; see {self.folder}"
 
 
-class Private:
+class Private(Shown):
     """A training run whose steps the caller takes; `dpcli.private` makes it.
 
     Iterate over it for batches, and hand each to `step`, once, before the next is drawn. Each step clips every record's gradient, adds the
@@ -97,6 +103,9 @@ class Private:
         self._steps = steps
         self._release = weakref.finalize(self, held.close)
         self._ends = 0
+
+    def _line(self) -> str:
+        return f"step {self.taken:,} of {self.planned:,}"
 
     def __iter__(self) -> Self:
         return self
@@ -157,7 +166,7 @@ class Private:
     @property
     def delta(self) -> float:
         """At which both are stated."""
-        return float(self._steps.run.plan.account.delta or 0.0)
+        return float(self._steps.run.plan.account.delta)
 
     def step(self, batch: PrivateBatch) -> None:
         """Take the step of the batch that was drawn last: clip, add noise, call the optimizer.

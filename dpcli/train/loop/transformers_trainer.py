@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-import torch
-from transformers import Trainer
+from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
+from dpcli.extras import require
+from dpcli.registry import Shown
 from dpcli.rounding import up
 from dpcli.train.loop.private import Private, PrivateBatch
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer
+else:
+    try:
+        from transformers import Trainer
+    except ImportError:  # help(dpcli) shows the class all the same, and whoever makes one is told what to install
+        Trainer = object
 
-class PrivateTrainer(Trainer):
+
+class PrivateTrainer(Shown, Trainer):
     """A Trainer whose steps are those of `dpcli.private`: its callbacks, schedules, logs and checkpoints stay.
 
     Args:
@@ -26,10 +34,12 @@ class PrivateTrainer(Trainer):
     `private.finish()` after `train()` leaves the statement. Dropout is as in `model.training` when `private` was made.
 
     Raises:
-        InputError: gradients are accumulated or scaled, or something is given that `private` has.
+        InputError: gradients are accumulated or scaled, or something is given that `private` has. Unavailable: transformers is not
+            installed.
     """
 
     def __init__(self, private: Private, **named: Any) -> None:
+        require("transformers", "torch")
         given = [
             name for name in ("train_dataset", "optimizers", "compute_loss_func", "optimizer_cls_and_kwargs") if named.get(name)
         ]
@@ -46,6 +56,9 @@ class PrivateTrainer(Trainer):
         self.private = private
         self.args.max_steps, self.args.max_grad_norm = private.planned - private.taken, 0.0
 
+    def _line(self) -> str:
+        return self.private._line()
+
     def get_train_dataloader(self) -> Any:
         """Batches as the file declares them."""
         return self.private
@@ -56,6 +69,8 @@ class PrivateTrainer(Trainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """The noisy gradient, which the Trainer's optimizer then uses; no loss is shown."""
+        import torch
+
         self.private.backward(inputs)
         return torch.zeros((), device=self.args.device)
 

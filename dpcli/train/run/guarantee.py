@@ -19,7 +19,7 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
     return {
         "private": private,
         "epsilon": found.upper if private else None,
-        "delta": None if found.delta is None else float(found.delta),
+        "delta": float(found.delta),
         "unit": privacy.unit or "record",
         "adjacency": privacy.adjacency.value,
         "max_contributions": privacy.max_contributions,

@@ -21,7 +21,7 @@ from dpcli.train.trained.places import place_of
 from dpcli.train.trained.prompts import prompts_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrainedLanguageModel(TrainedModel):
     """tokens: its tokenizer; None where the file names none. vocabulary: how many tokens the model knows."""
 

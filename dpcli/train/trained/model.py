@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
+from dpcli.registry import Shown
+from dpcli.rounding import up
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description
-from dpcli.train.tasks.learning import Metrics
 from dpcli.train.trained.answers import ModelInput, Predictions
 
+if TYPE_CHECKING:
+    from torch import nn
 
-@dataclass(frozen=True, slots=True)
-class TrainedModel(ABC):
+    from dpcli.train.tasks.learning import Metrics
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainedModel(Shown, ABC):
     """The model of a private run, as `dpcli.load_model` finds it.
 
     module: in evaluation mode, on the CPU, with the run's weights. train: the run's [train] table. description: what the run says of
@@ -27,6 +32,12 @@ class TrainedModel(ABC):
     module: nn.Module
     train: Train
     description: Description
+
+    def _line(self) -> str:
+        guarantee = self.description.guarantee
+        epsilon = guarantee.get("epsilon")
+        held = "NOT PRIVATE" if epsilon is None else f"epsilon <= {up(float(epsilon))} at delta = {guarantee.get('delta')!r}"
+        return f"{held}, task: {self.train.task}, run: {self.description.folder!r}"
 
     @abstractmethod
     def answers(self, asked: ModelInput) -> Predictions:

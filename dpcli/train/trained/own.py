@@ -20,7 +20,7 @@ from dpcli.train.trained.model import TrainedModel, refused
 from dpcli.train.trained.places import place_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OwnModel(TrainedModel):
     """Its module, and nothing that dpcli knows of its outputs."""
 

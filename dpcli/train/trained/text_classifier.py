@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TextClassifier(TrainedModel):
     """tokens: its tokenizer. vocabulary: how many tokens the model knows. spoken: the token that stands for each label, (labels,)."""
 

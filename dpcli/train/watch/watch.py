@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcli.errors import InputError, Unavailable
 from dpcli.extras import require
-from dpcli.registry import load
+from dpcli.registry import Shown, load
 from dpcli.rounding import up
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 
@@ -34,7 +34,7 @@ NOT_SEEN = {
 
 
 @dataclass(slots=True)
-class Watch:
+class Watch(Shown):
     """Compares a training loop with a file while it runs; `dpcli.watch` makes it.
 
     What contradicts the file raises an InputError in the loop, and the watch states nothing from then on. What cannot be seen is said in
@@ -51,6 +51,12 @@ class Watch:
     drawn: DrawnBatches | None = None
     noise: MeasuredNoise | None = None
     handles: list[Any] = field(default_factory=list)
+
+    __repr__ = Shown.__repr__
+
+    def _line(self) -> str:
+        wrong = "; contradicts the file: no guarantee" if self.wrong else ""
+        return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{wrong}"
 
     def follow(self, optimizer: Any, loader: Any, accumulated: int = 1) -> None:
         """Look at a loop from here on; the callbacks call it where training starts.

@@ -1,0 +1,75 @@
+"""Pages in a real browser, without a window: at several widths, words that are broken inside and pages that are wider than it."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "headless_shell")
+WIDTHS = (600, 1000, 1600)
+
+# A word may break after a hyphen or a slash, but not where it has no letters: then it is a number, or a date.
+SCRIPT = r"""
+const faults = [];
+const words = text => [...text.matchAll(/\S+/g)].flatMap(word => /[A-Za-df-z]/.test(word[0])
+  ? [...word[0].matchAll(/[^\/\u2013-]+[\/\u2013-]*|[\/\u2013-]+/g)].map(part => [word.index + part.index, part[0]])
+  : [[word.index, word[0]]]);
+function check(name, frame, width) {
+  frame.style.width = width + "px";
+  const page = frame.contentDocument, paper = page.scrollingElement;
+  if (paper.scrollWidth > paper.clientWidth) faults.push([name, width, "wider than the page", String(paper.scrollWidth)]);
+  const walker = page.createTreeWalker(page.body, NodeFilter.SHOW_TEXT), range = page.createRange();
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    for (const [start, word] of words(node.data)) {
+      range.setStart(node, start);
+      range.setEnd(node, start + word.length);
+      const lines = new Set([...range.getClientRects()].map(line => Math.round(line.bottom)));
+      if (lines.size > 1) faults.push([name, width, "broken", word]);
+    }
+  }
+}
+window.onload = () => {
+  for (const frame of document.querySelectorAll("iframe")) for (const width of WIDTHS) check(frame.title, frame, width);
+  document.body.textContent = JSON.stringify(faults);
+};
+"""
+
+
+def browser() -> str:
+    """Return the path of Chromium or Chrome. Where PATH has neither the test skips, and fails on GitHub, whose machines have Chrome."""
+    path = next((path for path in map(shutil.which, NAMES) if path), None)
+    if path is None and os.environ.get("GITHUB_ACTIONS"):
+        pytest.fail(f"no browser on PATH: {', '.join(NAMES)}")
+    return path or pytest.skip(f"no browser on PATH: {', '.join(NAMES)}")
+
+
+def faults(pages: Mapping[str, str], folder: Path, widths: Sequence[int] = WIDTHS) -> list[tuple[str, int, str, str]]:
+    """Return (page, width, fault, word or width) of each fault; the browser starts once for all pages. folder: its own, empty."""
+    frames = "".join(
+        f'<iframe title="{html.escape(name)}" srcdoc="{html.escape(page)}" style="border:0;height:900px"></iframe>'
+        for name, page in pages.items()
+    )
+    sheet = folder / "pages.html"
+    script = f"const WIDTHS = {json.dumps(list(widths))};{SCRIPT}"
+    sheet.write_text(f'<!DOCTYPE html><meta charset="utf-8"><script>{script}</script><body>{frames}</body>', "utf-8")
+    dumped = subprocess.run(
+        [
+            *(browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *(f"--user-data-dir={folder / 'profile'}", "--dump-dom", sheet.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    ).stdout
+    body = re.search(r"<body>(\[.*\])</body>", dumped, re.DOTALL)
+    assert body is not None, dumped[-500:]
+    return [tuple(fault) for fault in json.loads(html.unescape(body[1]))]

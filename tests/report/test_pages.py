@@ -1,0 +1,149 @@
+"""Pages as a browser lays them out, at three widths: no word is broken inside, and no page is wider than the window."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from dpcli.document.document import Document, Passage, Table
+from dpcli.formats.html import render
+from dpcli.formats.page_style import style
+from tests.browser import faults
+from tests.command import ROOT, dpcli
+from tests.exam.subjects import SEED
+from tests.gate.samples import GATE, LARGE_DELTA, OVER
+
+DEEP = "services/recommendations/pipelines/production-europe-west/advertising_click_through_rate"
+FILES = {
+    "pass.toml": GATE,
+    "over.toml": OVER,
+    "broken.toml": GATE.replace("scale =", "scal ="),
+    "unknown.toml": GATE.replace("delta = 1e-8", "delta = 0.0"),
+    f"{DEEP}/rule.toml": LARGE_DELTA,
+}
+LEDGER = (
+    "budget init l.db --dataset clicks --unit user --adjacency add-remove --epsilon 20 --delta 1e-6 --filter zcdp",
+    "budget spend l.db pass.toml --key first",
+    f"budget reserve l.db over.toml --key {DEEP}@2030",
+)
+QUICK = (
+    f"gate pass.toml over.toml broken.toml unknown.toml {DEEP}/rule.toml",
+    f"lint pass.toml over.toml broken.toml {DEEP}/rule.toml",
+    "account over.toml",
+    "diff pass.toml over.toml",
+    "budget show l.db",
+)
+LONG = (
+    "account pass.toml over.toml",
+    "account {examples}/mnist.toml -a all",
+    "account {examples}/analytics.toml",
+    "gate pass.toml",
+    "lint pass.toml",
+    "explain pass.toml",
+    "explain --demo",
+    "diff {examples}/gate.toml {examples}/analytics.toml",
+    "report pass.toml",
+    "report {examples}/disclosure.toml",
+    "report {examples}/disclosure.toml --registry",
+    "report {examples}/federated.toml",
+    "report {examples}/release.toml",
+    "calibrate --solve steps -m train --target-epsilon 2 pass.toml",
+    "calibrate-sigma --target-epsilon 3 --delta 1e-6 --batch-size 256 --dataset-size 60000 --steps 14063",
+    "audit --canaries 1000 --guesses 100 --correct 98 --epsilon 0.1 --delta 1e-5",
+    "pate account {examples}/pate-digits.toml",
+    "pmixed account {examples}/pmixed.toml",
+    "release {examples}/release.toml --dry-run",
+    "budget log l.db",
+    "budget verify l.db",
+    "budget overview l.db",
+    "doctor",
+    "version",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with pipeline files, one of them far down, and a ledger."""
+    here = tmp_path_factory.mktemp("pages")
+    (here / DEEP).mkdir(parents=True)
+    for name, text in FILES.items():
+        (here / name).write_text(text)
+    for line in LEDGER:
+        assert dpcli(*line.split(), folder=here).code == 0
+    return here
+
+
+def pages(lines: Iterable[str], folder: Path) -> dict[str, str]:
+    """Return the page that each command prints, by its line."""
+    printed = {
+        line: dpcli(*shlex.split(line.format(examples=ROOT / "examples")), "-f", "html", folder=folder).out for line in lines
+    }
+    assert all(printed.values())
+    return printed
+
+
+def drawn(random: Random) -> str:
+    """Return a page with words, numbers, paths and hashes in tables of any number of columns."""
+    kinds = (
+        lambda: f"{random.choice(['FAIL', 'warning', 'UNKNOWN', 'pass', 'LEDGER ERROR'])}",
+        lambda: f"{random.uniform(1, 9) * 10.0 ** random.randint(-12, 12):.4f}",
+        lambda: f"epsilon <= {random.uniform(0, 9):.4f} at delta = 1e-{random.randint(3, 12):02}",
+        lambda: "/".join(random.choices(["data", "recommendations", "click_through_rate", "europe-west", "x.toml"], k=8)),
+        lambda: f"{random.getrandbits(256):064x}",
+        lambda: "the release may be attributed to nobody, whatever else is known of the person's circumstances",
+        lambda: "2030-01-31T10:20:30Z",
+        lambda: "",
+    )
+
+    def table(number: int) -> Table:
+        columns = random.choices(kinds, k=random.randint(1, 7))
+        rows = [tuple(kind() for kind in columns) for _ in range(3)]
+        numeric = frozenset(i for i, kind in enumerate(columns) if kind is kinds[1])
+        heads = tuple(random.choice(["verdict", "noise_multiplier", "right without the release", ""]) for _ in columns)
+        return Table(f"table {number}", heads, rows, numeric, footnotes=(kinds[3](),))
+
+    words = tuple(" ".join(random.choice(kinds)() for _ in range(6)) for _ in range(3))
+    return render(
+        Document(
+            words[0],
+            {},
+            "fail",
+            tuple(map(table, range(4))),
+            (words[1],),
+            title=kinds[3](),
+            passages=(Passage(words[2], words, words),),
+        )
+    )
+
+
+def test_words_stay_whole_and_pages_fit(folder: Path, tmp_path: Path) -> None:
+    shown = pages(QUICK, folder) | {f"drawn {k}": drawn(Random(f"{SEED}/{k}")) for k in range(8)}
+    assert faults(shown, tmp_path) == [], f"seed {SEED}"
+
+
+@pytest.mark.long
+def test_words_stay_whole_and_pages_fit_for_every_command(folder: Path, tmp_path: Path) -> None:
+    assert faults(pages(LONG, folder), tmp_path) == []
+
+
+@pytest.mark.nightly
+def test_words_stay_whole_and_pages_fit_whatever_is_in_them(tmp_path: Path) -> None:
+    shown = {f"drawn {k}": drawn(Random(f"{SEED}/{k}")) for k in range(8, 200)}
+    assert faults(shown, tmp_path) == [], f"seed {SEED}"
+
+
+def test_what_is_broken_or_too_wide_is_seen(folder: Path, tmp_path: Path) -> None:
+    """With a rule that squeezes columns, verdicts break; with one that widens the table, so does the page, and only where it is narrow."""
+    page = pages([QUICK[0]], folder)[QUICK[0]]
+    policy = page[page.index("<meta http-equiv") : page.index('<meta name="viewport"')]
+    plain = page.replace(policy, "")
+    squeezed = plain.replace(style(), f"{style()} td,th{{overflow-wrap:anywhere;white-space:normal!important;max-width:1rem}}")
+    wide = plain.replace(style(), f"{style()} .page{{min-width:1200px}}")
+    seen = faults({"plain": plain, "squeezed": squeezed, "wide": wide}, tmp_path)
+    assert {(name, width) for name, width, _, _ in seen if name == "wide"} == {("wide", 600), ("wide", 1000)}
+    assert ("squeezed", 1000, "broken", "UNKNOWN") in seen
+    assert {name for name, *_ in seen} == {"squeezed", "wide"}
