@@ -46,6 +46,14 @@ class Base:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """An earlier version that has no epsilon to compare with: `reason` says why. renamed: as of a Base."""
+
+    reason: str
+    renamed: str
+
+
 def waiver_data(waiver: Waiver) -> dict[str, Any]:
     """A waiver as JSON holds it: two are the same where all of this is."""
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
@@ -63,14 +71,14 @@ def form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
     }
 
 
-def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | None]:
+def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
     """Each file as it stands at the git revision `ref`; None where nothing there became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {', '.join(paths)}")
     return {path: None if found is None else _at_ref(ref, path, found, cap) for path, found in pasts(ref, paths).items()}
 
 
-def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base:
+def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base | Unpriced:
     from dpcli.pipeline.read import parse
 
     try:
@@ -78,7 +86,7 @@ def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base:
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except DpcliError as error:
-        raise InputError(f"{found.renamed or path} at {ref} cannot be compared with: {error}") from None
+        return Unpriced(str(error), found.renamed)
     stated = form(own, pipeline)
     return Base(
         result.upper,

@@ -20,13 +20,15 @@ from dpcli.toml.findings import Path
 from dpcli.toml.limits import escaped_path
 
 
-def new_file(result: Account, outside: Outside) -> Condition:
-    """A file that was not there: a warning where the rise is limited, as all of its epsilon may be one."""
+def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
+    """A file that was not there, or whose version at the base has no epsilon (`unpriced` says why): a warning where the rise is limited, as
+    all of its epsilon may be one."""
+    before = f"the version at the base has no epsilon to compare with ({unpriced})" if unpriced else "new file: no earlier version"
     limits = blocking(outside, result.pipeline.gate.max_increase).stated()
     if not limits:
-        return Condition("increase", "pass", "new file: no earlier version")
+        return Condition("increase", "warn" if unpriced else "pass", before)
     were = "was" if len(limits) == 1 else "were"
-    return Condition("increase", "warn", f"new file: no earlier version, so {' and '.join(limits)} {were} not applied")
+    return Condition("increase", "warn", f"{before}, so {' and '.join(limits)} {were} not applied")
 
 
 def epsilon_now(result: Account, base: Base) -> float:

@@ -11,7 +11,7 @@ from dpcli.analysis.difference import Priced
 from dpcli.analysis.large import large_epsilon
 from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
-from dpcli.gate.bases import Base, bases_at
+from dpcli.gate.bases import Base, Unpriced, bases_at
 from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
 from dpcli.gate.caps import cap_conditions, capped, delta_condition, holding
@@ -39,7 +39,7 @@ from dpcli.toml.findings import Findings
 from dpcli.toml.render import InvalidFile
 from dpcli.values import dataclass
 
-Bases = Mapping[str, Base | None]
+Bases = Mapping[str, Base | Unpriced | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         _check(pipeline, data)
         opened = Opened(path, data, pipeline, capped(pipeline, outside), outside, diagnostics)
         assert opened.pipeline.budget is not None
-        result = _unchanged(opened.pipeline, bases.get(path) if bases else None) or headline(
-            opened.pipeline, delta=opened.pipeline.budget.delta
-        )
+        result = _unchanged(opened.pipeline, _base(bases, path)) or headline(opened.pipeline, delta=opened.pipeline.budget.delta)
     except InvalidFile as error:
         unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_of(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
@@ -192,7 +190,7 @@ def _check(pipeline: Pipeline, data: bytes) -> None:
 
 def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
     opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result)))
-    base = None if bases is None else bases.get(opened.path)
+    base = _base(bases, opened.path)
     now = None if base is None else epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, terms))
@@ -201,7 +199,7 @@ def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases |
 
         was = _was(opened.path, base)
         said += [
-            *_against(opened, result, base, now, terms),
+            *_against(opened, result, base or bases.get(opened.path), now, terms),
             *claims(changes, opened.pipeline),
             *other_data(changes, opened.pipeline, opened.path, was),
         ]
@@ -227,10 +225,18 @@ def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[C
         yield terms.room.conditions[opened.path]
 
 
-def _against(opened: Opened, result: Account, base: Base | None, now: float | None, terms: GateTerms) -> Iterator[Condition]:
+def _base(bases: Bases | None, path: str) -> Base | None:
+    """What a file is compared with; None where that has no epsilon."""
+    base = bases.get(path) if bases else None
+    return base if isinstance(base, Base) else None
+
+
+def _against(
+    opened: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
+) -> Iterator[Condition]:
     """What a file must satisfy against the base."""
-    if base is None or now is None:
-        yield new_file(result, opened.outside)
+    if base is None or isinstance(base, Unpriced) or now is None:
+        yield new_file(result, opened.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
     horizons = held_horizons(terms.horizon, terms.policy.horizon)
     yield from statement_conditions(result, opened.own, base, opened.outside, horizons, _escaped(opened, base, terms))
