@@ -48,8 +48,8 @@ def command(
     rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a key, a term (adjacency), a
-    heading of a table, an exit code or a page of the manual (tutorial, accountants, training, private-prediction, release, ledger, gate,
-    glossary).
+    heading of a table, an exit code or a page of the manual (tutorial, accountants, threats, training, private-prediction, release, ledger,
+    gate, glossary).
 
     --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
     them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
