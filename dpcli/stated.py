@@ -62,6 +62,11 @@ def product(x: float, y: float) -> float:
     return upward(stated(x) * stated(y)) if math.isfinite(x) and math.isfinite(y) else x * y
 
 
+def squared(x: float, divisor: int = 1) -> float:
+    """Return x^2 / divisor, x as stated, rounded upwards."""
+    return upward(stated(x) ** 2 / divisor) if math.isfinite(x) else math.inf
+
+
 def multiple(count: int, x: float) -> float:
     """Return count * number, as stated, rounded upwards."""
     return total([(count, x)])

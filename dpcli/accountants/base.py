@@ -12,6 +12,7 @@ from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import KEPT, QUESTION, allowance, shared
+from dpcli.stated import total
 from dpcli.values import dataclass
 
 Steps = tuple[tuple[Mechanism, int], ...]
@@ -129,8 +130,10 @@ def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
 
 
 def rho_of(steps: Steps) -> float:
-    """The sum of all rho (zCDP), rounded up. Raises as `views` does."""
-    return math.fsum(weighed(merged(steps), lambda mechanism: mechanism.zcdp())) * (1.0 + 1e-15)
+    """The sum of all rho (zCDP), as stated, rounded up. Raises as `views` does."""
+    steps = merged(steps)
+    rhos = views(steps, lambda mechanism: mechanism.zcdp())
+    return total((count, rho) for (_, count), rho in zip(steps, rhos, strict=True))
 
 
 def merged(steps: Steps) -> Steps:

@@ -66,7 +66,7 @@ def epsilon(
 
     >>> import dpcli
     >>> dpcli.epsilon(1.1, 256 / 60000, [1, 1000, 14040], delta=1e-5).upper   # doctest: +SKIP
-    array([0.0216, 0.5987, 2.3796])
+    array([0.0483, 0.5987, 2.3796])
 
     Many numbers of steps and many deltas of one noise and rate share their contours: epsilon after each of 10^5 steps takes seconds.
 

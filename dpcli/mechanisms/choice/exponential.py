@@ -16,7 +16,7 @@ from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
-from dpcli.stated import multiple
+from dpcli.stated import multiple, squared
 from dpcli.values import dataclass
 
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
@@ -42,7 +42,7 @@ class BoundedRange(Mechanism):
 
     def zcdp(self) -> float:
         """eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or what pure epsilon gives if that is smaller."""
-        return min(self.epsilon * self.epsilon / 8.0, Pure(self.epsilon).zcdp())
+        return min(squared(self.epsilon, 8), Pure(self.epsilon).zcdp())
 
     def losses(self) -> tuple[RangeLoss]:
         if math.isinf(self.epsilon):

@@ -122,7 +122,7 @@ class Composed(Mechanism):
         return math.fsum(count * mechanism.delta_floor() for mechanism, count in self.parts)
 
     def zcdp(self) -> float:
-        return math.fsum(count * mechanism.zcdp() for mechanism, count in self.parts)
+        return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
 
     def gdp(self) -> float:
         return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in self.parts))

@@ -55,7 +55,7 @@ class Group(Mechanism):
         return self.inner.delta_floor()
 
     def zcdp(self) -> float:
-        return float(self.size) ** 2 * self.inner.zcdp()
+        return multiple(self.size**2, self.inner.zcdp())
 
     def rdp(self, orders: Array) -> Array:
         c = math.ceil(math.log2(self.size))

@@ -15,6 +15,7 @@ from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.work import spend
+from dpcli.stated import quotient, squared
 from dpcli.values import dataclass
 
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
@@ -107,7 +108,7 @@ class DiscreteGaussian(Mechanism):
         return excess
 
     def zcdp(self) -> float:
-        return 0.5 * (self.sensitivity / self.sigma) ** 2
+        return squared(quotient(self.sensitivity, self.sigma), 2)
 
     def attained(self) -> bool:
         return True

@@ -12,6 +12,7 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_gaussian_vector import LARGEST, NEAR, Norms, vector_of
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
+from dpcli.stated import multiple, quotient, squared
 from dpcli.values import dataclass
 
 
@@ -101,7 +102,7 @@ class DiscreteGaussianSpec(Spec):
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return DiscreteGaussian(self.sigma, self.sensitivity * group)
         if self.moved * group > LARGEST or self.moved**2 + NEAR < 1.0:
-            return Zcdp(0.5 * (group * self.moved / self.sigma) ** 2)
+            return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         found = vector_of(self.sigma, norms)
         return found if group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12) else found.unclaimed()

@@ -8,6 +8,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, normal_tails
+from dpcli.stated import squared
 from dpcli.values import dataclass
 
 
@@ -51,7 +52,7 @@ class Gaussian(Mechanism):
         return gaussian_epsilon_upper(self.mu, delta)
 
     def zcdp(self) -> float:
-        return 0.5 * self.mu * self.mu
+        return squared(self.mu, 2)
 
     def gdp(self) -> float:
         return self.mu

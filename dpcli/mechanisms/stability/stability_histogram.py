@@ -17,6 +17,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stability.shown import shown
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
+from dpcli.stated import quotient, squared
 
 ONE_BY_ONE = 64  # units of a group whose number in one key is tried one by one
 
@@ -97,7 +98,7 @@ class StabilityHistogramSpec(Spec):
         if group == 1:
             noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one)
             return ((noise.unclaimed(), keys),)
-        return ((Zcdp(0.5 * keys * (group * self.max_rows / self.sigma) ** 2), 1),)
+        return ((Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys),)
 
 
 def _sharing(group: int) -> tuple[list[int], list[int]]:
