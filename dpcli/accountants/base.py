@@ -85,13 +85,13 @@ class Accountant:
     name: str
     title: str
     source: str
-    compose: Callable[[Steps], PrivacyProfile]
+    compose: Callable[[Steps], PrivacyProfile] = field(repr=False)
     sound: bool = True
     adaptive: bool = False
     heavy: bool = False
     fallback: bool = False
     stepwise: bool = False
-    cells: Callable[[int], float] = lambda parts: 0.0
+    cells: Callable[[int], float] = field(default=lambda parts: 0.0, repr=False)
 
     @contextmanager
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:

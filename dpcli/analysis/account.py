@@ -161,8 +161,10 @@ def account(
     Raises:
         InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
     """
-    if isinstance(pipeline, str) or isinstance(accountants, str):
-        raise InputError("expected a pipeline from dpcli.load and a list of accountants, found text")
+    if isinstance(pipeline, str):
+        raise InputError(f"pipeline: expected dpcli.load({pipeline!r}), found the text alone")
+    if isinstance(accountants, str):
+        raise InputError(f"accountants: expected a list such as [{accountants!r}], found the text alone")
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
