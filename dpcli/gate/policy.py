@@ -7,8 +7,8 @@
     warn_increase_percent = 5.0            # above which a rise is told, and passes
     require_unit = ["user"]
     forbid_sampling = ["shuffle", "cyclic"]
-    waivers = "policy"                     # waivers that a pipeline file writes for itself do not count
-    waiver_author = "another"              # or they count where, by git blame, somebody else wrote them than approves them
+    waivers = "files"                      # waivers that a pipeline file writes for itself count too
+    waiver_author = "another"              # but only where, by git blame, somebody else wrote them than approves them
     horizon = { every = "week", years = 1, epsilon = 12.0 }
 
     [[rule]]                               # in place of the caps above, where it matches; of several the smallest cap holds
@@ -101,7 +101,12 @@ class Policy(Caps):
     require_adjacency: Annotated[tuple[Adjacency, ...], Key("adjacencies that a pipeline may use; any where empty")] = ()
     require_dataset: Annotated[tuple[str, ...], Key("datasets of which a pipeline must name one; none is needed where empty")] = ()
     forbid_sampling: Annotated[tuple[str, ...], Key("sampling schemes that no mechanism may use")] = ()
-    waivers: Annotated[Literal["files", "policy"], Key("policy: waivers written in pipeline files do not count")] = "files"
+    waivers: Annotated[
+        Literal["files", "policy"] | None,
+        Key(
+            "files: waivers written in pipeline files count too; policy: its own alone, as where neither this nor waiver_author is stated"
+        ),
+    ] = None
     waiver_author: Annotated[
         Literal["any", "another"], Key("another: a file's waiver holds only where its approver is not who wrote it, by git blame")
     ] = "any"
@@ -111,6 +116,11 @@ class Policy(Caps):
     ] = ()
     waiver: Annotated[tuple[PolicyWaiver, ...], Key("exceptions, one [[waiver]] table each")] = ()
     path: str = ""
+
+    @property
+    def takes_from_files(self) -> bool:
+        """Whether a waiver that a pipeline file writes for itself counts: whoever raises a number could write it in the same change."""
+        return self.waivers == "files" or (self.waivers is None and self.waiver_author == "another")
 
     def problems(self) -> Iterator[Problem]:
         """What its keys do not agree on, and words that nothing goes by."""
@@ -134,7 +144,7 @@ class Policy(Caps):
         return replace(tightest(found), allow_statement_change=all(caps.allow_statement_change for caps in found))
 
 
-NO_POLICY = Policy()
+NO_POLICY = Policy(waivers="files")
 
 
 def _unwaivable(waiver: Waiver) -> Iterable[Problem]:

@@ -101,7 +101,7 @@ def waived(
     used = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
     notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used, as_of)]
-    ignored = [_ignored(index) for index in range(len(pipeline.gate.waiver)) if policy.waivers == "policy"]
+    ignored = [_ignored(index) for index in range(len(pipeline.gate.waiver)) if not policy.takes_from_files]
     return Waived((*judged, *notices, *ignored), frozenset(granting))
 
 
@@ -112,10 +112,10 @@ def _external(path: str, policy: Policy) -> Iterator[Grant]:
 
 
 def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
-    asked = bool(pipeline.gate.waiver) and policy.waivers == "files" and policy.waiver_author == "another"
+    asked = bool(pipeline.gate.waiver) and policy.takes_from_files and policy.waiver_author == "another"
     writers = _writers(pipeline, path, data) if asked else ()
     known: Sequence[Mapping[str, Any]] = base.waivers if base is not None else ()
-    for index, waiver in enumerate(pipeline.gate.waiver if policy.waivers == "files" else ()):
+    for index, waiver in enumerate(pipeline.gate.waiver if policy.takes_from_files else ()):
         yield Grant(waiver, index, False, base is not None and waiver_data(waiver) not in known, writers[index] if asked else None)
 
 

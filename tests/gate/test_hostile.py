@@ -92,8 +92,8 @@ PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     ),
     "a waiver for itself": (
         write(RESTATED + waiver("restatement")),
-        0,
-        "new waiver, added by this change: approved by ada until 2030-06-30 (29 days left): launch",
+        1,
+        "does not count: the policy takes no waivers from pipeline files",
     ),
     "warn_at raised": (edit("warn_at = 0.9", "warn_at = 1.0"), 1, "statement: budget.warn_at 0.9 -> 1"),
     "releases widened": (edit('releases = "final-model"', 'releases = "outputs"'), 1, "privacy.releases final-model -> outputs"),

@@ -92,7 +92,7 @@ def test_caps_at_different_deltas_are_judged_each_at_its_own(repository: Path) -
         ("--max-epsilon", "1.3", "--delta", "1e-7"),
     ):
         assert verdicts(*arguments) == {"1e-08": "pass", "1e-07": "warn"}
-    at = ("--policy", policy(repository, "epsilon = 1.2\ndelta = 1e-7\n"))
+    at = ("--policy", policy(repository, 'waivers = "files"\nepsilon = 1.2\ndelta = 1e-7\n'))
     assert verdicts(*at) == {"1e-08": "pass", "1e-07": "fail"}
     file.write_text(PLAIN.replace("epsilon = 9.0", "epsilon = 1.3"))
     assert verdicts(*at) == {"1e-08": "fail", "1e-07": "fail"}
