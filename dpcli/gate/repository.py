@@ -16,15 +16,15 @@ from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
-_TABLE = re.compile(rb"^\s*(?:\[\s*privacy|\[\[\s*mechanism)", re.MULTILINE)
+_TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
 
 
 def touched_pipelines(ref: str) -> list[str]:
     """Return the pipelines that git knows and that differ from the revision by the work tree's doing, each by every name that it has.
 
-    They are looked for in the whole repository around the working directory and in those inside it. A file that is no TOML is one where it was
-    one at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What git
-    does not know is in no change; `dpcli.gate.missed` tells of it.
+    They are looked for in the whole repository around the working directory and in those inside it. A file that is no TOML is one where
+    it was one at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
+    git does not know is in no change; `dpcli.gate.missed` tells of it.
 
     Raises:
         InputError: no repository is here, git does not know the revision, or cannot list the files.
