@@ -68,7 +68,7 @@ def test_a_file_that_was_invalid_is_no_new_file(repository: Path) -> None:
     git(repository, "commit", "-qam", "broken")
     (repository / "train.toml").write_text(RISEN)
     with_baseline = gate(repository, "train.toml", "--baseline", "base.json", "--max-increase", "0")
-    assert with_baseline.code == gate(repository, "train.toml", *HEAD).code == 2
+    assert with_baseline.code == 2
     assert "expected an account to compare with, found that the file could not be accounted then" in with_baseline.err
 
 
