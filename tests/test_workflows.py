@@ -86,7 +86,7 @@ TRIGGERS = {
 WRITES = {
     "release/attest": {"id-token", "attestations"},
     "release/publish": {"id-token"},
-    "privacy-budget/gate": {"pull-requests", "security-events"},
+    "privacy-budget/gate": {"pull-requests"},
 }
 
 
@@ -206,7 +206,7 @@ VALUES = {
     "inputs.requirement": "dpcli @ git+https://example.org/dpcli",
     "inputs.base": "origin/main",
     "inputs.comment": "true",
-    "inputs.sarif": "dpcli.sarif",
+    "inputs.sarif": "findings.sarif",
     "inputs.token": "a-token",
     "github.event.pull_request.head.repo.full_name != github.repository": "false",
 }

@@ -54,15 +54,22 @@ def holding(own: Pipeline, outside: Outside) -> Holding:
 
 
 def capped(own: Pipeline, outside: Outside) -> Pipeline:
-    """The pipeline with the caps that hold: on epsilon the one at the smallest delta. Raises InputError where there is none."""
+    """The pipeline with the caps that hold: on epsilon the one at the smallest delta; as it is where there is none."""
     caps = holding(own, outside)
     if not caps.epsilon and not caps.rho:
-        raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
+        return own
     first = caps.epsilon[0].cap if caps.epsilon else None
     rho = caps.rho[0].cap.value if caps.rho else None
     warn_at = own.budget.warn_at if own.budget else Budget().warn_at
     epsilon, delta = (None, caps.delta) if first is None else (first.value, first.delta)
     return replace(own, budget=Budget(epsilon, delta, warn_at, rho))
+
+
+def require_cap(own: Pipeline, outside: Outside) -> None:
+    """Raise InputError where no cap holds."""
+    caps = holding(own, outside)
+    if not caps.epsilon and not caps.rho:
+        raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
 
 
 def kept_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:

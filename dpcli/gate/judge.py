@@ -14,7 +14,7 @@ from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, Unpriced, bases_at
 from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
-from dpcli.gate.caps import cap_conditions, capped, delta_condition, holding
+from dpcli.gate.caps import cap_conditions, capped, delta_condition, holding, require_cap
 from dpcli.gate.claims import claims
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
 from dpcli.gate.flags import GateTerms
@@ -150,6 +150,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         outside = _outside(path, pipeline, terms)
         diagnostics = judge(pipeline, data, outside.deltas)
         _check(pipeline, data)
+        require_cap(pipeline, outside)
         opened = Opened(path, data, pipeline, capped(pipeline, outside), outside, diagnostics)
         assert opened.pipeline.budget is not None
         result = _unchanged(opened.pipeline, _base(bases, path)) or headline(opened.pipeline, delta=opened.pipeline.budget.delta)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 
 from dpcli.errors import InputError
 from dpcli.gate.missed import of_other_endings, touched_files
 from dpcli.git.history import pasts, says_pipeline
 from dpcli.git.work_tree import listed, top_of
 from dpcli.pipeline.folders import may_be_pipeline, toml_name
+from dpcli.pipeline.lookalikes import LFS_POINTER
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
+
+# A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
+_TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
 
 
 def touched_pipelines(ref: str) -> list[str]:
     """Return the pipelines that git knows and that differ from the revision by the work tree's doing, each by every name that it has.
 
-    They are looked for in the whole repository around the working directory and in those inside it. A file that cannot be read is one
-    where it was one at the revision, or speaks of privacy: nobody can say that it is none. What git does not know is in no change;
-    `dpcli.gate.missed` tells of it.
+    They are looked for in the whole repository around the working directory and in those inside it. A file that is no TOML is one where
+    it was one at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
+    git does not know is in no change; `dpcli.gate.missed` tells of it.
 
     Raises:
         InputError: no repository is here, git does not know the revision, or cannot list the files.
@@ -41,4 +46,5 @@ def _is_pipeline(ref: str, path: str) -> bool:
         return may_be_pipeline(toml_document(data, path)[1])
     except InputError as error:
         was = pasts(ref, [path])[path]
-        return (isinstance(error, InvalidFile) and b"privacy" in data) or (was is not None and says_pipeline(was.data))
+        perhaps = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
+        return perhaps or (was is not None and says_pipeline(was.data))

@@ -100,10 +100,15 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
 
 @_once
 def commit_of(folder: str, ref: str) -> str:
-    """The object of the commit that `ref` names. Raises InputError where there is none, and says so of a shallow clone."""
+    """The object of the commit that `ref` names; of an empty tree for the HEAD of a repository without a commit.
+
+    Raises InputError where there is none, and says so of a shallow clone.
+    """
     top_of(folder)
     refuse_ambiguous(folder, ref, "--base-ref")
     found = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if found.returncode == 0:
         return os.fsdecode(found.stdout).strip()
+    if ref == "HEAD" and git(folder, "rev-parse", "--verify", "--quiet", ref).returncode != 0:
+        return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()
     raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}{shallow_hint(folder)}")

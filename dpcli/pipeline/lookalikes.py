@@ -8,11 +8,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+LFS_POINTER = b"version https://git-lfs"
 STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b"SQLite format 3\x00", "a database of SQLite, as a ledger is", "budget show {}"),
     (b"\x89HDF", "HDF5", ""),
     (b"\x93NUMPY", "an array of numpy", ""),
     (b"%PDF", "a PDF", ""),
+    (LFS_POINTER, "a Git LFS pointer: check out the file itself (git lfs pull; lfs: true in CI)", ""),
 )
 OPACUS = "import opacus {}"
 SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from tests.command import ROOT
 from tests.comments.forges import ME, TOKEN, Played, playing
-from tests.gate.clones import HARMLESS, changed, shell
+from tests.gate.clones import HARMLESS, changed, merge_request, shell
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
 
@@ -51,7 +51,7 @@ def test_github_pins_what_it_uses_and_gives_each_job_what_it_needs() -> None:
     uses = [[step["uses"] for step in job["steps"] if "uses" in step] for job in jobs]
     assert uses[0] == uses[1]
     assert jobs[0]["permissions"] == jobs[1]["permissions"]
-    assert set(jobs[0]["permissions"]) == {"contents", "pull-requests", "security-events"}
+    assert set(jobs[0]["permissions"]) == {"contents", "pull-requests"}
 
 
 def action(clone: Path, forge: Played, **inputs: str) -> Ran:
@@ -195,7 +195,7 @@ def test_gitlab_comments_after_the_verdict(clone: Path) -> None:
     job = yaml(ROOT / "dpcli" / "templates" / "ci-gitlab.yml")["privacy-budget"]
     changed(clone, OVER)
     with playing(Played("gitlab")) as forge:
-        variables = {**forge.environment, "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
+        variables = {**forge.environment, **merge_request(clone)}
         assert shell(clone, "\n".join(job["script"]), **variables).returncode == 1
         assert forge.asked == []
         shell(clone, "\n".join(job["after_script"]), **variables)

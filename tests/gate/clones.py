@@ -19,6 +19,16 @@ def changed(clone: Path, text: str) -> None:
     git(clone, "commit", "-qam", "change")
 
 
+def merge_request(clone: Path, project: str = "remote") -> dict[str, str]:
+    """The variables that GitLab sets for a request to the remote of a clone, from it or from another project beside it."""
+    return {
+        "CI_REPOSITORY_URL": str(clone.parent / f"{project}.git"),
+        "CI_PROJECT_PATH": project,
+        "CI_MERGE_REQUEST_PROJECT_PATH": "remote",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+    }
+
+
 def shell(clone: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The script as a runner would run it, with this package as the installed one."""
     programs = clone.parent / "bin"

@@ -12,6 +12,7 @@ SAMPLED = (ROOT / "examples" / "gate.toml").read_text()
 # The same without sampling, which is quick to add up: epsilon 1.3740 of 3.
 GATE = SAMPLED.replace('sampling = { scheme = "poisson", batch_size = 1_024 }\n', "").replace("= 0.8\n", "= 400.0\n")
 OVER = GATE.replace("steps = 5_000", "steps = 200_000")  # epsilon 6.921, cap 3
+NO_BUDGET = GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", "")
 LARGE_DELTA = GATE.replace("delta = 1e-8", "delta = 1e-5").replace("epsilon = 3.0", "epsilon = 50.0")  # DP105, an error
 
 

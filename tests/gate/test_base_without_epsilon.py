@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.gate.repositories import committed, git
-from tests.gate.samples import GATE, conditions
+from tests.gate.samples import GATE, NO_BUDGET, conditions, named
 
 BROKEN = {
     "no TOML": "format = 1\nname = ",
     "an unknown key": GATE.replace("noise_multiplier", "noise_multiplyer"),
     "no mechanism": GATE.partition("[[mechanism]]")[0],
-    "no cap": GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", ""),
 }
 
 
@@ -28,10 +27,18 @@ def test_a_mended_file_passes_with_a_warning(tmp_path: Path, broken: str) -> Non
     assert "max_increase = 0.25 was not applied" in told["message"]
 
 
+@pytest.mark.parametrize(("steps", "verdict"), [("5_000", "pass"), ("4_000", "pass"), ("9_000", "fail")])
+def test_one_that_had_no_cap_is_priced_at_its_own_delta(tmp_path: Path, steps: str, verdict: str) -> None:
+    repository = committed(tmp_path / "r", f=NO_BUDGET)
+    (repository / "f.toml").write_text(GATE.replace("5_000", steps))
+    told = named("increase", repository / "f.toml", "--base-ref", "main")
+    assert told["verdict"] == verdict and told["message"].startswith("epsilon 1.3740 -> "), told
+
+
 def test_a_change_that_breaks_a_file_is_refused_all_the_same(tmp_path: Path) -> None:
     """So no second change finds a base without an epsilon that the gate let through."""
     repository = committed(tmp_path / "r", f=GATE)
-    for text in BROKEN.values():
+    for text in (*BROKEN.values(), NO_BUDGET):
         (repository / "f.toml").write_text(text)
         assert {one["verdict"] for one in conditions(repository / "f.toml", "--base-ref", "main")} & {"invalid", "fail"}
     assert git(repository, "status", "--porcelain")

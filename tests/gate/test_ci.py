@@ -11,9 +11,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
-from tests.gate.clones import HARMLESS, changed, shell
+from tests.gate.clones import HARMLESS, changed, merge_request, shell
 from tests.gate.repositories import git
-from tests.gate.samples import OVER
+from tests.gate.samples import NO_BUDGET, OVER
 from tests.schemas import checked
 
 CI = ROOT / "dpcli" / "templates"
@@ -81,7 +81,6 @@ def test_github_stops_one_that_overspends(clone: Path) -> None:
     assert result.returncode == 1
     line = OVER.splitlines().index("steps = 200_000") + 1
     assert result.stdout.startswith(f"::error file=pipelines/ads/rank ing.toml,line={line},col=1,")
-    assert (clone / "dpcli.sarif").exists()
     assert "## gate: FAIL" in (clone.parent / "summary.md").read_text()
 
 
@@ -114,17 +113,45 @@ def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
 def test_gitlab(clone: Path, text: str, code: int) -> None:
     changed(clone, text)
     script = "\n".join(yaml("ci-gitlab.yml")["privacy-budget"]["script"])
-    result = shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
+    result = shell(clone, script, **merge_request(clone))
     assert result.returncode == code, result.stderr
     reports = yaml("ci-gitlab.yml")["privacy-budget"]["artifacts"]["reports"]
-    assert all((clone / path).exists() for path in reports.values())
+    assert all([*clone.glob(pattern)] for pattern in reports.values())
+
+
+def test_gitlab_reads_the_base_from_the_project_that_the_request_goes_to(clone: Path) -> None:
+    """The author of a fork has made its main branch, which origin is, what the change is."""
+    changed(clone, OVER)
+    git(clone, "init", "-q", "--bare", "--template=", str(clone.parent / "fork.git"))
+    git(clone, "remote", "set-url", "origin", str(clone.parent / "fork.git"))
+    git(clone, "push", "-q", "origin", "HEAD:main")
+    script = "\n".join(yaml("ci-gitlab.yml")["privacy-budget"]["script"])
+    result = shell(clone, script, **merge_request(clone, "fork"))
+    assert result.returncode == 1 and "gate/increase" in result.stdout, result.stderr
+
+
+def test_gitlab_writes_its_reports_to_no_place_that_a_change_has_chosen(clone: Path) -> None:
+    """Nor does it take a pipeline away that goes by the name of a report."""
+    job = yaml("ci-gitlab.yml")["privacy-budget"]
+    outside = clone.parent / "outside"
+    outside.write_text("kept")
+    (clone / "dpcli-here").mkdir()
+    for pattern in job["artifacts"]["reports"].values():
+        for name in (pattern.replace("*", "here"), pattern.rpartition("/")[2]):
+            (clone / name).symlink_to(outside)
+    (clone / "dpcli-here" / "x.xml").write_text(OVER)
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "links")
+    result = shell(clone, "\n".join(job["script"]), **merge_request(clone))
+    assert result.returncode == 1 and "dpcli-here/x.xml" in result.stdout, result.stderr
+    assert outside.read_text() == "kept"
 
 
 @pytest.mark.long
 def test_gitlab_without_pipelines(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
     script = "\n".join(yaml("ci-gitlab.yml")["privacy-budget"]["script"])
-    assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == 0
+    assert shell(clone, script, **merge_request(clone)).returncode == 0
 
 
 @pytest.mark.long
@@ -134,3 +161,20 @@ def test_the_hook_stops_a_commit_that_overspends(clone: Path) -> None:
     for text, expected in ((HARMLESS, [0]), (OVER, [1])):
         (clone / path).write_text(text)
         assert [shell(clone, hook["entry"]).returncode for hook in repo["hooks"]] == expected
+
+
+def test_the_hook_reads_the_policy_as_it_was_and_takes_a_first_commit(folder: Path) -> None:
+    (hook,) = yaml("pre-commit.yaml")["repos"][0]["hooks"]
+    work = folder / "work"
+    git(folder, "init", "-q", "--template=", "-b", "main", str(work))
+    (work / "policy.toml").write_text("format = 1\nepsilon = 3.0\n")
+    (work / "a.toml").write_text(NO_BUDGET)
+    git(work, "add", ".")
+    first = shell(work, hook["entry"])
+    assert first.returncode == 0 and "new file" in first.stdout, first.stderr
+    git(work, "commit", "-qm", "first")
+    (work / "a.toml").write_text(NO_BUDGET.replace("steps = 5_000", "steps = 200_000"))
+    for policy in ("format = 1\nepsilon = 3.0\n", "format = 1\nepsilon = 9.0\n"):
+        (work / "policy.toml").write_text(policy)
+        result = shell(work, hook["entry"])
+        assert result.returncode == 1 and "cap 3.0" in result.stdout, result.stderr

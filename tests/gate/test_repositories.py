@@ -162,6 +162,26 @@ def test_without_files_every_pipeline_that_differs_is_judged(repository: Path, t
         assert result.code == 2  # for typed.toml, which says privacy and is no TOML
 
 
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_in_a_repository_without_a_commit_all_is_new_against_head(tmp_path: Path, object_format: str) -> None:
+    """Against HEAD alone: another name that git does not know is a mistake."""
+    git(tmp_path, "init", "-q", "--template=", f"--object-format={object_format}")
+    assert gate(tmp_path, "--base-ref", "HEAD").code == 0
+    (tmp_path / "a.toml").write_text(GATE)
+    (tmp_path / "over.toml").write_text(GATE.replace("5_000", "200_000"))
+    git(tmp_path, "add", ".")
+    result = gate(tmp_path, "--base-ref", "HEAD")
+    assert result.code == 1 and "a.toml: pass" in result.out and "over.toml: FAIL" in result.out
+    for ref in ("main", "HEAD~1"):
+        assert "expected a commit known to git" in gate(tmp_path, "--base-ref", ref).err
+
+
+def test_a_head_whose_commit_is_lost_is_no_empty_one(repository: Path) -> None:
+    commit = git(repository, "rev-parse", "HEAD").strip()
+    (repository / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
+    assert gate(repository, "train.toml", "--base-ref", "HEAD").code == 2
+
+
 def test_without_files_and_without_a_pipeline_that_differs_the_gate_passes(folder: Path) -> None:
     (folder / "tool.toml").write_text("a = 1\n")
     git(folder, "add", ".")

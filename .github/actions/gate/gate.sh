@@ -7,8 +7,10 @@ IFS=$'\n'
 files=($FILES) # a pattern a line: expanded as file names, and as nothing else
 terms=(--base-ref "$BASE")
 if [ -n "$POLICY" ]; then terms+=(--policy "$POLICY"); fi
+outputs=(--output "summary=$GITHUB_STEP_SUMMARY")
+if [ -n "$SARIF" ]; then outputs+=(--output "sarif=$SARIF"); fi
 
-"$1" gate "${terms[@]}" --format github --output "summary=$GITHUB_STEP_SUMMARY" --output "sarif=$SARIF" -- "${files[@]}"
+"$1" gate "${terms[@]}" --format github "${outputs[@]}" -- "${files[@]}"
 code=$?
 
 if [ "$COMMENT" != false ] && [ "$FORK" != true ]; then
