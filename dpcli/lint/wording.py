@@ -25,12 +25,13 @@ OF_ONE_BIN = (
     r"\b(?:by|with) (?:one |a )?half(?=$|[.,;:)])|\bhalved\b|\bby 0\.5\b"
 )
 RUNS = (
-    r"(?:tuning |search |training |other |more |further |earlier )?(?:runs|trials|experiments)(?: on (?:the |our )?private data)?"
+    r"(?:tuning |(?:random[ -]|grid[ -])?search |hyper-?parameter |training |other |more |further |earlier )?"
+    r"(?:runs|trials|experiments)(?: on (?:the |our )?private data)?"
 )
 CLAUSE_ENDS = r"(?=\s*(?:$|[.,;:)]))"
 UNCOUNTED = (
-    rf"\b(?:\d[\d,_]*|several|many) {RUNS},?(?: that| which)?(?: are| were| have)? "
-    r"(?:not (?:been )?(?:counted|accounted for|charged)|uncounted|unaccounted(?: for)?)"
+    rf"\b(?:\d[\d,_]*|several|many) {RUNS}(?:[,:]| -)?(?: that| which)?(?: are| were| have)? "
+    r"\(?(?:not (?:been )?(?:counted|accounted for|charged)|uncounted|unaccounted(?: for)?)"
     rf"(?: (?:to|in|against) (?:the |this )?(?:public |privacy )?(?:budget|epsilon))?{CLAUSE_ENDS}|"
     rf"\bnone of (?:the |these )?(?:\d[\d,_]* )?{RUNS} (?:is|are|was|were) (?:counted|accounted for|charged){CLAUSE_ENDS}"
 )
@@ -46,7 +47,7 @@ PEOPLE = (
 SECRET_SIZE = (
     r"\b(?:(?:the|exact|true|data[ -]?set|cohort|sample) size(?: of (?:the |this |our )?(?:data ?set|data|cohort|sample))?|"
     rf"(?:number|count) of (?:all |our |the )?(?:{PEOPLE})(?: in (?:the|this) (?:data ?set|data|cohort|sample|file))?)"
-    r"(?: that| which)?(?: is| are| stays| remains| must (?:stay|remain))?(?: kept)? (?:confidential|secret|not public)"
+    r"(?::|(?: that| which)?(?: is| are| stays| remains| must (?:stay|remain)))?(?: kept)? \(?(?:confidential|secret|not public)"
     r"(?=$|[.,;:)\]]| (?:and|but|because|as|to)\b)|\b(?:confidential|secret) (?:data[ -]?set )?size(?=$|[.,;:)\]])"
 )
 BOUNDED = r"\b(?:rounded|bound|estimate|noisy)\b|\b(?:about|around|roughly|approximately|at most|up to|fewer than|less than) \d"
