@@ -50,6 +50,19 @@ def test_what_is_computed_decides(small: float, large: float, absurd: float, ste
         assert all(one.rule == "DP304" and word in one.message for one, word in zip(found, words, strict=True))
 
 
+@of_each("budget", ["", "\n[budget]\nepsilon = 50.0\n", "\n[budget]\nepsilon = 9.0\n"])
+@of_each("noise", ['type = "pure-dp"\nepsilon = 30.0', 'type = "laplace"\nnoise_multiplier = 0.05'])
+def test_one_fact_is_told_once(budget: str, noise: str, tmp_path: Path) -> None:
+    """Of a file that states an epsilon above 10, lint says so; the computed one is told where there is none."""
+    mechanism = FILE.format(noise=1, steps=1).replace('type = "laplace"\nnoise_multiplier = 1', noise)
+    (tmp_path / "it.toml").write_text(mechanism + budget)
+    for command in (["account"], ["gate", "--max-epsilon", "100"]):
+        result = dpcli(*command, str(tmp_path / "it.toml"), "-f", "json").out
+        stated = ("pure" in noise) + ("50" in budget)
+        assert result.count('"rule": "DP304"') == max(stated, 1)
+        assert ("0.0000 gives" in result) is (stated == 0)
+
+
 def test_a_group_or_a_delta_is_not_asked_about() -> None:
     large = pipeline(entry("laplace", noise_multiplier=0.2), delta=0.0)
     assert (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from dpcli.analysis.account import Account
 from dpcli.lint.statement import LARGE, LARGE_EPSILON, protection
@@ -10,10 +11,15 @@ from dpcli.rounding import up
 from dpcli.toml.diagnostics import Diagnostic
 
 
-def large_epsilon(account: Account) -> tuple[Diagnostic, ...]:
-    """What there is to say of a finite epsilon above 10 of one unit; of the file as a whole, which has no line."""
+def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
+    """What there is to say of a finite epsilon above 10 of one unit; of the file as a whole, which has no line.
+
+    diagnostics: those of lint; where one of them is DP304, of an epsilon that the file states, this is not said a second time.
+    """
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
+        return ()
+    if any(one.rule == LARGE_EPSILON.code for one in diagnostics):
         return ()
     message = protection(epsilon, up(epsilon), account.delta or 0.0)
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)

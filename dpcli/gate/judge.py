@@ -190,7 +190,7 @@ def _check(pipeline: Pipeline, data: bytes) -> None:
 
 
 def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
-    opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result)))
+    opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result, opened.diagnostics)))
     base = _base(bases, opened.path)
     now = None if base is None else epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened.data)

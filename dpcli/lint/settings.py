@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dpcli.lint.rule import RuleFinding
-from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.findings import Path
 
 RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")  # [audit] publishes nothing of its own
@@ -58,6 +58,11 @@ def words(value: Any) -> Iterator[str]:
 def says(pattern: str, *texts: str | None) -> bool:
     """Whether one of the texts has the words, in any case."""
     return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
+
+
+def worded(pattern: str, entry: Entry) -> bool:
+    """Whether a mechanism's name, its joints read as spaces, or its description has the words."""
+    return says(pattern, re.sub("[-_]", " ", entry.name), entry.description)
 
 
 def covered(pipeline: Pipeline, *notes: str) -> bool:

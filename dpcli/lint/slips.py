@@ -8,11 +8,14 @@ from math import ceil, sqrt
 
 from dpcli.lint.composition import PLACE
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.settings import worded
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import MAX_COUNT
 
-LIKE_EPOCHS = 100  # steps up to which a number of steps may be one of epochs
+# Epochs written as steps are few and next to nothing of the data; a short run that is meant takes large batches or more steps.
+LIKE_EPOCHS, SHARE_OF_A_PASS = 30, Fraction(1, 10)
+SHORT_RUN = r"\bfine[ -]?tun|\blora\b|\brounds?\b|\bfed(?:erat|avg)|\bwaves?\b|\bwarm(?:ing)?[ -]?up\b|\bpilot\b"
 LARGE_RATE, MANY_STEPS = Fraction(1, 10), 100
 MANY_EPOCHS = 1_000
 LITTLE_NOISE = 0.2  # over the sensitivity: one such release has epsilon 35 at delta 1e-6
@@ -23,12 +26,14 @@ SEPARATED = 2.0
 def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(section in ("train", "federated") for section, _ in pipeline.sections):
         return  # dpcli train runs as many steps as are charged, and rounds are no passes
-    for path, entry in entries(pipeline):
-        rate = _rate(entry, pipeline)
-        if entry.epochs is not None or PLACE.search(entry.name) or not _trains(entry) or rate is None:
+    rates = ((path, entry, _rate(entry, pipeline)) for path, entry in entries(pipeline) if _trains(entry))
+    runs = [(path, entry, rate, rate * _steps(entry, rate)) for path, entry, rate in rates if rate is not None]
+    if pipeline.privacy.releases == "outputs" or any(entry.epochs is not None or passes >= 1 for _, entry, _, passes in runs):
+        return  # answers to questions; or a warm-up, by an author who knows what a pass is
+    for path, entry, rate, passes in runs:
+        if PLACE.search(entry.name) or worded(SHORT_RUN, entry):
             continue
-        passes = rate * entry.steps
-        if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < 1:
+        if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < SHARE_OF_A_PASS:
             message = (
                 f"{entry.steps} steps at a rate of {float(rate):.4g} are {float(passes):.2g} of one pass over the data: state "
                 f"epochs = {entry.steps} if passes are meant"
@@ -125,12 +130,13 @@ FEWER_THAN_ONE_PASS = RuleInfo(
     severity="warning",
     waivable=True,
     title="fewer steps than one pass over the data",
-    what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 100 steps that together take less than one pass "
-    "over the data (steps times rate below 1). Lists of values, which spell out a schedule, are not asked about, nor are files with "
-    "[train], whose steps dpcli train runs as they are charged, or with [federated].",
+    what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 30 steps that together take less than a tenth of "
+    "one pass over the data (steps times rate below 0.1), in a file that states no epochs and no longer run. Not asked about are lists "
+    "of values, which spell out a schedule; names and descriptions that speak of fine-tuning, a warm-up, a pilot, rounds or waves; "
+    'releases = "outputs"; [train], whose steps dpcli train runs as they are charged; and [federated].',
     why="15 epochs written as steps = 15 are priced as 15 batches. A program that runs its 15 epochs then leaks far more than the "
     "epsilon that is printed.",
-    fix="State epochs where passes are meant. Where the run is that short, nothing has to change.",
+    fix="State epochs where passes are meant. Where the run is that short, say so in its description: a pilot, a warm-up, fine-tuning.",
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
     bad=HEAD + edited(TRAIN, "steps = 1000", "steps = 15"),
     good=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15"), "256", "240"),

@@ -116,7 +116,7 @@ LARGE_EPSILON = RuleInfo(
     waivable=True,
     title="an epsilon above 10",
     what="The budget, the gate's cap on all planned runs, or a mechanism's stated guarantee has an epsilon above 10; or, in account and "
-    "gate, which compute it, the epsilon of the whole file.",
+    "gate, which compute it, the epsilon of the whole file, where the file states none above 10.",
     why="Whoever attacks with a false-positive rate p finds at most a share min(1, e^epsilon p + delta) of the "
     "members. At epsilon = 10 that is 1 for every p above 0.005 %: against all but the most cautious attacks the "
     "guarantee says nothing.",

@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from math import sqrt
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import says, spelled
+from dpcli.lint.settings import says, spelled, worded
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.model import Pipeline
 from dpcli.toml.findings import Path
 
 L2 = r"(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
-HISTOGRAM = r"\bhistograms?\b|\bcontingency tables?\b"
-UNCOUNTED = r"\bnot (?:been )?(?:counted|accounted|charged)\b|\b(?:uncounted|unaccounted)\b"
-FREE = r"\b(?:public|synthetic|simulated|none)\b|(?<!not )\b(?:counted|charged|accounted for) (?:in|by|to|as|on)\b"  # or counted elsewhere
-# The size is called confidential, and not the records or what one of them holds.
-SECRET = r"(?<!\bnot )(?<!\bno )(?:confidential|secret|not public)"
-SECRET_SIZE = (
-    rf"\b(?:size|number|count)\b(?:(?!\b(?:per|each|every)\b)[^.;]){{0,40}}\b{SECRET}(?=$|[.,;:)\]]| and\b| but\b)|"
-    r"\b(?:confidential|secret) (?:data ?set )?(?:size|number|count)\b"
+# The norms are what is released: numbers, whose L1 and L2 sensitivity are the same.
+OF_NORMS = r"\bnorms\b|\b(?:mean|average|median|quantile|largest|maximum) (?:L_?2|euclidean) norm\b(?![ -](?:clip|bound))"
+VECTOR = r"\bvectors?\b|\bcoordinates?\b|\bembeddings?\b|\bgradients?\b|\bbins?\b|\bhistograms?\b|\bL_?2\b|\beuclidean\b"
+ROOTED = r"\broots?\b|\bsqrt\b"  # records are roots themselves
+HISTOGRAM = r"(?<!\bno )(?<!\bnot a )(?<!\bnot the )(?:\bhistograms?\b|\bcontingency tables?\b)"
+# One number of a histogram moves by 1, and all its bins together too where each counts half.
+OF_ONE_BIN = (
+    r"\b(?:total|largest|smallest|one bin|(?:one|sum|mean|median|mode) of)\b[^.;]*\b(?:histogram|bins?)\b|"
+    r"\b(?:by|with) (?:one |a )?half(?=$|[.,;:)])|\bhalved\b|\bby 0\.5\b"
 )
+RUNS = (
+    r"(?:tuning |(?:random[ -]|grid[ -])?search |hyper-?parameter |training |other |more |further |earlier )?"
+    r"(?:runs|trials|experiments)(?: on (?:the |our )?private data)?"
+)
+CLAUSE_ENDS = r"(?=\s*(?:$|[.,;:)]))"
+UNCOUNTED = (
+    rf"\b(?:\d[\d,_]*|several|many) {RUNS}(?:[,:]| -)?(?: that| which)?(?: are| were| have)? "
+    r"\(?(?:not (?:been )?(?:counted|accounted for|charged)|uncounted|unaccounted(?: for)?)"
+    rf"(?: (?:to|in|against) (?:the |this )?(?:public |privacy )?(?:budget|epsilon))?{CLAUSE_ENDS}|"
+    rf"\bnone of (?:the |these )?(?:\d[\d,_]* )?{RUNS} (?:is|are|was|were) (?:counted|accounted for|charged){CLAUSE_ENDS}"
+)
+# Runs that cost nothing, on public data (or those of a name), or that are counted elsewhere.
+FREE = (
+    r"\bpublic\b(?! budget)|\b(?:synthetic|simulated|no data|costs? (?:is|are) in)\b|\bon (?-i:[A-Z])|"
+    r"(?<!not )\b(?:counted|charged|accounted for) (?:in|by|to|as|on)\b"
+)
+# The size is called confidential, and not the records or what one of them holds.
+PEOPLE = (
+    r"records|examples|rows|patients|users|people|persons|individuals|customers|clients|members|participants|subjects|households"
+)
+SECRET_SIZE = (
+    r"\b(?:(?:the|exact|true|data[ -]?set|cohort|sample) size(?: of (?:the |this |our )?(?:data ?set|data|cohort|sample))?|"
+    rf"(?:number|count) of (?:all |our |the )?(?:{PEOPLE})(?: in (?:the|this) (?:data ?set|data|cohort|sample|file))?)"
+    r"(?::|(?: that| which)?(?: is| are| stays| remains| must (?:stay|remain)))?(?: kept)? \(?(?:confidential|secret|not public)"
+    r"(?=$|[.,;:)\]]| (?:and|but|because|as|to)\b)|\b(?:confidential|secret) (?:data[ -]?set )?size(?=$|[.,;:)\]])"
+)
+BOUNDED = r"\b(?:rounded|bound|estimate|noisy)\b|\b(?:about|around|roughly|approximately|at most|up to|fewer than|less than) \d"
 LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # no year
 
 
@@ -32,12 +59,16 @@ def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
         moved = getattr(entry.spec, "sensitivity", None)
         if getattr(entry.spec, "scale", None) is None or moved is None:
             continue
-        if _worded(L2, entry) and not _worded(L1, entry):
-            message = f'its description speaks of an L2 norm, and "{entry.type}" noise needs the L1 sensitivity, which is larger'
+        if worded(f"{L1}|{OF_NORMS}", entry):
+            continue
+        if worded(L2, entry):
+            message = (
+                f'its description speaks of an L2 norm, and "{entry.type}" noise needs the L1 sensitivity, which may be larger'
+            )
             yield RuleFinding((*path, "sensitivity"), message)
-        elif (whole := _root_of(moved)) is not None:
+        elif (whole := _root_of(moved)) is not None and worded(VECTOR, entry) and not worded(ROOTED, entry):
             message = f'{moved:g} is the root of {whole}, as an L2 norm is, and "{entry.type}" noise needs the L1 sensitivity'
-            yield RuleFinding((*path, "sensitivity"), f"{message}, which may be {whole}")
+            yield RuleFinding((*path, "sensitivity"), f"{message}, which may be larger")
 
 
 def _root_of(value: float) -> int | None:
@@ -51,7 +82,7 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
         return
     for path, entry in entries(pipeline):
         key, needed = _sensitivity(entry.spec)
-        if key and _worded(HISTOGRAM, entry):
+        if key and worded(HISTOGRAM, entry) and not worded(OF_ONE_BIN, entry):
             message = (
                 f"a replaced record leaves one bin of a histogram and enters another: expected a sensitivity of {needed}, found 1"
             )
@@ -64,10 +95,6 @@ def _sensitivity(spec: Spec) -> tuple[str, str]:
     single = getattr(spec, "dimension", None) == 1
     keys = [key for key in ("sensitivity", "l2_sensitivity") if not single and getattr(spec, key, None) == 1]
     return (keys[0], needed) if keys else ("", "")
-
-
-def _worded(pattern: str, entry: Entry) -> bool:
-    return says(pattern, re.sub("[-_]", " ", entry.name), entry.description)
 
 
 def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -94,7 +121,9 @@ def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     text, size = pipeline.disclosure.data, pipeline.privacy.dataset_size
-    if text is not None and says(SECRET_SIZE, text) and (size is not None or says(LARGE_NUMBER, text)):
+    if text is None or says(BOUNDED, text):
+        return
+    if says(SECRET_SIZE, text) and (size is not None or says(LARGE_NUMBER, text)):
         stated = "this text says a number" if size is None else f"dataset_size = {size:,} is declared public"
         yield RuleFinding(("disclosure", "data"), f'"{_cut(text)}": {stated}, and every reader of the file or its report sees it')
 
@@ -131,7 +160,7 @@ tuning = "50 runs, counted in steps"
 
 PATIENTS = """
 [disclosure]
-data = "patients of one clinic, about 60,000, a number that the clinic publishes"
+data = "patients of one clinic; the number of patients is published"
 """
 
 OTHER_NORM = RuleInfo(
@@ -140,8 +169,8 @@ OTHER_NORM = RuleInfo(
     waivable=True,
     title="Laplace noise for an L2 sensitivity",
     what="A laplace or discrete-laplace mechanism states a sensitivity, and its name or description speaks of an L2 (Euclidean) "
-    "sensitivity, norm or bound and not of L1; or the sensitivity is the root of 2, 3, 5, 6, 7, 8 or 10 to three decimals. A warning, as "
-    "both norms of one number are the same.",
+    "sensitivity, norm or bound and not of L1, nor of norms that are themselves released; or the sensitivity is the root of 2, 3, 5, 6, 7, "
+    "8 or 10 to three decimals and the words are of a vector or a histogram. A warning, as both norms of one number are the same.",
     why="Laplace noise hides a move of the L1 norm. In d coordinates that is up to sqrt(d) times the L2 norm, and the true epsilon as many "
     "times the printed one.",
     fix="State the L1 sensitivity, the sum of the moves of all coordinates; or use gaussian noise, which needs the L2 sensitivity.",
@@ -157,7 +186,8 @@ ONE_BIN = RuleInfo(
     waivable=True,
     title="a histogram under replace-one with sensitivity 1",
     what="Under replace-one, a mechanism whose name or description says histogram or contingency table states a sensitivity of 1, and not "
-    "dimension = 1. A warning, as the words do not prove that it is one.",
+    "dimension = 1. Not asked about is one number of a histogram (its total, its largest bin, one of its bins), or one weighted by half. "
+    "A warning, as the words do not prove that it is one.",
     why="A record that is replaced leaves one bin and enters another: two counts move by 1. That is 2 in L1, for Laplace noise, and "
     "1.41422 in L2, for Gaussian noise; with 1 the printed epsilon is half of the true one, or 0.7 of it.",
     fix="State sensitivity = 2 for Laplace noise, 1.41422 for Gaussian noise (l2_sensitivity of discrete-gaussian); or adjacency = "
@@ -174,8 +204,9 @@ UNCOUNTED_RUNS = RuleInfo(
     severity="warning",
     waivable=True,
     title="runs that the file says are not counted",
-    what="disclosure.tuning, or the note on tuning in a covers table, says that runs are not counted (not accounted, not charged), and "
-    "does not speak of public or synthetic data. A warning, as whoever says so is honest.",
+    what="disclosure.tuning, or the note on tuning in a covers table, says of a number of runs that they are not counted (not accounted "
+    'for, not charged), as in "50 runs, not counted", and does not speak of public or synthetic data. A warning, as whoever says so is '
+    "honest.",
     why="The best of 50 runs depends on what all of them saw. A signed epsilon that counts one of them is below the true one.",
     fix='Count every run in the file, or make the search a mechanism (type = "repeat-and-select"; dpcli explain DP110); or search on '
     "public data and say so.",
@@ -190,14 +221,15 @@ SECRET_SIZES = RuleInfo(
     severity="warning",
     waivable=True,
     title="a size that is called confidential and stated",
-    what="disclosure.data says that the size or number of the data is confidential, secret or not public, while the file states "
-    "dataset_size or the text itself a large number.",
+    what="disclosure.data says that the size of the data, or the number of records, patients or users, is confidential, secret or not "
+    "public, while the file states dataset_size or the text itself a large number. Texts that speak of a rounded number or a bound are "
+    "not asked about.",
     why="dataset_size is declared public: it stands in the file, its report and the check of delta. Under add-remove the number of records "
     "is private, and to publish it exactly tells whether one record is there.",
     fix="State a public number, such as a rounded upper bound (with rate in place of batch_size), or release a noisy count as a mechanism; "
     "or drop the word.",
     source="NIST SP 800-226 (2025), on units of privacy; Ponomareva et al. 2023, arXiv:2303.00654, section 5.3.3",
-    bad=HEAD + TRAIN + edited(PATIENTS, "that the clinic publishes", "that is confidential"),
+    bad=HEAD + TRAIN + edited(PATIENTS, "is published", "is confidential"),
     good=HEAD + TRAIN + PATIENTS,
     check=_secret_size,
 )

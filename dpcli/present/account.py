@@ -23,7 +23,7 @@ MOST_SHOWN, FEW_SHOWN = 60, 20  # mechanisms in the table: all, or those with th
 
 def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
     """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
-    budget, large = account.budget, large_epsilon(account)
+    budget, large = account.budget, large_epsilon(account, diagnostics)
     verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
     return Document(
         headline=headline(account, decimals),
