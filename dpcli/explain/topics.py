@@ -7,7 +7,18 @@ from importlib.resources import files
 from dpcli.explain.markdown import Topic, read_topic
 from dpcli.formats.troff import ManualSection
 
-WRITTEN = ("tutorial", "accountants", "training", "federated", "private-prediction", "release", "ledger", "backup", "gate", "threats")
+WRITTEN = (
+    "tutorial",
+    "accountants",
+    "training",
+    "federated",
+    "private-prediction",
+    "release",
+    "ledger",
+    "backup",
+    "gate",
+    "threats",
+)
 TOPICS = (*WRITTEN, "glossary")
 
 
