@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.analysis.account import Account
@@ -11,7 +12,8 @@ from dpcli.analysis.large import large_epsilon
 from dpcli.analysis.rows import AccountRow
 from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
-from dpcli.pipeline.model import Entry
+from dpcli.pipeline.flags import PLACE
+from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import schemes
 from dpcli.pipeline.resolve import BillLine
 from dpcli.present.diagnostics import diagnostic_data, finding
@@ -21,8 +23,18 @@ from dpcli.toml.diagnostics import Diagnostic
 MOST_SHOWN, FEW_SHOWN = 60, 20  # mechanisms in the table: all, or those with the largest shares; json has all of them
 
 
-def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
-    """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
+def document(
+    account: Account,
+    diagnostics: tuple[Diagnostic, ...] = (),
+    decimals: int = 4,
+    sources: bool = False,
+    flags: Sequence[str] | None = None,
+) -> Document:
+    """Return everything that `dpcli account` says about one pipeline.
+
+    sources: whether to say where each bound comes from.
+    flags: what states the pipeline to dpcli calibrate-sigma in place of a file; None where no flags of it do.
+    """
     budget, large = account.budget, large_epsilon(account)
     verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
     return Document(
@@ -31,7 +43,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         verdict=verdict,
         passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_notes(diagnostics), *_instead(account), *(_sources(account) if sources else ())),
+        notes=(*_notes(diagnostics), *_instead(account, flags), *(_sources(account) if sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
@@ -59,14 +71,31 @@ def headline(account: Account, decimals: int = 4) -> str:
     return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
 
 
-def _instead(account: Account) -> tuple[str, ...]:
-    """Which command answers what somebody may have meant by an epsilon."""
+def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
+    """Return which command answers what somebody may have meant by an epsilon, where there is noise to solve for."""
     if account.quantity == "epsilon":
         return ()
+    from dpcli.analysis.calibrate import parameter_key
+
+    pipeline = account.pipeline
+    noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
+    if not 0 < len(noisy) <= FEW_SHOWN or (flags is None and pipeline.path == PLACE):
+        return ()
+    named = [word for name in noisy for word in ("-m", name)] if len(noisy) > 1 else []
+    subject = flags if flags is not None else (str(pipeline.path), *named)
+    group = () if account.group_size == 1 else ("--group-size", str(account.group_size))
+    words = shlex.join((*subject, "--target-epsilon", repr(account.epsilon), *_delta(pipeline), *group))
     return (
-        f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma "
-        f"--target-epsilon {account.epsilon!r}",
+        f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
     )
+
+
+def _delta(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return a delta to solve at, where the pipeline states none at which its noise has an epsilon."""
+    stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
+    if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
+        return ()
+    return "--delta", f"1e-{max(6, len(str(size)) + 1)}"
 
 
 def _no_bounds(account: Account) -> str:
