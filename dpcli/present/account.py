@@ -9,6 +9,7 @@ from typing import Any
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.large import large_epsilon
+from dpcli.analysis.rho import warning_level
 from dpcli.analysis.rows import AccountRow
 from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
@@ -220,7 +221,9 @@ def _accountants(account: Account, decimals: int) -> Table:
             rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
         else:
             star = ">" if row is account.winner else "" if row.accountant.sound else "~"
-            rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
+            rows.append(
+                (star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, account, decimals), row.accountant.title)
+            )
     approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
     at = f"at {'delta' if account.quantity == 'epsilon' else 'epsilon'} = {account.at!r}"
     return Table(
@@ -240,13 +243,14 @@ def _left_out(account: Account) -> tuple[str, ...]:
     return (f"not run, as {winner} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",) if names else ()
 
 
-def _detail(row: AccountRow, decimals: int) -> str:
+def _detail(row: AccountRow, account: Account, decimals: int) -> str:
     assert row.bound is not None
     parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
     if row.bound.lower is not None:
         parts.append(f"at least {down(row.bound.lower, decimals)}")
     if not row.accountant.sound:
-        parts.append("no bound: may be too small")
+        equal = abs(row.bound.upper - account.upper) <= 1e-9 * account.upper
+        parts.append("equals the headline here" if equal else "no bound: may be too small")
     return ", ".join(parts)
 
 
@@ -300,7 +304,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
         return ()
     words = {
         "pass": "within budget",
-        "warn": "within budget, but above its warning level",
+        "warn": f"within budget, but above its {warning_level(account.pipeline)}",
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }

@@ -74,7 +74,7 @@ def test_delta_at_epsilon() -> None:
     [
         (GAUSSIAN.replace(b"noise_multiplier = 1.0", b"noise_multiplier = 1e-300"), 3, "no finite guarantee"),
         (GAUSSIAN + b"[budget]\nepsilon = 4.0\n", 1, "OVER BUDGET"),
-        (GAUSSIAN + b"[budget]\nepsilon = 5.0\n", 0, "above its warning level"),
+        (GAUSSIAN + b"[budget]\nepsilon = 5.0\n", 0, "above its warning level (0.8 of the cap)"),
         (GAUSSIAN + b"[budget]\nepsilon = 50.0\n", 0, "within budget"),
     ],
 )
