@@ -107,11 +107,12 @@ def _explained(name: str) -> str:
 
 def _command(name: str) -> str:
     """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
-    from dpcli.cli.lazy import LazyGroup
+    from dpcli.cli.lazy import Commands, LazyGroup
     from dpcli.cli.main import COMMANDS
     from dpcli.registry import load
 
-    table, target, does, words = COMMANDS, "", "", name.split()
+    words, target, does = name.split(), "", ""
+    table: Commands = COMMANDS
     for word in words:
         group = load(target) if target else None
         table = table if group is None else group.table if isinstance(group, LazyGroup) else {}

@@ -13,7 +13,6 @@ from dpcli.analysis.rho import warning_level
 from dpcli.analysis.rows import AccountRow
 from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
-from dpcli.pipeline.flags import PLACE
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import schemes
 from dpcli.pipeline.resolve import BillLine
@@ -77,6 +76,7 @@ def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
     if account.quantity == "epsilon":
         return ()
     from dpcli.analysis.calibrate import parameter_key
+    from dpcli.pipeline.flags import PLACE
 
     pipeline = account.pipeline
     noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]

@@ -157,9 +157,9 @@ def test_a_file_that_a_rule_refuses_is_explained_with_exit_code_1() -> None:
     assert "error DP105" in result.out
 
 
-def test_names_are_still_explained_and_take_no_flags() -> None:
+def test_names_are_still_explained_and_take_no_flags(tmp_path: Path) -> None:
     assert dpcli("explain", "adjacency").out.startswith("adjacency\n")
-    assert dpcli("explain", ".github").code == 2  # a directory is no pipeline, and no term
+    assert dpcli("explain", str(tmp_path)).code == 2  # a directory is no pipeline, and no term
     assert "no such file" in dpcli("explain", "missing.toml").err
     for flags in (("--delta", "0.1"), ("--prior", "0.1"), ("-f", "json"), ("-o", "json=/dev/null")):
         assert "with the name of a rule or a term" in dpcli("explain", "DP101", *flags).err
