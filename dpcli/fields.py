@@ -19,11 +19,15 @@ Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which wh
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint on a number or a text: `text` completes "expected ...", `schema` is its JSON Schema form."""
+    """A constraint on a number or a text: `text` completes "expected ...", `schema` is its JSON Schema form.
+
+    hint: what to do about a value that it refuses, "" where there is nothing to say.
+    """
 
     text: str
     holds: Callable[[Any], bool]
     schema: tuple[tuple[str, Any], ...] = ()
+    hint: Callable[[Any], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,15 @@ class Key:
     reads: bool = False
 
 
+def _percentage(x: float) -> str:
+    return f"{x:g} % is {x / 100.0:g}" if 1 < x <= 100 else ""
+
+
 POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))
 NON_NEGATIVE = Constraint("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
 COUNT = Constraint("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))
 AT_LEAST_TWO = Constraint("a whole number >= 2", lambda x: 2 <= x <= 10**18, (("minimum", 2),))
-RATE = Constraint("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)))
-RATE_OR_ZERO = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
+RATE = Constraint("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)), _percentage)
+RATE_OR_ZERO = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)), _percentage)
 OPEN_UNIT = Constraint("a number in (0, 1)", lambda x: 0 < x < 1, (("exclusiveMinimum", 0), ("exclusiveMaximum", 1)))
 DELTA = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))

@@ -128,7 +128,6 @@ def calibrate_dp_sgd(
     if stated.sampling_rate == 0.0:
         raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
     tables = stated.tables(delta)
-    tables["mechanism"][0]["name"] = "dp-sgd"
     if goal is not None:
         return calibrate_goal(pipeline_of_flags(tables), goal, "noise", None, group_size)
     assert target_epsilon is not None

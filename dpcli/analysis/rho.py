@@ -8,6 +8,7 @@ from typing import Literal
 
 from dpcli.accountants.base import rho_of
 from dpcli.errors import NotRepresentable
+from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import BillLine
 from dpcli.rounding import up
 from dpcli.values import dataclass
@@ -57,6 +58,12 @@ def judged(spent: float, cap: float, warn_at: float) -> Verdict:
     if math.isinf(spent):
         return "unknown"
     return "fail" if spent > cap else "warn" if spent > warn_at * cap else "pass"
+
+
+def warning_level(pipeline: Pipeline) -> str:
+    """Return the share of its cap above which a pipeline with a budget gets a warning: `warning level (0.8 of the cap)`."""
+    assert pipeline.budget is not None
+    return f"warning level ({pipeline.budget.warn_at!r} of the cap)"
 
 
 def rho_verdict(charges: Sequence[BillLine], cap: float | None, warn_at: float) -> RhoVerdict | None:

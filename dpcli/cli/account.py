@@ -76,13 +76,14 @@ def command(
         return emit(several(files, (accountants or None, delta, epsilon, group_size, tolerance), digits, sources), format_, outputs)
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
     diagnostics = judge(pipeline, data, {"--delta": delta if tables is None else None})  # flags without FILE make a text with it
+    words = None
     if tables is not None:
-        from dpcli.cli.stating import without_lines
+        from dpcli.cli.stating import solving_words, without_lines
 
-        diagnostics = without_lines(diagnostics)
+        diagnostics, words = without_lines(diagnostics), solving_words(flags)
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
-    found = document(result, diagnostics, digits, sources)
+    found = document(result, diagnostics, digits, sources, words)
     if tables is not None:
         from dpcli.analysis.beside import beside
         from dpcli.present.beside import with_beside

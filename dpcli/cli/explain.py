@@ -48,8 +48,8 @@ def command(
     rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a key, a term (adjacency), a
-    heading of a table, an exit code or a page of the manual (tutorial, accountants, threats, training, private-prediction, release, ledger,
-    gate, glossary).
+    heading of a table, an exit code, a command (report) or a page of the manual (tutorial, accountants, threats, training,
+    private-prediction, release, ledger, gate, glossary).
 
     --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
     them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
@@ -68,11 +68,11 @@ def command(
     if of is not None:
         return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
-        from dpcli.explain.lookup import explain, picture
+        from dpcli.explain.lookup import picture
 
         text = None if format_ == "table" else format_
         refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
-        show(explain(file) + "\n")
+        show(_explained(file) + "\n")
         if (drawn := picture(file)) is not None:
             from dpcli.cli.picture import show as show_picture
 
@@ -90,6 +90,38 @@ def command(
     pipeline, diagnostics = checked_load(file, delta)
     account, found = meaning(pipeline, delta, priors or PRIORS)
     return emit(document(account, found, diagnostics), format_, outputs)
+
+
+def _explained(name: str) -> str:
+    """What the tables say of a name, and what its command does. Raises InputError where neither has it."""
+    from dpcli.explain.lookup import explain
+
+    about = _command(name)
+    try:
+        return "\n\n".join(filter(None, (explain(name), about)))
+    except InputError:
+        if not about:
+            raise
+        return about
+
+
+def _command(name: str) -> str:
+    """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
+    from dpcli.cli.lazy import Commands, LazyGroup
+    from dpcli.cli.main import COMMANDS
+    from dpcli.registry import load
+
+    words, target, does = name.split(), "", ""
+    table: Commands = COMMANDS
+    for word in words:
+        group = load(target) if target else None
+        table = table if group is None else group.table if isinstance(group, LazyGroup) else {}
+        if word not in table:
+            return ""
+        target, does = table[word]
+    called = " ".join(("dpcli", *words))
+    page = f"{called.replace(' ', '-')}(1)"
+    return f"{called}: {does}\n\n{called} --help lists its options. Manual page: {page}, which dpcli man DIRECTORY writes."
 
 
 def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:

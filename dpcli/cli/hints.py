@@ -22,11 +22,18 @@ LAPLACE = (
     "from flags Gaussian noise alone is solved for; for Laplace noise: dpcli account --laplace --noise-multiplier 1 --delta 0 "
     "--write FILE, then dpcli calibrate-sigma FILE --target-epsilon EPSILON"
 )
+RHO = (
+    "the cap is an epsilon at a delta; --filter zcdp adds up rhos, up to the largest that this epsilon allows; what a rho costs: "
+    'dpcli account FILE, with type = "zcdp" and rho in FILE'
+)
+RECORDS = "state max_contributions in [privacy] of each run's file; --unit says whose records these are"
 # What is said of a flag by the command that has none of that meaning.
 ELSEWHERE = {
     ("account", "--rho"): 'state it in a file: type = "zcdp" with rho; dpcli calibrate-sigma --target-rho RHO solves for the noise',
     ("account", "--sampling"): STATES,
     ("account", "--target-epsilon"): SOLVES,
+    ("budget init", "--max-contributions"): RECORDS,
+    ("budget init", "--rho"): RHO,
     ("calibrate-sigma", "--laplace"): LAPLACE,
     ("calibrate-sigma", "--noise"): SOLVED,
     ("calibrate-sigma", "--noise-multiplier"): SOLVED,
@@ -54,7 +61,7 @@ def _hint(flag: str, context: click.Context | None) -> str:
         return ""
     own = {name for one in context.command.params for name in one.opts}
     meant = next((f"did you mean {name} ({meaning})?" for name, meaning in SYNONYMS.get(flag, ()) if name in own), "")
-    return meant or ELSEWHERE.get((context.info_name or "", flag), "")
+    return meant or ELSEWHERE.get((context.command_path.partition(" ")[2], flag), "")
 
 
 def command_for(word: str) -> tuple[str, str] | None:

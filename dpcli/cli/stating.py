@@ -13,8 +13,22 @@ if TYPE_CHECKING:
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
-    """What rules say of flags: nobody sees the lines of the text that they make."""
-    return tuple(replace(d, line=0, column=0, source="") for d in diagnostics)
+    """Return what rules say of flags: with the flag for its key, and without lines of the text that they make, which nobody sees."""
+    return tuple(replace(d, key=_flag(d.key), line=0, column=0, source="") for d in diagnostics)
+
+
+def _flag(key: str) -> str:
+    table, _, name = key.partition(".")
+    return f"--{name.replace('_', '-')}" if table == "privacy" and name in ("dataset_size", "delta", "adjacency") else key
+
+
+def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
+    """Return the flags that state the same to dpcli calibrate-sigma, which solves for the noise; None where that is not Gaussian."""
+    from dpcli.pipeline.flags import Stated, words_of_flags
+
+    given = Stated(**flags).given
+    noise = given.pop("noise_multiplier", None)
+    return None if noise is None or "laplace" in given else words_of_flags(given)
 
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:

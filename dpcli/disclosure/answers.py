@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcli import __version__
 from dpcli.analysis.account import Account
-from dpcli.analysis.rho import RhoVerdict
+from dpcli.analysis.rho import RhoVerdict, warning_level
 from dpcli.disclosure.facts import Facts
 from dpcli.keys.annotations import members_of
 from dpcli.keys.words import has_words, is_silent
@@ -230,7 +230,8 @@ def budget(facts: Facts) -> str | None:
     found = facts.account.budget
     if found is None:
         return None
-    words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
+    near = warning_level(facts.account.pipeline)
+    words = {"pass": "within it", "warn": f"within it, above its {near}", "fail": "OVER BUDGET", "unknown": "not certified"}
     rho = "" if found.rho is None else f"{found.rho.words()} in zCDP{_whole_cap(found.rho, facts.account)}"
     cap = found.epsilon
     if cap is None:

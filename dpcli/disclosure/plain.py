@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
+from dpcli.analysis.rho import warning_level
 from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon, window
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.item import NOT_STATED, Answer
@@ -26,9 +27,9 @@ SECRETS = {
     Adjacency.ZERO_OUT: "whether one {unit} is in the data or was blanked out",
 }
 HITS = {
-    Adjacency.ADD_REMOVE: ("is in the data", "is not"),
-    Adjacency.REPLACE_ONE: ("is the first version", "is the second"),
-    Adjacency.ZERO_OUT: ("is in the data", "was blanked out"),
+    Adjacency.ADD_REMOVE: ("this {unit} is", "this {unit} is not in the data"),
+    Adjacency.REPLACE_ONE: ("the first version is", "the second version is in the data"),
+    Adjacency.ZERO_OUT: ("this {unit} is in the data", "this {unit} was blanked out"),
 }
 
 
@@ -90,7 +91,7 @@ def _budget(facts: Facts) -> tuple[str, ...]:
         return (f"No budget caps it: {NOT_STATED} in the file.",)
     words = {
         "pass": "The release is within its budget",
-        "warn": "The release is within its budget, but above its warning level",
+        "warn": f"The release is within its budget, but above its {warning_level(facts.account.pipeline)}",
         "fail": "The release is OVER its budget",
         "unknown": "Whether the release is within its budget cannot be certified",
     }
@@ -105,15 +106,17 @@ def _nothing(facts: Facts) -> PlainPassage:
 
 
 def _attack(facts: Facts, meaning: Meaning) -> PlainPassage:
-    secret, (hit, miss) = SECRETS[facts.privacy.adjacency].format(unit=facts.unit), HITS[facts.privacy.adjacency]
+    secret, hit, miss = (
+        words.format(unit=facts.unit) for words in (SECRETS[facts.privacy.adjacency], *HITS[facts.privacy.adjacency])
+    )
     caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
     verdict = " This limit rules out next to nothing." if caught >= USELESS else ""
     return PlainPassage(
         "What an attacker can still find out",
         (
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
-            f"If they accept false alarms in {few(100.0 * ALARM)} % of the cases in which it {miss}, they recognise at most "
-            f"{percent_up(caught)} of the cases in which it {hit}; without the release, {few(100.0 * ALARM)} %.{verdict}",
+            f"If they accept false alarms in {few(100.0 * ALARM)} % of the cases where {miss}, they recognise at most "
+            f"{percent_up(caught)} of the cases where {hit}; without the release, {few(100.0 * ALARM)} %.{verdict}",
             *(_sure(belief, meaning) for belief in meaning.beliefs),
             _guess(min(meaning.beliefs, key=lambda belief: belief.blind)),
         ),

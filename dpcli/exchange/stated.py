@@ -32,7 +32,7 @@ class Asserted:
 
 # What a file says in place of a key that nobody has stated.
 MISSING = {
-    "unit": '# unit = "example"  # who is protected: NOT STATED. "user" needs max_contributions',
+    "unit": '# unit = "example"  # who is protected: NOT STATED. Any other unit needs max_contributions',
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }

@@ -23,7 +23,14 @@ COMPUTED = {  # numbers
     "exit-codes": "dpcli.explain.exit_codes:exit_codes",
 }
 PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_loss:chart")
-KNOWN = "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), and terms, as dpcli explain glossary lists them"
+CLOSE = 0.75  # difflib's ratio from which a word may be meant: version is far from Bernstein, and tilt from stability
+LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
+# What a phrase adds to the name of a thing.
+FILLERS = r"('s)?\s+(theorems?|mechanisms?|bounds?|inequalit(y|ies)|techniques?|immunity)$"
+KNOWN = (
+    "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
+    "glossary lists them"
+)
 SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 LISTED = {
     "filters": ("a privacy filter of a ledger", FILTERS),
@@ -42,11 +49,29 @@ def explain(name: str) -> str:
         return explain_rule(key.upper())
     if meant := _meant(key):
         return "\n\n".join(text for word in meant for text in _texts(word))
+    parts = _known_parts(key)
+    if parts and " " in parts[0]:
+        return f"nothing to explain under '{key}' as a whole; its part '{parts[0]}':\n\n{explain(parts[0])}"
+    suggested = parts or _similar(key)
+    hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
+    raise InputError(f"nothing to explain under '{key}'; {hint}")
+
+
+def _known_parts(phrase: str) -> list[str]:
+    """The runs of a phrase's words that are explained, those of most words first."""
+    parts = re.findall(r"[^\s(),:;]+", phrase)
+    runs = (" ".join(parts[i : i + count]) for count in range(len(parts) - 1, 0, -1) for i in range(len(parts) - count + 1))
+    return [run for run in runs if len(run) > 2 and _meant(run)]
+
+
+def _similar(key: str) -> list[str]:
+    """The words that begin with a misspelt one, and those that are spelled much like it."""
     from dpcli.explain.file_keys import table_paths
 
-    close = difflib.get_close_matches(key.strip("[]").lower(), list(dict.fromkeys((*words(), *table_paths()))), 3)
-    hint = f"did you mean {' or '.join(close)}" if close else KNOWN
-    raise InputError(f"nothing to explain under '{key}'; {hint}")
+    asked = key.strip("[]").lower()
+    choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
+    begun = [choice for choice in choices if choice.startswith(f"{asked}-")]
+    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(asked, choices, 3, CLOSE)))]
 
 
 def words() -> list[str]:
@@ -62,16 +87,15 @@ def picture(name: str) -> Chart | None:
 
 
 def _meant(key: str) -> tuple[str, ...]:
-    """The words with a text that a spelling stands for: as it is, in small letters, without what a heading adds, or by its last word."""
+    """The words with a text that a spelling stands for: as it is, in small letters, or without what a heading or a phrase adds."""
     bare = key.strip("[]")
     for spelled in (key, bare, bare.lower()):
         if found := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
             return found
     whole = re.split(r"[:(\[,]", bare)[0]
-    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b", "", whole)
-    return next(
-        (found for text in (bare, whole, plain, plain.rpartition(" ")[2]) if (found := _spellings().get(_stem(text), ()))), ()
-    )
+    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", whole)
+    named = re.sub(FILLERS, "", whole, flags=re.IGNORECASE)
+    return next((found for text in (bare, whole, plain, named) if (found := _spellings().get(_stem(text), ()))), ())
 
 
 @cache
@@ -91,8 +115,9 @@ def _spellings() -> dict[str, tuple[str, ...]]:
 
 
 def _stem(text: str) -> str:
-    """The letters of a word: without case, hyphens, spaces, articles and the s of plurals."""
-    parts = re.findall(r"[^\W_]+", text.casefold())
+    """The letters of a word: without case, hyphens, spaces, articles and the s of plurals; dp for differential privacy."""
+    short = re.sub(r"differential(ly)?[\s_-]+priva(cy|te)", "dp", text.casefold())
+    parts = re.findall(r"[^\W_]+", short.translate(LETTERS))
     return "".join(_singular(part) for part in parts if part not in ("a", "an", "the"))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.account import Account, EpsilonVerdict, headline
+from dpcli.analysis.rho import warning_level
 from dpcli.errors import InputError
 from dpcli.gate.merged_caps import BUDGET, POLICY, HeldCap, Outside, StatedCap, flag, held
 from dpcli.gate.terms import promised_delta
@@ -15,8 +16,6 @@ from dpcli.gate.verdicts import Condition, Target
 from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.rounding import up
 from dpcli.values import dataclass
-
-NEAR = ", above the warning level"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +103,23 @@ def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Con
     """
     assert result.budget is not None
     epsilon, rho = result.budget.epsilon, result.budget.rho
+    near = f", above the {warning_level(result.pipeline)}"
     words = [one.words() for one in caps.epsilon] if caps is not None else []
     if epsilon is not None:
-        yield _epsilon_condition(epsilon, words[0] if words else "")
+        yield _epsilon_condition(epsilon, words[0] if words else "", near)
     for one, said in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
-        yield _epsilon_condition(_spent(result.pipeline, one.cap), said)
+        yield _epsilon_condition(_spent(result.pipeline, one.cap), said, near)
     if rho is not None:
         said = caps.rho[0].words() if caps is not None and caps.rho else ""
-        text = f"{rho.words()}{said}{NEAR if rho.verdict == 'warn' else ''}"
+        text = f"{rho.words()}{said}{near if rho.verdict == 'warn' else ''}"
         yield Condition("rho", rho.verdict, text, ("budget", "rho"))
 
 
-def _epsilon_condition(cap: EpsilonVerdict, words: str) -> Condition:
+def _epsilon_condition(cap: EpsilonVerdict, words: str, near: str) -> Condition:
+    """Whether a cap holds. words: where it comes from; near: what is added where it nearly does not."""
     if math.isinf(cap.spent):
         return Condition("budget", "unknown", "no finite epsilon can be certified")
-    near = NEAR if cap.verdict == "warn" else ""
-    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{words}{near}"
+    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{words}{near if cap.verdict == 'warn' else ''}"
     return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
 
 

@@ -152,7 +152,9 @@ def _notices(grant: Grant, conditions: Sequence[Condition], used: bool, as_of: d
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
     whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
     if used and days <= SOON:
-        yield Condition("waiver", "warn", f"{whose} expires in {_count(days)} ({waiver.expires})", grant.key)
+        yield Condition(
+            "waiver", "warn", f"{whose} expires {f'in {_count(days)}' if days else 'today'} ({waiver.expires})", grant.key
+        )
     if used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
         yield Condition("waiver", "warn", f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)

@@ -23,7 +23,7 @@ def keys_of(members: Members) -> Iterator[KeyText]:
     """Every key of a table, in the order of its fields."""
     for member in members.values():
         takes = member.rule.text if member.rule else member.kind.takes
-        yield KeyText(member.name, takes, member.doc, _default(member))
+        yield KeyText(member.name, takes, member.doc, default_text(member))
 
 
 def describe_keys(members: Members) -> list[str]:
@@ -31,7 +31,8 @@ def describe_keys(members: Members) -> list[str]:
     return [f"  {k.name} ({k.takes}; {k.default}): {k.doc}" for k in keys_of(members)]
 
 
-def _default(member: Member) -> str:
+def default_text(member: Member) -> str:
+    """Return the default as `default 0.8`, else whether the key is required."""
     value: Any = member.default
     if member.required:
         return "required"

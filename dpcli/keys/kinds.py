@@ -78,7 +78,7 @@ class Number:
             place.wrong_type(expected(self, place.rule), value, _number_hint(value, place))
         number = _as_float(value)
         if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
-            place.out_of_range(expected(self, place.rule), value)
+            place.out_of_range(expected(self, place.rule), value, place.rule.hint(number) if place.rule else "")
         return number + 0.0  # -0.0 becomes 0.0
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:

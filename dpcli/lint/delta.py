@@ -56,7 +56,7 @@ def large_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _unknown_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated(pipeline)):
-        yield RuleFinding(("privacy", "dataset_size"), "dataset_size is missing, so nothing checks whether delta is small enough")
+        yield RuleFinding(("privacy", "dataset_size"), "missing, so nothing checks whether delta is small enough")
 
 
 def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:

@@ -128,7 +128,7 @@ NOT_AMPLIFIED = RuleInfo(
     "place in the order empty, hence a warning; counting such batches as Poisson samples is an error: a section that has "
     'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") with a Poisson mechanism. '
     "A warning where only words say so: the description of a Poisson mechanism, disclosure.sampler or disclosure.implementation speaks of "
-    "shuffle=True or shuffled batches, and not of what replaces them.",
+    "shuffling, and not of what replaces it.",
     why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
     "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
     "Poisson number.",

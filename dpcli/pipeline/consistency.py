@@ -72,7 +72,12 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
         found = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
         yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
     elif privacy.max_contributions is None:
-        yield key, f"the most records that one {quoted(privacy.unit)} contributes", "nothing"
+        owner = quoted(privacy.unit)
+        yield (
+            key,
+            f"the most records that one {owner} contributes",
+            f"nothing; max_contributions = 1 where one {owner} owns one record",
+        )
 
 
 def _budget(budget: Budget | None) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ PLACE = "the command line"
 FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # where the file's key has another name
 KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}  # that flags set
 COMMENTS = {
-    "unit": 'what one individual is; "user" needs max_contributions',
+    "unit": "one individual; any other unit needs max_contributions",
     "adjacency": "add-remove | replace-one | zero-out",
     "dataset_size": "declared public",
     "warn_at": "no warning: the noise was solved for all of it",
@@ -126,8 +126,12 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
         command: that was given the flags, e.g. "account".
         given: the flags by name, as they are quoted in the first line.
     """
-    flags = shlex.join(word for name, value in given.items() for word in _flag(name, value))
-    return "\n".join((f"# As dpcli {command} {flags}", *commented(tables, COMMENTS, COLUMN))) + "\n"
+    return "\n".join((f"# As dpcli {command} {shlex.join(words_of_flags(given))}", *commented(tables, COMMENTS, COLUMN))) + "\n"
+
+
+def words_of_flags(given: Mapping[str, Any]) -> list[str]:
+    """Return the flags, given by name, as words of a command line."""
+    return [word for name, value in given.items() for word in _flag(name, value)]
 
 
 def _flag(name: str, value: Any) -> Iterator[str]:

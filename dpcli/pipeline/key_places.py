@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from dpcli.keys.annotations import members_of
+from dpcli.keys.described import default_text
 from dpcli.keys.member import Member, Members
 from dpcli.pipeline.document import TOP, Mechanisms, MechanismTable
 from dpcli.pipeline.families import MECHANISMS
@@ -17,7 +18,7 @@ TOP_LEVEL = "top level"
 
 
 def places_of(key: str, path: str | None = None) -> list[str]:
-    """`[privacy]: what it means (what it takes)`, a line for each meaning; none where no table has the key.
+    """`[budget]: what it means (what it takes; default 0.8)`, a line for each meaning; none where no table has the key.
 
     Args:
         path: the dotted key of the only tables to look in; all where absent.
@@ -26,8 +27,10 @@ def places_of(key: str, path: str | None = None) -> list[str]:
     for place in every_table():
         if key in place.members and path in (None, place.path):
             member: Member = place.members[key]
-            found.setdefault((member.doc, member.text), []).append(place.title)
-    return [f"{', '.join(stand)}: {doc} ({text})" for (doc, text), stand in found.items()]
+            default = default_text(member)
+            takes = f"{member.text}; {default}" if default.startswith("default ") else member.text
+            found.setdefault((member.doc, takes), []).append(place.title)
+    return [f"{', '.join(stand)}: {doc} ({takes})" for (doc, takes), stand in found.items()]
 
 
 @cache

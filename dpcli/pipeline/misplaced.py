@@ -24,6 +24,25 @@ FROM_ALL = (
     "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
     "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
 )
+CLIPPING = frozenset(
+    {
+        "c",
+        "clip",
+        "clip_norm",
+        "clipping",
+        "clipping_norm",
+        "clipping_threshold",
+        "l2_clip",
+        "l2_norm_clip",
+        "max_grad_norm",
+        "max_norm",
+        "norm",
+    }
+)
+NO_NORM = (
+    "epsilon needs no clipping norm, as noise_multiplier is the noise over it; dpcli train clips where the file has "
+    "[train] clipping = { norm = ... }"
+)
 HERE = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some types of mechanism: what all others call it
 
 
@@ -37,6 +56,8 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
         return None, WHOLE
     if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(here):
         return None, FROM_ALL
+    if key.replace("-", "_").lower() in CLIPPING - set(here) and "noise_multiplier" in here:
+        return None, NO_NORM
     meant = HERE[key] if HERE.get(key) in here else closest(key, here, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"

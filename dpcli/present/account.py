@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.large import large_epsilon
+from dpcli.analysis.rho import warning_level
 from dpcli.analysis.rows import AccountRow
 from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
-from dpcli.pipeline.model import Entry
+from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import schemes
 from dpcli.pipeline.resolve import BillLine
 from dpcli.present.diagnostics import diagnostic_data, finding
@@ -21,8 +23,18 @@ from dpcli.toml.diagnostics import Diagnostic
 MOST_SHOWN, FEW_SHOWN = 60, 20  # mechanisms in the table: all, or those with the largest shares; json has all of them
 
 
-def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
-    """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
+def document(
+    account: Account,
+    diagnostics: tuple[Diagnostic, ...] = (),
+    decimals: int = 4,
+    sources: bool = False,
+    flags: Sequence[str] | None = None,
+) -> Document:
+    """Return everything that `dpcli account` says about one pipeline.
+
+    sources: whether to say where each bound comes from.
+    flags: what states the pipeline to dpcli calibrate-sigma in place of a file; None where no flags of it do.
+    """
     budget, large = account.budget, large_epsilon(account, diagnostics)
     verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
     return Document(
@@ -31,7 +43,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         verdict=verdict,
         passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_notes(diagnostics), *_instead(account), *(_sources(account) if sources else ())),
+        notes=(*_notes(diagnostics), *_instead(account, flags), *(_sources(account) if sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
@@ -59,14 +71,32 @@ def headline(account: Account, decimals: int = 4) -> str:
     return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
 
 
-def _instead(account: Account) -> tuple[str, ...]:
-    """Which command answers what somebody may have meant by an epsilon."""
+def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
+    """Return which command answers what somebody may have meant by an epsilon, where there is noise to solve for."""
     if account.quantity == "epsilon":
         return ()
+    from dpcli.analysis.calibrate import parameter_key
+    from dpcli.pipeline.flags import PLACE
+
+    pipeline = account.pipeline
+    noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
+    if not 0 < len(noisy) <= FEW_SHOWN or (flags is None and pipeline.path == PLACE):
+        return ()
+    named = [word for name in noisy for word in ("-m", name)] if len(noisy) > 1 else []
+    subject = flags if flags is not None else (str(pipeline.path), *named)
+    group = () if account.group_size == 1 else ("--group-size", str(account.group_size))
+    words = shlex.join((*subject, "--target-epsilon", repr(account.epsilon), *_delta(pipeline), *group))
     return (
-        f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma "
-        f"--target-epsilon {account.epsilon!r}",
+        f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
     )
+
+
+def _delta(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return a delta to solve at, where the pipeline states none at which its noise has an epsilon."""
+    stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
+    if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
+        return ()
+    return "--delta", f"1e-{max(6, len(str(size)) + 1)}"
 
 
 def _no_bounds(account: Account) -> str:
@@ -191,7 +221,9 @@ def _accountants(account: Account, decimals: int) -> Table:
             rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
         else:
             star = ">" if row is account.winner else "" if row.accountant.sound else "~"
-            rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
+            rows.append(
+                (star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, account, decimals), row.accountant.title)
+            )
     approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
     at = f"at {'delta' if account.quantity == 'epsilon' else 'epsilon'} = {account.at!r}"
     return Table(
@@ -211,13 +243,14 @@ def _left_out(account: Account) -> tuple[str, ...]:
     return (f"not run, as {winner} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",) if names else ()
 
 
-def _detail(row: AccountRow, decimals: int) -> str:
+def _detail(row: AccountRow, account: Account, decimals: int) -> str:
     assert row.bound is not None
     parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
     if row.bound.lower is not None:
         parts.append(f"at least {down(row.bound.lower, decimals)}")
     if not row.accountant.sound:
-        parts.append("no bound: may be too small")
+        equal = abs(row.bound.upper - account.upper) <= 1e-9 * account.upper
+        parts.append("equals the headline here" if equal else "no bound: may be too small")
     return ", ".join(parts)
 
 
@@ -271,7 +304,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
         return ()
     words = {
         "pass": "within budget",
-        "warn": "within budget, but above its warning level",
+        "warn": f"within budget, but above its {warning_level(account.pipeline)}",
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }

@@ -9,7 +9,7 @@ from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.rounding import up
 from dpcli.toml.diagnostics import Diagnostic
 
-STEP = {"noise": "one step less noise", "scale": "one step less noise"}
+STEP = {"noise": "next smaller noise", "scale": "next smaller noise"}
 FURTHER = {"noise": "less noise", "scale": "less noise"}
 EARLY = "each attempt takes much work here: the search ended before the last digit, on the safe side"
 FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (see dpcli explain sigma)"

@@ -155,7 +155,7 @@ def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert (whole.adjacent, found.adjacent) == (True, False)
     assert found.upper <= 1.0 < (found.cheaper_upper or 0.0)
     assert [table.rows[1][0] for table in (*document(whole).tables, *document(found).tables)] == [
-        "one step less noise",
+        "next smaller noise",
         "less noise",
     ]
     assert EARLY in document(found).notes

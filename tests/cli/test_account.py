@@ -74,7 +74,7 @@ def test_delta_at_epsilon() -> None:
     [
         (GAUSSIAN.replace(b"noise_multiplier = 1.0", b"noise_multiplier = 1e-300"), 3, "no finite guarantee"),
         (GAUSSIAN + b"[budget]\nepsilon = 4.0\n", 1, "OVER BUDGET"),
-        (GAUSSIAN + b"[budget]\nepsilon = 5.0\n", 0, "above its warning level"),
+        (GAUSSIAN + b"[budget]\nepsilon = 5.0\n", 0, "above its warning level (0.8 of the cap)"),
         (GAUSSIAN + b"[budget]\nepsilon = 50.0\n", 0, "within budget"),
     ],
 )
@@ -190,3 +190,10 @@ def test_a_number_that_is_no_bound_is_said_to_be_none(names: tuple[str, ...], tm
     if not bounds:
         assert done.code == 3
     assert (f"{names[0]} is no bound but an approximation: ask without -a" in " ".join(done.out.split())) == (not bounds)
+
+
+def test_the_central_limit_theorem_is_not_warned_of_where_it_is_exact() -> None:
+    flags = ("account", "--noise-multiplier", "2", "--steps", "3", "--delta", "1e-6")
+    assert "equals the headline here" in dpcli(*flags).out
+    sampled = dpcli(*flags, "--sampling-rate", "0.01").out
+    assert "no bound: may be too" in sampled and "equals the headline" not in sampled

@@ -234,3 +234,9 @@ def test_rules_say_of_flags_what_they_say_to_account(delta: str) -> None:
     said = [[line for line in found.out.splitlines() if "DP1" in line] for found in (calibrated, priced)]
     assert [line.replace("releases", "dp-sgd") for line in said[1]] == said[0] and said[0]
     assert calibrated.code == priced.code == int(delta == "1e-3")
+
+
+def test_noise_that_no_step_samples_is_not_said_to_be_of_dp_sgd() -> None:
+    flags = ("calibrate-sigma", "--target-epsilon", "2", "--delta", "1e-5", "--dataset-size", "100", "--steps", "3")
+    assert " for releases: epsilon <= 2.0000 at" in " ".join(dpcli(*flags).out.split())
+    assert " for dp-sgd: epsilon <= 2.0000 at" in " ".join(dpcli(*flags, "--sampling-rate", "0.1").out.split())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.cli.budget.group import SUBCOMMANDS
+from dpcli.cli.main import COMMANDS
 from dpcli.errors import InputError
 from dpcli.explain.file_keys import table_paths
 from dpcli.explain.glossary import SYMBOLS, TERMS
@@ -155,9 +157,9 @@ def test_a_file_that_a_rule_refuses_is_explained_with_exit_code_1() -> None:
     assert "error DP105" in result.out
 
 
-def test_names_are_still_explained_and_take_no_flags() -> None:
+def test_names_are_still_explained_and_take_no_flags(tmp_path: Path) -> None:
     assert dpcli("explain", "adjacency").out.startswith("adjacency\n")
-    assert dpcli("explain", "man").code == 2  # a directory is no pipeline, and no term
+    assert dpcli("explain", str(tmp_path)).code == 2  # a directory is no pipeline, and no term
     assert "no such file" in dpcli("explain", "missing.toml").err
     for flags in (("--delta", "0.1"), ("--prior", "0.1"), ("-f", "json"), ("-o", "json=/dev/null")):
         assert "with the name of a rule or a term" in dpcli("explain", "DP101", *flags).err
@@ -166,8 +168,7 @@ def test_names_are_still_explained_and_take_no_flags() -> None:
 @pytest.mark.long
 def test_symbols_and_words_of_papers_lead_to_what_they_mean_here() -> None:
     for symbol, word in SYMBOLS.items():
-        told = dpcli("explain", symbol)
-        assert told.code == 0 and told.out.startswith(dpcli("explain", word).out.rstrip("\n")), symbol
+        assert explain(symbol).startswith(explain(word)), symbol
 
 
 @pytest.mark.long
@@ -195,6 +196,62 @@ def test_every_word_that_selects_keys_is_explained_with_them() -> None:
 
 def test_a_word_that_means_nothing_is_refused() -> None:
     assert dpcli("explain", "qwxz").code == 2
+
+
+@of_each(
+    "phrase, first",
+    [
+        ("zero-concentrated differential privacy", "zcdp: "),
+        ("Gaussian differential privacy", "gdp: "),
+        ("local differential privacy", "local-dp"),
+        ("Rényi differential privacy", "rdp: "),
+        ("(epsilon, delta)-DP", "delta"),
+        ("(ε, δ)-DP", "delta"),
+        ("epsilon-DP", "epsilon"),
+        ("ρ-zCDP", "zcdp: "),
+        ("mu-GDP", "mu"),
+        ("tCDP", "tcdp"),
+        ("CGF", "cgf"),
+        ("advanced composition theorem", "advanced: "),
+        ("group privacy theorem", "group"),
+        ("adaptive composition", "adaptive-composition"),
+        ("privacy amplification by iteration", "amplification-by-iteration"),
+        ("sparse vector technique", 'type = "sparse-vector"'),
+        ("post-processing immunity", 'type = "post-processing"'),
+        ("McDiarmid's inequality", "mcdiarmid"),
+        ("conversion of rho to epsilon", "conversion"),
+        ("assumptions", "assumption"),
+    ],
+)
+def test_a_phrase_means_what_it_means_as_a_whole(phrase: str, first: str) -> None:
+    assert explain(phrase).split("\n")[0].startswith(first)
+
+
+@of_each("word", ["theorem", "iteration", "composition", "epsilon", "[privacy]"])
+def test_a_phrase_that_is_not_known_is_not_answered_by_one_of_its_words(word: str) -> None:
+    with pytest.raises(InputError, match=rf"nothing to explain under 'qwxz {re.escape(word)}'; did you mean {re.escape(word)}"):
+        explain(f"qwxz {word}")
+
+
+def test_a_longer_part_of_a_phrase_is_explained_as_the_part_that_it_is() -> None:
+    told = explain("qwxz group privacy qwxz")
+    assert told == f"nothing to explain under 'qwxz group privacy qwxz' as a whole; its part 'group privacy':\n\n{explain('group')}"
+
+
+@of_each(
+    "word, hint",
+    [("anchr", "did you mean anchor"), ("stabilty", "did you mean stability"), ("Bernoulli", "known: "), ("lint-fix", "known: ")],
+)
+def test_only_words_that_are_spelled_alike_are_suggested(word: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"; {hint}"):
+        explain(word)
+
+
+def test_every_command_is_explained_beside_what_else_its_name_means() -> None:
+    for name, (_, does) in {**COMMANDS, **{f"budget {name}": text for name, text in SUBCOMMANDS.items()}}.items():
+        assert f"dpcli {name}: {does}\n\ndpcli {name} --help" in dpcli("explain", name).out
+    assert dpcli("explain", "gate").out.startswith(explain("gate"))
+    assert dpcli("explain", "budget qwxz").code == dpcli("explain", "account qwxz").code == 2
 
 
 @of_each("name", WRITTEN)

@@ -111,7 +111,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "two counts": (("--noise-multiplier", "1", "--steps", "1", "--epochs", "1", "--delta", "1e-6"), "found both"),
     "no delta": (("--noise-multiplier", "1"), "expected --delta"),
     "negative noise": (("--noise-multiplier", "-1", "--delta", "1e-6"), "--noise-multiplier: expected a number > 0, found -1.0"),
-    "rate above 1": ((*PLAIN, "--steps", "1", "--sampling-rate", "2"), "--sampling-rate: expected a number in [0, 1], found 2.0"),
+    "rate above 1": (
+        (*PLAIN, "--steps", "1", "--sampling-rate", "2"),
+        "--sampling-rate: expected a number in [0, 1], found 2.0; 2 % is 0.02",
+    ),
     "not a number": ((*PLAIN, "--steps", "1", "--sampling-rate", "nan"), "--sampling-rate: expected a number"),
     "no steps": ((*PLAIN, "--steps", "0"), "--steps: expected a whole number"),
     "no word of steps": ((*PLAIN, "--sampling-rate", "0.1"), "expected --steps or --epochs with --sampling-rate or --batch-size"),
@@ -122,6 +125,15 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "writing a file": ((MNIST, "--write", "x"), "--write cannot be combined with a FILE"),
     "writing over a file": ((*SGD, "--write", str(ROOT / "README.md")), "--write: expected a path that does not exist"),
 }
+
+
+@of_each(
+    "command",
+    [("account", "--noise-multiplier", "2", "--delta"), ("calibrate-sigma", "--target-epsilon", "2", "--delta")],
+)
+def test_a_rule_names_the_flag_that_is_missing_or_wrong(command: tuple[str, ...]) -> None:
+    assert "warning DP306: --dataset-size: missing" in " ".join(dpcli(*command, "1e-6").out.split())
+    assert "error DP105: --delta: expected" in dpcli(*command, "0.1", "--dataset-size", "100").out
 
 
 @of_each("case", REFUSED)

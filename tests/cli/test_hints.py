@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +84,8 @@ def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
             ("calibrate-sigma", "--laplace"),
             "from flags Gaussian noise alone is solved for; for Laplace noise: dpcli account --laplace",
         ),
+        (("budget", "init", "x.db", "--rho", "1"), "the cap is an epsilon at a delta; --filter zcdp adds up rhos"),
+        (("budget", "init", "x.db", "--max-contributions", "1"), "state max_contributions in [privacy] of each run's file"),
         (("sigma",), "no such command 'sigma'; did you mean 'calibrate-sigma' (the noise for an epsilon)?"),
         (("NOISE",), "did you mean 'calibrate-sigma' (the noise for an epsilon)?"),
         (("epsilon",), "did you mean 'account' (what noise costs)?"),
@@ -120,11 +124,29 @@ def test_the_way_to_laplace_noise_that_is_told_is_one(tmp_path: Path) -> None:
     assert dpcli("calibrate-sigma", file, "--target-epsilon", "0.5", "-f", "total").out == "2.0\n"
 
 
-@of_each("arguments", [(MNIST,), ("--noise-multiplier", "2", "--steps", "3")])
-def test_delta_at_an_epsilon_says_what_solves_for_noise(arguments: tuple[str, ...]) -> None:
-    told = " ".join(dpcli("account", *arguments, "--epsilon", "3").out.split())
-    assert "this is delta with the noise as stated; the noise that meets epsilon = 3.0: dpcli calibrate-sigma" in told
-    assert "calibrate-sigma" not in dpcli("account", MNIST).out
+NOISE = "this is delta with the noise as stated; the noise that meets epsilon = 3.0: dpcli "
+
+
+@of_each(
+    "arguments",
+    [
+        (MNIST, "--group-size", "2"),
+        ("examples/disclosure.toml",),
+        ("--noise-multiplier", "2"),
+        ("--noise-multiplier", "2", "--steps", "3", "--dataset-size", "12345678", "--adjacency", "replace-one"),
+        ("--noise-multiplier", "2", "--steps", "3", "--sampling-rate", "0.01"),
+    ],
+)
+def test_delta_at_an_epsilon_says_what_solves_for_noise_by_a_command_that_runs(arguments: tuple[str, ...]) -> None:
+    _, said, command = " ".join(dpcli("account", *arguments, "--epsilon", "3").out.split()).partition(NOISE)
+    done = dpcli(*shlex.split(command), "-f", "json")
+    assert said and (done.code, done.err) == (0, "") and json.loads(done.out)["result"]["epsilon_upper"] <= 3.0
+
+
+@of_each("arguments", [(MNIST,), ("--pure", "1", "--epsilon", "3"), ("--noise-multiplier", "2", "--laplace", "--epsilon", "3")])
+def test_no_command_is_advised_where_none_was_asked_for_or_none_solves(arguments: tuple[str, ...]) -> None:
+    told = dpcli("account", *arguments)
+    assert told.code == 0 and "calibrate-sigma" not in told.out
 
 
 @of_each("name", OTHER_NAMES)

@@ -49,12 +49,12 @@ def test_a_waiver_holds_only_up_to_its_epsilon(tmp_path: Path) -> None:
     assert "the waiver approved by ada holds up to epsilon 5.5, found 6.9211" in found["message"]
 
 
-@of_each("days, day", [(14, "2030-06-16"), (0, "2030-06-30")])
-def test_a_waiver_in_its_last_fortnight_warns(tmp_path: Path, days: int, day: str) -> None:
+@of_each("when, day", [("in 14 days", "2030-06-16"), ("in 1 day", "2030-06-29"), ("today", "2030-06-30")])
+def test_a_waiver_in_its_last_fortnight_warns(tmp_path: Path, when: str, day: str) -> None:
     path = written(tmp_path, OVER + waiver("budget", epsilon="7.0"))
     found = named("waiver", path, "--as-of", day)
     assert found["verdict"] == "warn"
-    assert found["message"] == f"the file's waiver of budget expires in {days} days (2030-06-30)"
+    assert found["message"] == f"the file's waiver of budget expires {when} (2030-06-30)"
 
 
 def test_a_waiver_with_fifteen_days_does_not_warn(tmp_path: Path) -> None:

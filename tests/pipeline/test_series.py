@@ -159,7 +159,8 @@ def test_the_line_is_the_one_that_is_written() -> None:
         'DP004 12:26 mechanism["stage[2]"].noise_multiplier: expected a number > 0, found -1.2'
     ]
     assert problems(SHORT.replace("rate = 0.004", "rate = 4")) == [
-        f'DP004 9:34 mechanism["stage[{position}]"].sampling.rate: expected a number in [0, 1], found 4' for position in (1, 2, 3)
+        f'DP004 9:34 mechanism["stage[{position}]"].sampling.rate: expected a number in [0, 1], found 4; 4 % is 0.04'
+        for position in (1, 2, 3)
     ]
     assert problems(SHORT.replace("steps = [1000", "stepz = [1000"))[0].startswith('DP002 13:1 mechanism["stage[1]"].stepz')
     (said,) = problems(SHORT.replace("[1000, 500, 200]", "[]"))[1:]

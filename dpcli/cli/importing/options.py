@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -87,7 +88,7 @@ def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterat
 
 def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
     """A message of the reader, with the flag that states a key in its place: where it was stated so, or is lacking."""
-    lacking = message.endswith(("found nothing", "found none"))
+    lacking = re.search(r"found (nothing|none)(;|$)", message)
     for name, value in given.items():
         if lacking or value is not None:
             flag = f"--{name.replace('_', '-')}"
