@@ -228,7 +228,7 @@ def load(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-class Shown:
+class Displayed:
     """A result with a short `repr`, for which it says `_line`, and a page in a notebook. Ledgers' passwords are in neither."""
 
     __slots__ = ()

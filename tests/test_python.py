@@ -15,7 +15,7 @@ import pytest
 
 import dpcli
 from dpcli.extras import EXTRAS
-from dpcli.registry import LONGEST_LINE, Shown
+from dpcli.registry import LONGEST_LINE, Displayed
 from tests.command import ROOT
 from tests.command import dpcli as run
 
@@ -126,10 +126,10 @@ def classes(one: type) -> Iterator[type]:
 @pytest.mark.parametrize(("name", "public"), PUBLIC)
 def test_every_public_class_is_shown_in_a_line(name: str, public: type) -> None:
     """Those that no core install can make have the same line and page, and so have the kinds of them."""
-    assert issubclass(public, Shown)
+    assert issubclass(public, Displayed)
     for one in classes(public):
-        assert one.__repr__ is Shown.__repr__, one
-        assert one._line is not Shown._line, one  # type: ignore[attr-defined]
+        assert one.__repr__ is Displayed.__repr__, one
+        assert one._line is not Displayed._line, one  # type: ignore[attr-defined]
     assert len(name) + LONGEST_LINE + len("(...)") < 200
 
 

@@ -14,7 +14,7 @@ from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
-from dpcli.registry import ACCOUNTANTS, Shown
+from dpcli.registry import ACCOUNTANTS, Displayed
 from dpcli.rounding import up
 from dpcli.values import dataclass
 
@@ -70,7 +70,7 @@ class BudgetVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Account(Shown):
+class Account(Displayed):
     """The privacy of one pipeline.
 
     quantity: what was asked for, given the other: epsilon at a delta, or delta at an epsilon; `at` is that other.
@@ -93,7 +93,7 @@ class Account(Shown):
     budget: BudgetVerdict | None
     group_size: int = 1
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         privacy, name = self.pipeline.privacy, self.pipeline.name or self.pipeline.path

@@ -14,7 +14,7 @@ from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.samples import together
 from dpcli.pipeline.section import refuse_contradicted
-from dpcli.registry import ACCOUNTANTS, Shown, load
+from dpcli.registry import ACCOUNTANTS, Displayed, load
 from dpcli.rounding import up
 from dpcli.values import dataclass
 
@@ -32,7 +32,7 @@ DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # that entrie
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration(Shown):
+class Calibration(Displayed):
     """The answer and its neighbour.
 
     value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
@@ -58,7 +58,7 @@ class Calibration(Shown):
     quantity: str = "epsilon"
     said: str = "epsilon"
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         at = "" if self.delta is None else f" at delta = {self.delta!r}"

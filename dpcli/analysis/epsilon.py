@@ -15,7 +15,7 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.rounding import up
 
 CLOSE = 1e-7  # relative width of an interval that needs no second way
@@ -26,7 +26,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Epsilons(Shown):
+class Epsilons(Displayed):
     """Certified intervals of epsilon (nats), of the shape to which the arguments broadcast.
 
     upper: what may be claimed; inf where nothing finite can be. lower: no smaller epsilon is true; 0 where none is certified.
@@ -37,7 +37,7 @@ class Epsilons(Shown):
     lower: Array
     delta: Array
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         if not self.upper.size:

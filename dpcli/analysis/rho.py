@@ -40,6 +40,13 @@ class RhoVerdict:
         return f"rho {up(self.spent.value, decimals)} of {self.cap!r}{f' ({self.spent.reason})' if self.spent.reason else ''}"
 
 
+def epsilon_of_rho(rho: float, delta: float) -> float:
+    """Return the epsilon at `delta` that any rho-zCDP mechanism has at most (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)."""
+    from dpcli.mechanisms.stated.renyi import Zcdp
+
+    return Zcdp(rho).approx_dp(delta)
+
+
 def total_rho(charges: Sequence[BillLine]) -> TotalRho:
     """rho of all charges together, which may be chosen one after the other (Bun & Steinke 2016, arXiv:1605.02065, Lemma 2.3)."""
     try:

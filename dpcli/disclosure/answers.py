@@ -9,13 +9,12 @@ from typing import Any
 
 from dpcli import __version__
 from dpcli.analysis.account import Account
-from dpcli.analysis.rho import RhoVerdict, warning_level
+from dpcli.analysis.rho import RhoVerdict, epsilon_of_rho, warning_level
 from dpcli.disclosure.facts import Facts
 from dpcli.keys.annotations import members_of
 from dpcli.keys.words import has_words, is_silent
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named, schemes
 from dpcli.pipeline.resolve import BillLine
@@ -95,7 +94,7 @@ def _rho(facts: Facts) -> RhoVerdict | None:
 
 def implied(rho: float, account: Account) -> str:
     """The epsilon that rho-zCDP implies at the account's delta; "" where that is 0."""
-    return f"epsilon <= {bound(Zcdp(rho).approx_dp(account.delta))} at delta = {account.delta!r}" if account.delta else ""
+    return f"epsilon <= {bound(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}" if account.delta else ""
 
 
 def at_most(account: Account) -> str:

@@ -11,7 +11,7 @@ from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LARGEST = 2**40  # numbers of an update: more than any memory holds
 BITS = 256  # of a client's number, so that a hash may be one
 
 
-class Round(Shown):
+class Round(Displayed):
     """A round whose charge is durable: its noise may be drawn, once.
 
     number: of the plan's rounds, from 1. key: of the entry in the ledger that pays for it.

@@ -19,7 +19,7 @@ from dpcli.ledger.budget import DatasetBudget
 from dpcli.ledger.handed import path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ TRIES = 1000  # keys that another process may have charged meanwhile
 _OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process, for those that fork from it
 
 
-class Rounds(Shown):
+class Rounds(Displayed):
     """The rounds of one run; `dpcli.rounds` makes it.
 
     `round` charges the next one and returns it once the charge is durable; only then may its noise be drawn. To iterate is to call `round`

@@ -13,7 +13,7 @@ ALLOWED = "allow_statement_change"  # the one that is no number: the smallest of
 KEYS = tuple(field.name for field in fields(Caps))
 
 
-class Source(NamedTuple):
+class CapSource(NamedTuple):
     """Who states a cap, as in `the policy's 3.0` and in `the policy allows 3.0`."""
 
     whose: str
@@ -21,16 +21,16 @@ class Source(NamedTuple):
 
 
 FILE, BUDGET, BASE = (
-    Source("the file's", "the file"),
-    Source("the file's budget", "the file's budget"),
-    Source("the base's", "the base"),
+    CapSource("the file's", "the file"),
+    CapSource("the file's budget", "the file's budget"),
+    CapSource("the base's", "the base"),
 )
-POLICY = Source("the policy's", "the policy")
+POLICY = CapSource("the policy's", "the policy")
 
 
-def flag(name: str) -> Source:
+def flag(name: str) -> CapSource:
     """A cap of the command line."""
-    return Source(name, name)
+    return CapSource(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StatedCap:
     """A cap, who states it, and the delta at which it holds, of an epsilon."""
 
     value: float
-    source: Source
+    source: CapSource
     delta: float | None = None
 
     def is_within(self, value: float, delta: float | None) -> bool:

@@ -14,7 +14,7 @@ from dpcli.ledger.expiry import expiry
 from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
 from dpcli.ledger.ledger import first_time
 from dpcli.ledger.stores.places import everywhere, open_ledger, without_secrets
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetBudget(Shown):
+class DatasetBudget(Displayed):
     """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
 
     url: a path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file. dataset: its
@@ -33,7 +33,7 @@ class DatasetBudget(Shown):
     url: str
     dataset: str | None = None
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         return f"dataset={self.dataset!r}, {without_secrets(self.url)!r}"
@@ -104,7 +104,7 @@ class DatasetBudget(Shown):
         return open_ledger(self.url, self.dataset)
 
 
-class ReservedRun(Shown):
+class ReservedRun(Displayed):
     """A run that is charged. `start` it before the first noise; the end of the `with` commits it.
 
     Whatever goes wrong, it stays charged: an exception in the block, one that was not started, a process that dies. `void` gives back what

@@ -13,7 +13,7 @@ from dpcli.mechanisms.sampling.schemes import Runs, Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.gate_keys import NO_GATE
 from dpcli.pipeline.gate_keys import Gate as Gate
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.values import dataclass
 
 OWN = "own"  # the sample that no other entry reads
@@ -162,7 +162,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline(Shown):
+class Pipeline(Displayed):
     """A whole file. queries: of the last mechanisms, one for each, the place of the [[query]] that it comes from."""
 
     privacy: Privacy
@@ -176,7 +176,7 @@ class Pipeline(Shown):
     path: str | None = None
     sha256: str | None = None
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         names = ", ".join(entry.name for entry in self.mechanisms[:3]) + (", ..." if len(self.mechanisms) > 3 else "")

@@ -8,14 +8,14 @@ from dpcli.ledger.budget import DatasetBudget
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.pipeline.model import Pipeline
 from dpcli.present.ledger_balance import shown
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.rounding import down, up
 from dpcli.train.loop.private import PrivateResult
 
 MOST = 60  # rows of a table
 
 
-def line(found: Shown) -> Document:
+def line(found: Displayed) -> Document:
     """What has no more to say than its line."""
     return Document(repr(found), {})
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dpcli.errors import InputError
 from dpcli.extras import require
 from dpcli.ledger.handed import texts_of
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.rounding import up
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
@@ -47,7 +47,7 @@ UNCHECKED = (
 MOST_ENDS = 1_000
 
 
-class PrivateBatch(Shown):
+class PrivateBatch(Displayed):
     """One sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
 
     __slots__ = ("number",)
@@ -60,7 +60,7 @@ class PrivateBatch(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateResult(Shown):
+class PrivateResult(Displayed):
     """What a finished run guarantees, and where it is.
 
     folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
@@ -74,7 +74,7 @@ class PrivateResult(Shown):
     private: bool
     statement: str
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         return str(self)
@@ -85,7 +85,7 @@ class PrivateResult(Shown):
         return f"{private}epsilon <= {up(self.epsilon)} at delta = {self.delta!r} after {self.steps:,} steps; see {self.folder}"
 
 
-class Private(Shown):
+class Private(Displayed):
     """A training run whose steps the caller takes; `dpcli.private` makes it.
 
     Iterate over it for batches, and hand each to `step`, once, before the next is drawn. Each step clips every record's gradient, adds the

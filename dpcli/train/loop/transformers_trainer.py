@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
 from dpcli.extras import require
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.rounding import up
 from dpcli.train.loop.private import Private, PrivateBatch
 
@@ -21,7 +21,7 @@ else:
         Trainer = object
 
 
-class PrivateTrainer(Shown, Trainer):
+class PrivateTrainer(Displayed, Trainer):
     """A Trainer whose steps are those of `dpcli.private`: its callbacks, schedules, logs and checkpoints stay.
 
     Args:

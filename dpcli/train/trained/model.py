@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
-from dpcli.registry import Shown
+from dpcli.registry import Displayed
 from dpcli.rounding import up
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TrainedModel(Shown, ABC):
+class TrainedModel(Displayed, ABC):
     """The model of a private run, as `dpcli.load_model` finds it.
 
     module: in evaluation mode, on the CPU, with the run's weights. train: the run's [train] table. description: what the run says of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcli.errors import InputError, Unavailable
 from dpcli.extras import require
-from dpcli.registry import Shown, load
+from dpcli.registry import Displayed, load
 from dpcli.rounding import up
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 
@@ -34,7 +34,7 @@ NOT_SEEN = {
 
 
 @dataclass(slots=True)
-class Watch(Shown):
+class Watch(Displayed):
     """Compares a training loop with a file while it runs; `dpcli.watch` makes it.
 
     What contradicts the file raises an InputError in the loop, and the watch states nothing from then on. What cannot be seen is said in
@@ -52,7 +52,7 @@ class Watch(Shown):
     noise: MeasuredNoise | None = None
     handles: list[Any] = field(default_factory=list)
 
-    __repr__ = Shown.__repr__
+    __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         wrong = "; contradicts the file: no guarantee" if self.wrong else ""
