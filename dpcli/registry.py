@@ -194,8 +194,8 @@ FORMATS: dict[str, str] = {
 # How a notebook shows what Python's functions return, by the name of its class; "" is for the others. Characters of a result's `repr`.
 FRAGMENT = "dpcli.formats.html:fragment"
 DOCUMENTS: dict[str, str] = {
-    "Account": "dpcli.present.account:document",
-    "Calibration": "dpcli.present.calibration:document",
+    "Account": "dpcli.present.python:account",
+    "Calibration": "dpcli.present.python:calibration",
     "DatasetBudget": "dpcli.present.python:dataset_budget",
     "Epsilons": "dpcli.present.python:epsilons",
     "Pipeline": "dpcli.present.python:pipeline",

@@ -1,6 +1,7 @@
 """Federated averaging, charged round by round: python examples/federated_digits.py LEDGER, after
 
-dpcli budget init LEDGER --dataset digits --unit client --adjacency add-remove --epsilon 3 --delta 1e-4 --filter rdp --order 6
+dpcli budget init LEDGER --dataset digits --unit client --adjacency add-remove --epsilon 3 --delta 1e-4 --dataset-size 400 \\
+    --filter rdp --order 6
 """
 
 from __future__ import annotations

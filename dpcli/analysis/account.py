@@ -11,6 +11,7 @@ from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
 from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
 from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, profile_of, require_known
 from dpcli.errors import InputError, NotRepresentable
+from dpcli.lint.delta import mark
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
@@ -99,8 +100,9 @@ class Account(Displayed):
         privacy, name = self.pipeline.privacy, self.pipeline.name or self.pipeline.path
         asked = "delta" if self.quantity == "epsilon" else "epsilon"
         by = "none" if self.winner is None else self.winner.accountant.name
+        at = f"{self.at!r}{mark(self.at, privacy.dataset_size) if self.quantity == 'epsilon' else ''}"
         return (
-            f"{self.quantity} <= {up(self.upper)} at {asked} = {self.at!r}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
+            f"{self.quantity} <= {up(self.upper)} at {asked} = {at}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
             f"accountant: {by}, pipeline: {name!r}"
         )
 

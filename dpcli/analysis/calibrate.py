@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.no_delta import needed_delta
 from dpcli.errors import CannotCertify, InputError
+from dpcli.lint.delta import mark
 from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.samples import together
@@ -62,6 +63,7 @@ class Calibration(Displayed):
 
     def _line(self) -> str:
         at = "" if self.delta is None else f" at delta = {self.delta!r}"
+        at += mark(self.delta, self.pipeline.privacy.dataset_size)
         return f"{self.parameter} = {self.value:.10g}: {self.said} <= {up(self.upper)}{at}, accountant: {self.accountant}"
 
     @property

@@ -26,6 +26,10 @@ class Holding:
     rho: tuple[HeldCap, ...]
     delta: float | None
 
+    def judges(self, delta: float | None) -> bool:
+        """Whether a cap holds at this delta; where none is on epsilon, whether the epsilon is told at it."""
+        return delta in ({one.cap.delta for one in self.epsilon} or {self.delta})
+
 
 def holding(own: Pipeline, outside: Outside) -> Holding:
     """The caps that hold for a file with its own caps.
@@ -41,7 +45,7 @@ def holding(own: Pipeline, outside: Outside) -> Holding:
         (POLICY, policy.epsilon, policy.delta),
         (flag("--max-epsilon"), flags.epsilon, flags.delta),
     )
-    smallest = min((d for d in (promised, policy.delta, flags.delta) if d is not None), default=None)
+    smallest = min((d for d in (promised, own.privacy.delta, policy.delta, flags.delta) if d is not None), default=None)
     bare = [delta for _, epsilon, delta in pairs if epsilon is None and delta is not None]
     stated = [
         StatedCap(epsilon, source, min((smallest if delta is None else delta, *bare)) if smallest is not None else None)
@@ -104,6 +108,8 @@ def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Con
     assert result.budget is not None
     epsilon, rho = result.budget.epsilon, result.budget.rho
     near = f", above the {warning_level(result.pipeline)}"
+    if epsilon is None and math.isinf(result.upper):
+        yield _uncertified(result.delta)
     words = [one.words() for one in caps.epsilon] if caps is not None else []
     if epsilon is not None:
         yield _epsilon_condition(epsilon, words[0] if words else "", near)
@@ -118,9 +124,13 @@ def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Con
 def _epsilon_condition(cap: EpsilonVerdict, words: str, near: str) -> Condition:
     """Whether a cap holds. words: where it comes from; near: what is added where it nearly does not."""
     if math.isinf(cap.spent):
-        return Condition("budget", "unknown", "no finite epsilon can be certified")
+        return _uncertified(cap.delta)
     text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{words}{near if cap.verdict == 'warn' else ''}"
     return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
+
+
+def _uncertified(delta: float) -> Condition:
+    return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
 
 
 def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:

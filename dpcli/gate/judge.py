@@ -102,7 +102,7 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
     from dpcli.gate.uncapped import caps_of, uncapped
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
-    found = totals(caps, files, terms.planned, terms.base_ref)
+    found = totals(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref)
     told = uncapped(files, {name for one in caps for name in one.datasets}, terms.planned)
     together = (*found, *told, *one_source(files))
     return together if terms.base_ref is None and terms.baseline is None else tuple(at_the_change(together, files))
@@ -148,7 +148,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         data = terms.room.read(path)
         pipeline = parse(data, path)
         outside = _outside(path, pipeline, terms)
-        diagnostics = judge(pipeline, data, outside.deltas)
+        diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _check(pipeline, data)
         require_cap(pipeline, outside)
         opened = Opened(path, data, pipeline, capped(pipeline, outside), outside, diagnostics)
@@ -162,6 +162,13 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         rules = tuple(c for c in finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
         return Judged(path, None, rules or (_unread(path, error),), diagnostics)
     return _accounted(opened, result, terms, bases)
+
+
+def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
+    """The deltas outside of the file at which it is judged: those of caps that hold, and the ledger's."""
+    caps, answer = holding(pipeline, outside), terms.room.conditions.get(path)
+    decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
+    return {**decisive, "the ledger's delta": None if answer is None else answer.delta}
 
 
 def _unread(path: str, error: InputError) -> Condition:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.gate.horizon import runs_of
-from dpcli.gate.verdicts import Condition
+from dpcli.gate.verdicts import Condition, Verdict
 from dpcli.pipeline.gate_keys import Horizon
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
@@ -22,7 +22,10 @@ KEY = ("privacy",)
 
 
 class LedgerQuote(Protocol):
-    """What a ledger answers. share: of its cap that this pipeline's runs would take; left: the share that is left before any."""
+    """What a ledger answers. share: of its cap that this pipeline's runs would take; left: the share that is left before any.
+
+    delta: of the cap.
+    """
 
     @property
     def fits(self) -> bool: ...
@@ -35,6 +38,9 @@ class LedgerQuote(Protocol):
 
     @property
     def left(self) -> float: ...
+
+    @property
+    def delta(self) -> float | None: ...
 
 
 class Quoter(Protocol):
@@ -58,9 +64,8 @@ def ledger_conditions(asked: Sequence[tuple[Pipeline, int]], url: str, dataset: 
 
 
 def _answered(answer: LedgerQuote) -> Condition:
-    return Condition(
-        "ledger", "pass" if answer.fits else "fail", answer.message, ("mechanism",), shares=(answer.share, answer.left)
-    )
+    verdict: Verdict = "pass" if answer.fits else "fail"
+    return Condition("ledger", verdict, answer.message, ("mechanism",), shares=(answer.share, answer.left), delta=answer.delta)
 
 
 def _refused(error: Exception) -> Condition:

@@ -21,7 +21,9 @@ class SharedCaps:
         tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all of them add up")
     ]
     epsilon: Annotated[float | None, Key("cap on epsilon of all these files together; rho may take its place", POSITIVE)] = None
-    delta: Annotated[float | None, Key("delta of the cap; the smallest that one of the files states where absent", DELTA)] = None
+    delta: Annotated[
+        float | None, Key("delta of the cap; the smallest of the files', the policy's and --delta where absent", DELTA)
+    ] = None
     rho: Annotated[
         float | None, Key("cap on rho in zCDP of all these files together, instead of epsilon or beside it", POSITIVE)
     ] = None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.together import together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
-from dpcli.gate.caps import cap_conditions
+from dpcli.gate.caps import cap_conditions, holding
 from dpcli.gate.findings import first_of
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.judgement import Judged, JudgedTogether
+from dpcli.gate.merged_caps import Outside
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.unjudged import OtherFile, absent, dataset_of, unjudged
 from dpcli.gate.verdicts import Condition, Verdict
@@ -39,13 +40,17 @@ class Counted:
 
 
 def totals(
-    caps: Sequence[SharedCaps], files: Sequence[Judged], horizon: Horizon | None, ref: str | None = None
+    caps: Sequence[SharedCaps],
+    files: Sequence[Judged],
+    horizon: Horizon | None,
+    outside: Callable[[str, Pipeline], Outside],
+    ref: str | None = None,
 ) -> tuple[JudgedTogether, ...]:
     """A sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
 
     Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
 
-    horizon: of flags or policy. ref: the revision to compare with.
+    horizon: of flags or policy. outside: the caps of flags and policy for a file. ref: the revision to compare with.
     """
     if not caps or not files:
         return ()
@@ -64,7 +69,7 @@ def totals(
     if hidden:
         text = f"no sum, as {listed(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
         return tuple(_without(one, Condition(NAME, "unknown", f"{one.words}: {text}", ()), files[0].path) for one in caps)
-    return tuple(_compared(one, _total(one, judged, others, horizon, files[0].path), horizon, ref) for one in caps)
+    return tuple(_compared(one, _total(one, judged, others, horizon, outside, files[0].path), horizon, ref) for one in caps)
 
 
 def _compared(caps: SharedCaps, found: JudgedTogether, horizon: Horizon | None, ref: str | None) -> JudgedTogether:
@@ -101,12 +106,20 @@ def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[Other
 
 
 def _total(
-    caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile], horizon: Horizon | None, at: str
+    caps: SharedCaps,
+    judged: Iterable[Counted],
+    others: Iterable[OtherFile],
+    horizon: Horizon | None,
+    outside: Callable[[str, Pipeline], Outside],
+    at: str,
 ) -> JudgedTogether:
     try:
         members = tuple(_members(caps, judged, others))
         parts = [(_as_one(member.pipeline, caps), runs_of(member.pipeline, horizon)) for member in members]
-        result = together(parts, budget=caps.budget, rows=False) if parts else None
+        stated = [holding(member.pipeline, outside(member.path, member.pipeline)).delta for member in members]
+        smallest = min((delta for delta in stated if delta is not None), default=None)
+        budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
+        result = together(parts, budget=budget, rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _refused(caps, error, at)
     if result is None:
@@ -121,16 +134,10 @@ def _total(
 
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
-    """What DP105 says of the delta of a sum, by the largest of its datasets; where a judged file states it, that one tells."""
+    """What DP105 says of the delta of a sum, by the largest of its datasets."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
-    told = caps.delta is None and any(member.judged and result.delta in _deltas(member.pipeline) for member in members)
-    given = {} if told else {f"{caps.words}: delta": result.delta}
-    for found in judged_deltas(given, max(sizes, default=None), caps.words):
+    for found in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
         yield Condition(found.rule, "fail" if found.severity == "error" else "warn", f"{found.key}: {found.message}", ())
-
-
-def _deltas(pipeline: Pipeline) -> tuple[float | None, ...]:
-    return pipeline.privacy.delta, pipeline.budget.delta if pipeline.budget else None
 
 
 def _as_one(pipeline: Pipeline, caps: SharedCaps) -> Pipeline:

@@ -40,7 +40,8 @@ class Condition:
     """One thing a file must satisfy, and whether it does.
 
     key: what it is about, as a path into the file; place: line and column of that.
-    measured: the epsilon that it judged, where it did. target: what would pass. shares: of a ledger's cap, taken and left before.
+    measured: the epsilon that it judged, where it did. target: what would pass. shares: of a ledger's cap, taken and left before; delta:
+    the cap's.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Condition:
     target: Target | None = None
     pardon: Pardon | None = None
     shares: tuple[float, float] | None = None
+    delta: float | None = None
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

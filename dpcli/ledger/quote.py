@@ -33,13 +33,14 @@ class Quote:
     """The answer of a ledger about a number of runs that have not been made, among all that were asked for with them.
 
     fits: all of them together. share: of the cap, for these runs; left: of the cap, before any of them. Both between 0 and 1, share above 1
-    where they never fit.
+    where they never fit. delta: of the cap.
     """
 
     fits: bool
     message: str
     share: float
     left: float
+    delta: float | None = None
 
 
 def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
@@ -91,7 +92,8 @@ def _answer(whole_state: LedgerState, item: Asked, everything: Wanted, files: in
         message, fits = _too_many(state, whole, total, runs, files), False
     else:
         message, fits = _fits(state, whole, runs) + _together(state, total, files), True
-    return Quote(fits, message, amounts.share(wanted, state.caps), 1.0 - amounts.share(state.spent, state.caps))
+    left = 1.0 - amounts.share(state.spent, state.caps)
+    return Quote(fits, message, amounts.share(wanted, state.caps), left, state.open_terms().delta)
 
 
 def _with(state: LedgerState, more: Wanted) -> LedgerState:

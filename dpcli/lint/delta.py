@@ -12,18 +12,25 @@ from dpcli.pipeline.parts import named
 from dpcli.toml.diagnostics import Diagnostic, Severity
 from dpcli.toml.findings import Path
 
-CODE = "DP105"
+CODE, UNKNOWN = "DP105", "DP306"
+MISSING = "missing, so nothing checks whether delta is small enough"
+NO_SIZE = f"dataset_size is {MISSING}"
 SMALLEST = 1e-300
 
 
 def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
-    """Return what DP105 says of deltas that do not stand in the file: those of flags, of a policy, of a sum.
+    """Return what DP105 says of deltas that do not stand in the file: those of flags, of a policy, of a ledger, of a sum.
+
+    Without a size, the first delta above 0 is told once, by DP306.
 
     Args:
         given: each by the name that a message calls it, None where there is none.
         dataset_size: records of the data that are judged; of several files, of the largest, for which a delta must be smallest.
         path: the file that is judged.
     """
+    if dataset_size is None:
+        unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]
+        return tuple(Diagnostic(UNKNOWN, "warning", NO_SIZE, path, name) for name in unchecked)
     judged = ((name, size_problem(delta, dataset_size)) for name, delta in given.items() if delta is not None)
     return tuple(Diagnostic(CODE, problem[1], problem[0], path, name) for name, problem in judged if problem is not None)
 
@@ -38,6 +45,12 @@ def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity]
     if expected_victims > Fraction(1, 10):
         return f"expected a delta of at most 1/(10 dataset_size) = {0.1 / dataset_size:.7g}, found {delta:g}", "warning"
     return None
+
+
+def mark(delta: float | None, dataset_size: int | None) -> str:
+    """Return ` (error DP105)` or ` (warning DP105)` for a line that has no room for more, "" for a right delta."""
+    problem = None if delta is None else size_problem(delta, dataset_size)
+    return "" if problem is None else f" ({problem[1]} {CODE})"
 
 
 def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
@@ -56,7 +69,7 @@ def large_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _unknown_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated(pipeline)):
-        yield RuleFinding(("privacy", "dataset_size"), "missing, so nothing checks whether delta is small enough")
+        yield RuleFinding(("privacy", "dataset_size"), MISSING)
 
 
 def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -100,7 +113,7 @@ LARGE_DELTA = RuleInfo(
     waivable=True,
     title="delta too large for the dataset",
     what="A delta at which something is judged or printed is at least 1/dataset_size (an error), or above a tenth of that (a "
-    "warning): privacy.delta, budget.delta, --delta, a policy's, that of a sum over files (whose largest dataset counts).",
+    "warning): privacy.delta, budget.delta, --delta, a policy's, a ledger's, that of a sum over files (whose largest dataset counts).",
     why="A mechanism that publishes one record, drawn at random, in full has epsilon = 0 and delta = 1/dataset_size. A "
     "delta of that size therefore promises nothing to the one whose record is drawn.",
     fix="Choose a delta well below 1/dataset_size, at most a tenth of it.",
@@ -112,11 +125,12 @@ LARGE_DELTA = RuleInfo(
 )
 
 UNKNOWN_SIZE = RuleInfo(
-    code="DP306",
+    code=UNKNOWN,
     severity="warning",
     waivable=True,
     title="delta without a dataset size",
-    what="A delta is stated and privacy.dataset_size is not, so that rule DP105 cannot be checked.",
+    what="A delta above 0 is stated, in the file or outside of it, and privacy.dataset_size is not, so that rule DP105 cannot be "
+    "checked.",
     why="Whether a delta is harmless depends on the number of records: 1e-6 is small for ten thousand, and useless for "
     "ten million.",
     fix="State privacy.dataset_size, a number declared public (an upper bound will do where no batch_size depends on it).",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.lint.delta import CODE, judged_deltas, large_deltas
+from dpcli.lint.delta import CODE, UNKNOWN, judged_deltas
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
@@ -75,26 +75,36 @@ def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = 
 
     deltas: at which it is judged too, and which do not stand in the file, as of `judged_deltas`.
     """
-    found = tuple(findings(pipeline))
-    placed = _placed(found, pipeline, data) if found else ()
-    return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
+    return _with_deltas(tuple(findings(pipeline)), pipeline, data, deltas)
 
 
 def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float | None) -> tuple[Diagnostic, ...]:
-    """Return what DP105 says of the deltas of a file and of --delta, for commands that ask no other rule.
+    """Return what DP105 and DP306 say of the deltas of a file and of --delta, for commands that ask no other rule.
 
     used: the delta of the answer; where it has none, nothing is said.
     """
     if used is None:
         return ()
-    own = tuple((rule(CODE), finding) for finding in large_deltas(pipeline))
-    flags = judged_deltas({"--delta": flag}, pipeline.privacy.dataset_size, _title(pipeline))
-    return (*(_placed(own, pipeline, data) if own else ()), *flags)
+    return _with_deltas(tuple(_asked((CODE, UNKNOWN), pipeline)), pipeline, data, {"--delta": flag})
+
+
+def _with_deltas(
+    found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
+) -> tuple[Diagnostic, ...]:
+    """The findings with their places, and what is said of other deltas: that the size is missing once in all."""
+    placed = _placed(found, pipeline, data) if found else ()
+    if any(one.rule == UNKNOWN for one in placed):
+        return placed
+    return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
 
 
 def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
     """What each rule finds in a pipeline that was read, in the order of the codes."""
-    for info in map(rule, checked(bool(pipeline.sections))):
+    yield from _asked(checked(bool(pipeline.sections)), pipeline)
+
+
+def _asked(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
+    for info in map(rule, codes):
         if info.check is not None:
             for finding in info.check(pipeline):
                 yield info, finding

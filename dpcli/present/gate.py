@@ -214,11 +214,12 @@ def _check(path: str, condition: Condition) -> Check:
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Every condition that does not simply pass; where there is no account, what reading found besides."""
-    for condition in file.conditions:
-        if condition.verdict != "pass":
-            yield _finding(file, condition)
+    """Every condition that does not simply pass; where there is no account, what reading found at its lines, instead of "file"."""
     said = {condition.name for condition in file.conditions}
+    unread = any(one.line > 0 and one.severity == "error" and one.rule not in said for one in file.diagnostics)
+    for condition in file.conditions:
+        if condition.verdict != "pass" and not (condition.name == "file" and unread):
+            yield _finding(file, condition)
     yield from (finding(d) for d in file.diagnostics if d.rule not in said and not _repeated(d, file))
 
 

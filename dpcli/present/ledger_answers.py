@@ -191,5 +191,6 @@ def opening(ledger: Ledger) -> Document:
     )
     lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
     data = {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
-    told = judged_deltas({"--delta": stated.delta}, stated.dataset_size, ledger.store.place)
+    delta = stated.delta if stated.dataset_size is not None or stated.family is None else None  # each window has a size of its own
+    told = judged_deltas({"--delta": delta}, stated.dataset_size, ledger.store.place)
     return Document(headline, data, "pass", total=total(state), notes=lines, details=lines, alerts=tuple(map(note, told)))

@@ -1,18 +1,40 @@
-"""What a notebook shows of results that no command prints."""
+"""What a notebook shows of results."""
 
 from __future__ import annotations
 
+from dpcli.analysis.account import Account
+from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.epsilon import Epsilons
 from dpcli.document.document import Document, Table
 from dpcli.ledger.budget import DatasetBudget
 from dpcli.ledger.stores.places import open_ledger
+from dpcli.lint.delta import judged_deltas
 from dpcli.pipeline.model import Pipeline
+from dpcli.present import account as account_report
+from dpcli.present import calibration as calibration_report
 from dpcli.present.ledger_balance import shown
 from dpcli.registry import Displayed
 from dpcli.rounding import down, up
+from dpcli.toml.diagnostics import Diagnostic
 from dpcli.train.loop.private import PrivateResult
 
 MOST = 60  # rows of a table
+
+
+def account(found: Account) -> Document:
+    """What `dpcli account` prints, with what rules say of the deltas at which it is printed."""
+    at = found.at if found.quantity == "epsilon" else None
+    cap = None if found.budget is None or found.budget.epsilon is None else found.budget.epsilon.delta
+    return account_report.document(found, _told(found.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
+
+
+def calibration(found: Calibration) -> Document:
+    """What `dpcli calibrate` prints, with what rules say of its delta."""
+    return calibration_report.document(found, _told(found.pipeline, {"delta": found.delta}))
+
+
+def _told(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
+    return judged_deltas(deltas, pipeline.privacy.dataset_size, pipeline.path or "<pipeline>")
 
 
 def line(found: Displayed) -> Document:

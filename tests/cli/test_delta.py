@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+import dpcli as package
 from dpcli.cli.main import cli
 from dpcli.gate.policy_read import KEYS as POLICY_KEYS
 from dpcli.pipeline.key_places import tables
@@ -33,6 +35,8 @@ name = "train"
 type = "gaussian"
 noise_multiplier = 60.0
 """
+FREE = TEXT.replace(f"delta = {RIGHT!r}\n", "")
+SIZED = f"dataset_size = {SIZE}\n"
 TERMS = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "9", "--filter", "zcdp")
 PMIXED = str(ROOT / "examples" / "pmixed.toml")
 
@@ -52,7 +56,7 @@ def walked(group: click.Group, *before: str) -> Iterator[tuple[str, ...]]:
 COMMANDS = tuple(" ".join(words) for words in walked(cli))
 IMPORTS = tuple(name for name in COMMANDS if name.startswith("import "))
 
-# What else each command is given; a {file} of TEXT, a {ledger}. A plot tells only what makes it unsound.
+# What else each command is given; a {file} of TEXT, one that is {free} of a delta, a {ledger}. A plot tells only what makes it unsound.
 ARGUMENTS: dict[str, str] = {
     "account": "account {file}",
     "account, of several": "account {file} {other}",
@@ -65,12 +69,12 @@ ARGUMENTS: dict[str, str] = {
     "calibrate": "calibrate {file} --solve noise",
     "calibrate-sigma": "calibrate-sigma {file}",
     "calibrate-sigma, of flags": f"calibrate-sigma --target-epsilon 1 --steps 1 --dataset-size {SIZE}",
-    "comment github": "comment github {file} --baseline {before} --dry-run",
-    "comment gitlab": "comment gitlab {file} --baseline {before} --dry-run",
+    "comment github": "comment github {free} --baseline {before} --dry-run",
+    "comment gitlab": "comment gitlab {free} --baseline {before} --dry-run",
     "diff": "diff {file} {other}",
     "explain": "explain {file}",
-    "gate": "gate {file}",
-    "gate, with a cap": "gate {file} --max-epsilon 3",
+    "gate": "gate {free}",
+    "gate, with a cap": "gate {file} --max-epsilon 2.9",
     "import schedule": f"import schedule {{csv}} --sampling poisson --unit example --adjacency add-remove --dataset-size {SIZE}",
     "plot": "plot delta-epsilon {file} -f csv",
     "pmixed account": f"pmixed account {PMIXED}",
@@ -83,13 +87,14 @@ SAID = (ERROR, WARNING, RIGHT)
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What stands for the words in braces."""
     folder = tmp_path_factory.mktemp("deltas")
-    found = {name: str(folder / f"{name}.toml") for name in ("file", "other")}
+    found = {name: str(folder / f"{name}.toml") for name in ("file", "free", "other")}
     Path(found["file"]).write_text(TEXT)
+    Path(found["free"]).write_text(FREE)
     Path(found["other"]).write_text(TEXT.replace("60.0", "70.0"))
     found["csv"] = str(folder / "it.csv")
     Path(found["csv"]).write_text("noise_multiplier,sampling_rate,steps\n60.0,0.01,5\n")
     found["before"] = str(folder / "before.json")
-    dpcli("gate", found["file"], "-o", f"json={found['before']}")
+    dpcli("gate", found["free"], "--delta", repr(RIGHT), "-o", f"json={found['before']}")
     for name, more in (("ledger", ()), ("blocks", ("--blocks", "day", "--max-blocks", "9", "--column", "at"))):
         found[name] = str(folder / f"{name}.db")
         made = dpcli("budget", "init", found[name], "--dataset", "clicks", "--delta", "1e-6", *TERMS, *more)
@@ -127,8 +132,8 @@ def test_an_error_of_it_is_no_pass(places: dict[str, str], tmp_path: Path) -> No
 
 
 KEYS = {
-    "": "delta = {}",
-    "rule": '[[rule]]\nunit = "example"\ndelta = {}',
+    "": "epsilon = 1.0\ndelta = {}",
+    "rule": '[[rule]]\nunit = "example"\nepsilon = 1.0\ndelta = {}',
     "together": '[[together]]\ndatasets = ["clicks"]\nepsilon = 9.0\ndelta = {}',
 }
 
@@ -164,11 +169,104 @@ def test_the_largest_dataset_of_a_sum_decides(tmp_path: Path) -> None:
             assert (result.code, "DP105" in result.out) == (code, bool(code)), result
 
 
+NEEDLESS = {
+    "a looser cap": ("epsilon = 9.0\ndelta = {}", ("--max-epsilon", "9", "--delta")),
+    "no cap": ("delta = {}", ("--delta",)),
+    "a looser cap of a rule": ('[[rule]]\nunit = "example"\nepsilon = 9.0\ndelta = {}', ()),
+}
+
+
+@of_each("table, flags", NEEDLESS.values())
+def test_a_delta_that_decides_nothing_is_not_accused(
+    table: str, flags: tuple[str, ...], places: dict[str, str], tmp_path: Path
+) -> None:
+    """The file's own cap, at a smaller delta, holds in place of what the policy or the flags state."""
+    held = tmp_path / "policy.toml"
+    held.write_text(f"format = 1\n{table.format(ERROR)}\n")
+    for more in (("--policy", str(held)), (*flags, repr(ERROR)) if flags else ()):
+        result = dpcli("gate", places["file"], *more)
+        assert (result.code, "DP105" in result.out) == (0, False), (more, result)
+    judging = dpcli("gate", places["free"], "--policy", str(held))
+    assert (judging.code, "the policy's delta" in judging.out) == (1, True), judging
+
+
+def test_a_file_that_tells_of_its_delta_does_not_silence_the_sum(tmp_path: Path) -> None:
+    """A warning for the small dataset is an error for the large one, which is in the sum too."""
+    git(tmp_path, "init", "-q")
+    small, large = tmp_path / "small.toml", tmp_path / "large.toml"
+    small.write_text(TEXT.replace(f"delta = {RIGHT!r}", f"delta = {WARNING!r}"))
+    large.write_text(FREE.replace(SIZED, f"dataset_size = {1000 * SIZE}\n").replace("[budget]\nepsilon = 3.0\n", ""))
+    for given in ((small,), (small, large)):
+        result = dpcli(
+            "gate", *map(str, given), "--max-together", "3", "--max-epsilon", "3", "--delta", repr(WARNING), "-f", "json"
+        )
+        (total,) = json.loads(result.out)["together"]
+        assert ("DP105", "fail") in [(one["name"], one["verdict"]) for one in total["conditions"]], result
+
+
+@of_each("by", ["flag", "policy", "rule"])
+def test_a_delta_outside_of_the_files_holds_for_their_sum(by: str, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    held, files = tmp_path / "policy.toml", [tmp_path / "a.toml", tmp_path / "b.toml"]
+    for file in files:
+        file.write_text(TEXT)
+    table = {"flag": "", "policy": "delta = 1e-12", "rule": '[[rule]]\nfiles = "b.toml"\ndelta = 1e-12'}[by]
+    for key, delta in (("", 1e-12), ("delta = 1e-9", 1e-9)):
+        held.write_text(f'format = 1\n{table}\n[[together]]\ndatasets = ["clicks"]\nepsilon = 9.0\n{key}\n')
+        flags = ("--delta", "1e-12") if by == "flag" else ()
+        result = dpcli("gate", *map(str, files), "--policy", str(held), *flags, "-f", "json")
+        assert json.loads(result.out)["together"][0]["delta"] == delta, result
+
+
+def test_the_delta_of_a_ledger_is_judged_by_the_files_that_it_takes(places: dict[str, str], tmp_path: Path) -> None:
+    words = "the ledger's delta: expected a delta below 1/dataset_size"
+    for delta in (ERROR, RIGHT):
+        ledger = str(tmp_path / f"{delta}.db")
+        made = dpcli("budget", "init", ledger, "--dataset", "clicks", "--delta", repr(delta), *TERMS)
+        assert made.code == 0 and "DP306: --delta: dataset_size is missing" in made.err
+        gated = dpcli("gate", places["file"], "--ledger", ledger, "-f", "json")
+        assert (gated.code, words in gated.out) == ((1, True) if delta == ERROR else (0, False)), gated
+        for command in ("spend", "reserve"):
+            charged = dpcli("budget", command, ledger, places["file"], "--key", command)
+            assert (charged.code, words in charged.err) == (0, delta == ERROR), charged
+
+
+def test_without_a_size_the_missing_check_is_told_once(places: dict[str, str], tmp_path: Path) -> None:
+    """Once for each file, wherever the delta stands; not where it is 0, at which epsilon needs no size."""
+    silent = {"pmixed account", "plot"}  # whose example states a size; which tells errors alone
+    twice = {"account, of several", "comment github", "comment gitlab", "report"}  # of two files; in a list and in a table
+    ledger = str(tmp_path / "ledger.db")
+    dpcli("budget", "init", ledger, "--dataset", "clicks", "--delta", "1e-6", *TERMS)
+    stated = {**places, "ledger": ledger}
+    for name, text in {"file": TEXT, "free": FREE, "other": TEXT.replace("60.0", "70.0")}.items():
+        stated[name] = str(tmp_path / f"{name}.toml")
+        Path(stated[name]).write_text(text.replace(SIZED, ""))
+    for name in ARGUMENTS.keys() - silent:
+        words = (
+            ARGUMENTS[name]
+            .replace(f"--dataset-size {SIZE}", "")
+            .format(**stated, new=str(tmp_path / "new.db"), key=name.split()[-1])
+        )
+        result = dpcli(*words.split(), "--delta", repr(RIGHT))
+        count = (result.out + result.err).count("DP306")
+        assert count == (2 if name in twice else 1), (name, result)
+    assert "DP306" not in dpcli("account", stated["free"], "--delta", "0").out
+    assert "DP306" in dpcli("calibrate", stated["file"], "--solve", "noise").out
+
+
+def test_results_in_python_tell_it_too(places: dict[str, str]) -> None:
+    pipeline = package.load(places["free"])
+    for delta in SAID:
+        for result in (package.account(pipeline, delta=delta), package.calibrate(pipeline, 1.0, delta=delta)):
+            told = ["DP105" in text for text in (repr(result), result._repr_html_())]
+            assert told == [delta != RIGHT] * 2, (delta, result)
+
+
 @of_each("table", ["privacy", "budget"])
 @of_each("name", ["account", "audit", "calibrate", "calibrate-sigma", "diff", "explain", "gate", "plot", "report"])
 def test_a_delta_of_the_file_is_judged(name: str, table: str, places: dict[str, str], tmp_path: Path) -> None:
     for delta in SAID:
-        stated = {**places, "file": str(tmp_path / "it.toml")}
+        stated = {**places, **dict.fromkeys(("file", "free"), str(tmp_path / "it.toml"))}
         key = f"delta = {RIGHT!r}\n"
         text = TEXT.replace(key, f"delta = {delta!r}\n" if table == "privacy" else "").replace(
             "epsilon = 3.0\n", f"epsilon = 3.0\ndelta = {delta!r}\n" if table == "budget" else "epsilon = 3.0\n"
@@ -181,6 +279,6 @@ def test_a_delta_of_the_file_is_judged(name: str, table: str, places: dict[str, 
 
 def test_a_waiver_of_it_still_waives(places: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "it.toml"
-    file.write_text(TEXT + '[[gate.waiver]]\nrule = "DP105"\nreason = "test"\napprover = "ada"\nexpires = 2030-01-01\n')
+    file.write_text(FREE + '[[gate.waiver]]\nrule = "DP105"\nreason = "test"\napprover = "ada"\nexpires = 2030-01-01\n')
     result = dpcli("gate", str(file), "--delta", repr(ERROR), "--as-of", "2029-01-01")
     assert result.code == 0 and "waived" in result.out

@@ -64,7 +64,15 @@ def test_sarif_obeys_its_schema(files: tuple[str, ...]) -> None:
     (run,) = sarif(*files)["runs"]
     rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     assert {result["ruleId"] for result in run["results"]} == rules
-    assert {"gate/budget", "gate/file", "gate/waiver", "DP105", "DP101", "DP002"} <= rules
+    assert {"gate/budget", "gate/waiver", "DP105", "DP101", "DP002"} <= rules and "gate/file" not in rules
+
+
+@of_each("wrong", [1, 2])
+def test_what_is_wrong_with_a_file_is_counted_once(tmp_path: Path, wrong: int) -> None:
+    file = tmp_path / "it.toml"
+    file.write_text("".join(f"x{k} = 2\n" for k in range(wrong)) + GATE)
+    said = dpcli("gate", str(file), *DAY).err
+    assert said.startswith(f"dpcli: {file}:1:1: DP002: x0: ") and said.endswith(" (and 1 more)\n") == (wrong == 2), said
 
 
 def test_every_rule_in_sarif_says_what_it_is_and_where_more_is_said(files: tuple[str, ...]) -> None:

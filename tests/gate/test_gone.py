@@ -218,7 +218,7 @@ def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repositor
     for stub in stubs:
         (repository / "train.toml").write_bytes(STUBS[stub])
         found = gate(repository, "train.toml", "--base-ref", "main")
-        assert found.code == 2 and "the file cannot be read as a pipeline" in found.out and "is deleted" not in found.out, stub
+        assert found.code == 2 and "gate: INVALID" in found.out and "is deleted" not in found.out, stub
         whole = gate(repository, "--base-ref", "main")
         unreadable = stub in ("broken", "utf-16", "nul", "misspelt")
         assert ("train.toml, a pipeline at main, is no pipeline any more" in whole.out) != unreadable, stub

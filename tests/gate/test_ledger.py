@@ -31,6 +31,7 @@ class Answer:
     message: str
     share: float
     left: float
+    delta: float | None = None
 
 
 Asked = list[tuple[str, str | None, str | None, int]]
@@ -129,7 +130,7 @@ def test_no_ledger_is_loaded_unless_asked() -> None:
 @pytest.mark.parametrize(("cap", "code"), [("10", 0), ("1", 1)])
 def test_a_real_ledger_is_asked_and_not_touched(tmp_path: Path, cap: str, code: int) -> None:
     url = str(tmp_path / "clicks.db")
-    opened = ("--dataset", "clicks", "--unit", "user", "--adjacency", "add-remove", "--epsilon", cap, "--delta", "1e-6")
+    opened = ("--dataset", "clicks", "--unit", "user", "--adjacency", "add-remove", "--epsilon", cap, "--delta", "1e-8")
     assert dpcli("budget", "init", url, *opened, "--filter", "rdp").code == 0
     before = Path(url).read_bytes()
     found = named("ledger", "examples/gate.toml", "--ledger", url)

@@ -13,10 +13,15 @@ from dpcli.gate.merged_caps import Outside
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Budget
 from dpcli.pipeline.read import parse
+from tests.command import dpcli
 from tests.gate.repositories import policy
 from tests.gate.samples import GATE, conditions, judged, named, waiver
 
 PLAIN = GATE.replace("epsilon = 3.0\nwarn_at = 0.9\n", "epsilon = 9.0\n").replace("max_increase = 0.25", "")
+ZCDP = (
+    'format = 1\n[privacy]\nunit = "user"\nmax_contributions = 1\nadjacency = "add-remove"\ndataset = "clicks"\ndelta = 1e-8\n'
+    '[budget]\nrho = 1.0\n[[mechanism]]\nname = "it"\n{}'
+)
 LARGER = PLAIN.replace("steps = 5_000", "steps = 6_000")  # 0.14 more
 
 # What each source states to cap something. The cap in the file is a replacement in its text.
@@ -98,6 +103,20 @@ def test_caps_at_different_deltas_are_judged_each_at_its_own(repository: Path) -
     assert verdicts(*at) == {"1e-08": "fail", "1e-07": "fail"}
     file.write_text(PLAIN + waiver("budget", epsilon="1.35"))
     assert verdicts(*at, "--as-of", "2030-06-01") == {"1e-08": "pass", "1e-07": "waived"}
+
+
+def test_a_cap_on_rho_does_not_pass_what_has_no_epsilon(repository: Path) -> None:
+    """As `dpcli account` says: unknown at delta = 0, where zCDP gives no epsilon; a pure file has one there."""
+    text = ZCDP.replace("delta = 1e-8", "delta = 0.0")
+    held = policy(repository, '[[together]]\ndatasets = ["clicks"]\nrho = 1.0\n')
+    for entry, code in (('type = "zcdp"\nrho = 0.3\n', 3), ('type = "pure-dp"\nepsilon = 0.3\n', 0)):
+        (repository / "train.toml").write_text(text.format(entry))
+        for more in ((), ("--policy", held)):
+            found = judged(repository / "train.toml", *more)
+            said = [one["message"] for each in (*found["files"], *found["together"]) for one in each["conditions"]]
+            assert found["exit_code"] == code, found
+            assert said.count("no finite epsilon can be certified at delta = 0.0") == (code == 3)
+        assert dpcli("account", str(repository / "train.toml")).code == code
 
 
 def test_the_level_of_the_warning_is_a_share_of_the_cap_that_holds(repository: Path) -> None:

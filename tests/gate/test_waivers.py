@@ -143,7 +143,7 @@ def test_a_waiver_that_is_an_error_of_the_file(tmp_path: Path, extra: str, words
     assert found["exit_code"] == 2
     shown = dpcli("gate", str(tmp_path / "train.toml"), "-f", "text").out
     assert words in shown
-    assert ":1:1: error gate/file" in shown
+    assert "error gate/file" not in shown  # which would say it twice
 
 
 @of_each("rule", ["budget", "increase", "horizon", "statement", "restatement", "DP105"])

@@ -79,12 +79,16 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def with_delta_told(document: Document, pipeline: Pipeline, path: str, delta: float | None) -> Document:
-    """The answer about a run, with what DP105 says of --delta, at which it is described; the charge is right whatever that is."""
+def with_delta_told(document: Document, ledger: Ledger, pipeline: Pipeline, path: str, delta: float | None) -> Document:
+    """The answer about a run, with what DP105 says of --delta, at which it is described, and of the ledger's; the charge is right
+    whatever these are."""
     from dpcli.lint.delta import judged_deltas
     from dpcli.present.diagnostics import note
 
-    told = judged_deltas({"--delta": delta}, pipeline.privacy.dataset_size, path)
+    terms, size = ledger.state().open_terms(), pipeline.privacy.dataset_size
+    size = terms.dataset_size if size is None else size
+    cap = None if size is None else terms.delta  # whoever opened it without a size was told
+    told = judged_deltas({"--delta": delta, "the ledger's delta": cap}, size, path)
     return replace(document, alerts=(*document.alerts, *map(note, told))) if told else document
 
 

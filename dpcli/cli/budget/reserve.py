@@ -37,4 +37,4 @@ def command(
     with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
         answer = receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, window))
-        return emit(with_delta_told(answer, pipeline, file, delta), format_, outputs)
+        return emit(with_delta_told(answer, found, pipeline, file, delta), format_, outputs)

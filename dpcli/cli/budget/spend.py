@@ -42,4 +42,4 @@ def command(
             made = found.spend(pipeline, key, delta, why, window)
             return first_time(made, key) if once else made
 
-        return emit(with_delta_told(receipt(found, ask), pipeline, file, delta), format_, outputs)
+        return emit(with_delta_told(receipt(found, ask), found, pipeline, file, delta), format_, outputs)

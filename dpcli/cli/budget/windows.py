@@ -43,4 +43,4 @@ def command(
     with opened(ledger, dataset) as found:
         pipeline = load(file)
         answer = windows(found, block_room(found, pipeline, within, delta))
-        return emit(with_delta_told(answer, pipeline, file, delta), format_, outputs)
+        return emit(with_delta_told(answer, found, pipeline, file, delta), format_, outputs)
