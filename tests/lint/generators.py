@@ -299,13 +299,17 @@ def dp121(draw: Draw) -> tuple[Document, Document]:
 
 
 def dp123(draw: Draw) -> tuple[Document, Document]:
-    steps, document = draw(st.integers(2, 100)), base(draw)
-    rate = draw(st.floats(1e-6, 0.999)) / steps
-    entry = trained(draw, steps=steps, sampling={"scheme": draw(st.sampled_from(["poisson", "shuffle", "cyclic"])), "rate": rate})
+    steps, document = draw(st.integers(2, 30)), base(draw)
+    rate = draw(st.floats(1e-6, 0.0999)) / steps
+    entry = trained(
+        draw, name="train", steps=steps, sampling={"scheme": draw(st.sampled_from(["poisson", "shuffle", "cyclic"])), "rate": rate}
+    )
     other = [
-        {"sampling": {**entry["sampling"], "rate": min(1.0, draw(st.floats(1.01, 9.0)) / steps)}},
+        {"sampling": {**entry["sampling"], "rate": min(1.0, draw(st.floats(0.1001, 9.0)) / steps)}},
         {"steps": 1},
-        {"steps": 101},
+        {"steps": 31},
+        {"name": draw(st.sampled_from(["warm-up", "fine-tuning", "rounds"]))},
+        {"description": "a pilot"},
     ]
     return joined(draw, document, entry), joined(draw, document, {**entry, **draw(st.sampled_from(other))})
 
@@ -353,8 +357,13 @@ def dp124(draw: Draw) -> tuple[Document, Document]:
     document, words = base(draw), draw(st.sampled_from(["L2 sensitivity of {}", "{} clipped to l2 norm 3", "{}, Euclidean bound"]))
     if kind == "laplace" and draw(st.booleans()):
         root = draw(st.sampled_from([2, 3, 5, 6, 7, 8, 10])) ** 0.5
-        bad = {**entry, "sensitivity": draw(st.sampled_from([root, round(root, 5), round(root + 5e-5, 4)]))}
-        return joined(draw, document, bad), joined(draw, document, {**entry, "sensitivity": 2})
+        bad = {
+            **entry,
+            "sensitivity": draw(st.sampled_from([root, round(root, 5), round(root + 5e-5, 4)])),
+            "description": "vectors",
+        }
+        good = draw(st.sampled_from([{"sensitivity": 2}, {"description": "fees"}, {"description": "vectors of square roots"}]))
+        return joined(draw, document, bad), joined(draw, document, {**bad, **good})
     entry = {**entry, "sensitivity": 2, "description": words.format(draw(NAMES))}
     good = draw(st.sampled_from([entry["description"] + ", which is 4 in L1", "sums"]))
     return joined(draw, document, entry), joined(draw, document, {**entry, "description": good})
@@ -377,7 +386,9 @@ def dp125(draw: Draw) -> tuple[Document, Document]:
     bad = joined(draw, document, entry)
     good = [
         joined(draw, document, {**entry, key: two}),
-        joined(draw, document, {**entry, "description": "a count"}),
+        joined(
+            draw, document, {**entry, "description": draw(st.sampled_from(["a count", "no histogram", "total of a histogram"]))}
+        ),
         stating(bad, adjacency="add-remove"),
     ]
     return bad, draw(st.sampled_from(good))
@@ -385,11 +396,12 @@ def dp125(draw: Draw) -> tuple[Document, Document]:
 
 def dp126(draw: Draw) -> tuple[Document, Document]:
     document = joined(draw, base(draw), trained(draw))
-    bad = ["{} runs, not counted", "{} settings tried; these were not accounted for", "Uncounted: {} runs"]
+    bad = ["{} runs, not counted", "{} trials that were not accounted for", "none of the {} runs is counted"]
     good = [
         "{} runs, counted in steps",
         "{} runs on public data, not counted",
         "not counted here, but charged to the ledger: {} runs",
+        "{} runs are not counted twice",
     ]
     runs = draw(st.integers(2, 500))
     wrong, right = (draw(st.sampled_from(texts)).format(runs) for texts in (bad, good))
@@ -398,10 +410,16 @@ def dp126(draw: Draw) -> tuple[Document, Document]:
 
 def dp310(draw: Draw) -> tuple[Document, Document]:
     document = joined(draw, base(draw), trained(draw))
-    bad = ["Patients (size confidential)", "The number of customers is secret.", "Clicks; their count is not public, 2025"]
+    bad = [
+        "Patients (exact size confidential)",
+        "The number of customers is secret.",
+        "Clicks; the count of users is not public, 2025",
+    ]
     good = [
         "Patients, whose number is not confidential",
         "60,000 confidential records",
+        "The number of patients is confidential, and 60,000 a rounded one",
+        "phone number and address are confidential",
         "The number of visits of each patient is confidential.",
         "Clicks of 2025",
     ]
