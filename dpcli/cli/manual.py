@@ -74,13 +74,14 @@ def _main_page() -> str:
 
 
 def _context() -> click.Context:
-    """As it is when the program runs: the help options that click caches on a command come from here."""
+    """As it is when the program runs: the names of the help option come from here."""
     return click.Context(cli, info_name="dpcli", **cli.context_settings)
 
 
 def _command_pages(words: str, command: click.Command, parent: click.Context) -> dict[str, str]:
     """The page of a command, and those of its subcommands where it is a group. words: as it is typed."""
     context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
+    command._help_option = None  # click keeps the one that was made for whoever asked first, under other names perhaps
     table = command.table if isinstance(command, LazyGroup) else {}
     found = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
     for name in table:
