@@ -127,4 +127,4 @@ def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
 
 
 def _times(value: Decimal, paid: Decimal) -> str:
-    return f", {value / paid:.4g} times as much" if paid else ""
+    return f", {float(value / paid):.4g} times as much" if paid else ""

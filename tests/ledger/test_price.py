@@ -119,16 +119,14 @@ def test_a_quarter_of_the_price_is_four_times_as_much() -> None:
     """A Gaussian for example/add-remove in a ledger for user/replace-one."""
     found = terms("zcdp")
     (said,) = problems(found, charge(found, stated(HONEST, ("unit", "adjacency"))))
-    assert said.endswith("charged 0.002500000000 of rho, this version finds at least 0.01000000000, 4.000 times as much (DP408)"), (
-        said
-    )
+    assert said.endswith("charged 0.0025 of rho, this version finds at least 0.01, 4 times as much (DP408)"), said
 
 
 def test_a_price_of_another_run_is_found() -> None:
     found = terms("zcdp")
     cheap = parse(FILE.replace("20.0", "200.0").encode(), "run.toml")
     (said,) = problems(found, charge(found, HONEST, cheap))
-    assert "100.0 times as much" in said
+    assert "100 times as much" in said
 
 
 @of_each(
@@ -158,7 +156,7 @@ def test_a_file_with_such_an_entry_fails_verify(tmp_path: Any) -> None:
     done = dpcli("budget", "verify", path)
     assert done.code == 1
     assert "stated for unit example instead of user, adjacency add-remove instead of replace-one" in done.out
-    assert "4.000 times as much" in done.out
+    assert "4 times as much" in done.out
 
 
 def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> None:
@@ -182,7 +180,7 @@ def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> 
     with database.cluster.connect(database.name, "sam") as connection:
         connection.execute("SELECT dpcli.append('later', 2, %s, %s)", (canonical(signed), digest(canonical(signed))))
     done = dpcli("budget", "verify", database.url, "--dataset", "later")
-    assert (done.code, "4.000 times as much" in done.out) == (1, True)
+    assert (done.code, "4 times as much" in done.out) == (1, True)
 
 
 def test_a_declared_run_that_is_another_is_found() -> None:
