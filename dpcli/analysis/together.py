@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.account import Account, charges_of, priced
@@ -33,7 +33,7 @@ def together(
     Where one file is adaptive, all are added up by filters.
 
     Args:
-        delta: at which epsilon is asked for; the budget's, else the smallest that a file states.
+        delta: at which epsilon is asked for; the budget's, else the smallest above 0 that a file states.
         budget: the cap on all together, if there is one.
 
     Raises:
@@ -60,14 +60,13 @@ def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
     """What can be said of all files at once; what they state differently is not stated."""
     first = pipelines[0].privacy
     stated = [pipeline.privacy for pipeline in pipelines]
-    deltas = [delta for pipeline in pipelines if (delta := _delta(pipeline)) is not None]
     privacy = Privacy(
         first.adjacency,
         first.unit,
         max((one.max_contributions for one in stated if one.max_contributions is not None), default=None),
         first.dataset_size if all(one.dataset_size == first.dataset_size for one in stated) else None,
         dataset=first.dataset,
-        delta=min(deltas, default=None),
+        delta=smallest_delta(map(_delta, pipelines)),
         releases=first.releases if all(one.releases == first.releases for one in stated) else None,
         adaptive=any(one.adaptive for one in stated),
     )
@@ -75,6 +74,12 @@ def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
         replace(entry, name=f"{pipeline.path}: {entry.name}") for pipeline in pipelines for entry in pipeline.mechanisms
     )
     return Pipeline(privacy, entries, name=first.dataset, path=f"dataset {first.dataset}")
+
+
+def smallest_delta(deltas: Iterable[float | None]) -> float | None:
+    """Return the smallest delta above 0 of those that are stated, at which the others hold too; 0 where all are 0, None without any."""
+    stated = [delta for delta in deltas if delta is not None]
+    return min((delta for delta in stated if delta > 0.0), default=min(stated, default=None))
 
 
 def _delta(pipeline: Pipeline) -> float | None:

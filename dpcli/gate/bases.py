@@ -9,11 +9,14 @@ from typing import Any
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.comparable import statement_of
 from dpcli.errors import DpcliError, InputError
+from dpcli.gate.findings import first_of
 from dpcli.gate.restatement import Standing, standings_of
 from dpcli.gate.terms import horizon_data, terms_of
 from dpcli.git.history import Past, pasts
 from dpcli.pipeline.gate_keys import Gate, Waiver
+from dpcli.pipeline.lookalikes import LFS_POINTER
 from dpcli.pipeline.model import Pipeline
+from dpcli.toml.render import InvalidFile
 from dpcli.values import dataclass
 
 Capped = Callable[[str, Pipeline], Pipeline]
@@ -48,10 +51,9 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Unpriced:
-    """An earlier version that has no epsilon to compare with: `reason` says why. renamed: as of a Base."""
+    """An earlier version that cannot be read as a pipeline, which the change mends: `reason` says why it cannot."""
 
     reason: str
-    renamed: str
 
 
 def waiver_data(waiver: Waiver) -> dict[str, Any]:
@@ -81,12 +83,17 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base | Unpriced:
     from dpcli.pipeline.read import parse
 
+    name = found.renamed or path
     try:
-        own = parse(found.data, f"{ref}:{found.renamed or path}")
+        if found.data.startswith(LFS_POINTER):
+            raise InputError("it is a Git LFS pointer: keep pipelines out of Git LFS")
+        own = parse(found.data, f"{ref}:{name}")
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
+    except InvalidFile as error:
+        return Unpriced(first_of(error.diagnostics))
     except DpcliError as error:
-        return Unpriced(str(error), found.renamed)
+        raise InputError(f"{name} at {ref} cannot be compared with: {error}") from None
     stated = form(own, pipeline)
     return Base(
         result.upper,

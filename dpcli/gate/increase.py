@@ -21,9 +21,9 @@ from dpcli.toml.limits import escaped_path
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
-    """A file that was not there, or whose version at the base has no epsilon (`unpriced` says why): a warning where the rise is limited, as
+    """A file that was not there, or whose version at the base cannot be read (`unpriced` says why): a warning where the rise is limited, as
     all of its epsilon may be one."""
-    before = f"the version at the base has no epsilon to compare with ({unpriced})" if unpriced else "new file: no earlier version"
+    before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
     limits = blocking(outside, result.pipeline.gate.max_increase).stated()
     if not limits:
         return Condition("increase", "warn" if unpriced else "pass", before)

@@ -128,7 +128,7 @@ def _gone(paths: Sequence[str], terms: GateTerms, bases: Bases | None) -> Iterat
     if terms.base_ref is not None and bases is not None:
         from dpcli.gate.deleted import gone
 
-        yield from gone(terms.base_ref, paths, (base.renamed for base in bases.values() if base is not None))
+        yield from gone(terms.base_ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base)))
 
 
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:

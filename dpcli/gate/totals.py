@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.together import together
+from dpcli.analysis.together import smallest_delta, together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
 from dpcli.gate.caps import cap_conditions, holding
 from dpcli.gate.findings import first_of
@@ -116,8 +116,7 @@ def _total(
     try:
         members = tuple(_members(caps, judged, others))
         parts = [(_as_one(member.pipeline, caps), runs_of(member.pipeline, horizon)) for member in members]
-        stated = [holding(member.pipeline, outside(member.path, member.pipeline)).delta for member in members]
-        smallest = min((delta for delta in stated if delta is not None), default=None)
+        smallest = smallest_delta(holding(member.pipeline, outside(member.path, member.pipeline)).delta for member in members)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
         result = together(parts, budget=budget, rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:

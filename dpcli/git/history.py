@@ -154,7 +154,7 @@ def _renamed(tree: str, path: str, top: str, lost: Lost) -> Past | None:
         return None
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in lost:
-        lost[key] = [(name, data, parts_of(data)) for name, data in gone_files(*key)]
+        lost[key] = [(name, data, parts_of(data)) for name, data in gone_files(*key) if says_pipeline(data)]
     share, name, data = max(((share_of(parts, own), name, data) for name, data, parts in lost[key]), default=(0.0, "", b""))
     return Past(data, name, share) if share >= ALIKE else None
 

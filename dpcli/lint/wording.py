@@ -12,7 +12,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.findings import Path
 
-L2 = r"(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
+L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
 # The norms are what is released: numbers, whose L1 and L2 sensitivity are the same.
 OF_NORMS = r"\bnorms\b|\b(?:mean|average|median|quantile|largest|maximum) (?:L_?2|euclidean) norm\b(?![ -](?:clip|bound))"
@@ -22,6 +22,7 @@ HISTOGRAM = r"(?<!\bno )(?<!\bnot a )(?<!\bnot the )(?:\bhistograms?\b|\bconting
 # One number of a histogram moves by 1, and all its bins together too where each counts half.
 OF_ONE_BIN = (
     r"\b(?:total|largest|smallest|one bin|(?:one|sum|mean|median|mode) of)\b[^.;]*\b(?:histogram|bins?)\b|"
+    r"\bhistogram's (?:total|sum|mean|largest)\b|\bnumber of (?:\w+[ -])?bins\b|"
     r"\b(?:by|with) (?:one |a )?half(?=$|[.,;:)])|\bhalved\b|\bby 0\.5\b"
 )
 RUNS = (
@@ -37,7 +38,7 @@ UNCOUNTED = (
 )
 # Runs that cost nothing, on public data (or those of a name), or that are counted elsewhere.
 FREE = (
-    r"\bpublic\b(?! budget)|\b(?:synthetic|simulated|no data|costs? (?:is|are) in)\b|\bon (?-i:[A-Z])|"
+    r"\bpublic\b(?! budget)|\b(?:synthetic|simulated|dummy|toy|mock|no (?:private )?data|costs? (?:is|are) in)\b|\bon (?-i:[A-Z])|"
     r"(?<!not )\b(?:counted|charged|accounted for) (?:in|by|to|as|on)\b"
 )
 # The size is called confidential, and not the records or what one of them holds.
@@ -50,7 +51,10 @@ SECRET_SIZE = (
     r"(?::|(?: that| which)?(?: is| are| stays| remains| must (?:stay|remain)))?(?: kept)? \(?(?:confidential|secret|not public)"
     r"(?=$|[.,;:)\]]| (?:and|but|because|as|to)\b)|\b(?:confidential|secret) (?:data[ -]?set )?size(?=$|[.,;:)\]])"
 )
-BOUNDED = r"\b(?:rounded|bound|estimate|noisy)\b|\b(?:about|around|roughly|approximately|at most|up to|fewer than|less than) \d"
+BOUNDED = (
+    r"\b(?:rounded|bound|estimate|noisy|padded|(?:larger|smaller|higher|lower) than)\b|"
+    r"\b(?:about|around|roughly|approximately|at most|up to|fewer than|less than) \d"
+)
 LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # no year
 
 

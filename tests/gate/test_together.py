@@ -80,6 +80,17 @@ def test_each_file_is_within_its_cap_and_all_together_are_not(folder: Path) -> N
     assert result.code == 1 and "dataset clicks: 3 files" in result.err
 
 
+def test_a_pure_file_at_delta_0_leaves_the_sum_at_the_delta_of_the_others(folder: Path) -> None:
+    """Its guarantee holds at every delta, and no Gaussian has one at 0."""
+    pure = CLICKS.replace("delta = 1e-8", "delta = 0.0").partition("[[mechanism]]")[0]
+    (folder / "ads" / "b.toml").write_text(
+        f'{pure}[[mechanism]]\nname = "count"\ntype = "pure-dp"\nstated_for = "unit"\nepsilon = 0.1\n'
+    )
+    (folder / "policy.toml").write_text(CAP.format(5.0).replace("delta = 1e-8\n", ""))
+    whole = said(folder, "ads/a.toml", code=0)
+    assert whole["result"]["epsilon_upper"] < inf and whole["delta"] == 1e-8, whole
+
+
 def test_a_new_file_anywhere_counts_and_one_that_git_ignores_does_not(folder: Path) -> None:
     (folder / "new").mkdir()
     (folder / "new" / "d.toml").write_text(CLICKS)
