@@ -202,6 +202,8 @@ def test_an_l2_norm_in_words(moved: str, name: str, text: str, spoken: bool) -> 
         ("mean-age", "one number, no histogram", False),
         ("mode", "size of the largest bin of the histogram", False),
         ("total", "total of all bins of the histogram", False),
+        ("total", "a histogram's total", False),
+        ("empty", "the number of empty bins of a histogram", False),
         ("age-histogram", "total of all bins", False),
         ("males", "one of the two bins of the histogram of sex; the other is n minus it", False),
         ("largest-bin-of-the-histogram", "ages", False),
@@ -236,6 +238,8 @@ def test_a_histogram_in_words(name: str, text: str, spoken: bool) -> None:
         ("30 runs, not charged: on a public set", False),
         ("their runs were on ImageNet and are not counted here", False),
         ("8 crashed runs that released nothing are not counted", False),
+        ("20 runs, not counted, as they used no private data", False),
+        ("20 runs, not counted; they used dummy data", False),
         ("12 runs were charged to the ledger; failed starts, which saw no data, were not charged", False),
         ("5 runs; all are counted. Runs of the debugging build used random numbers and are not counted", False),
         ("the 20 runs are charged in run.toml, and not counted a second time here", False),
@@ -275,6 +279,8 @@ def test_runs_that_are_not_counted_in_words(text: str, spoken: bool) -> None:
         ("60,000 records; the exact size is secret, 60,000 is a rounded public bound", False),
         ("at most 60,000 patients; the number of patients is confidential", False),
         ("about 60,000 patients; the exact size is secret", False),
+        ("the true size is secret, 60,000 is larger than it", False),
+        ("the exact size is confidential; we state a padded figure", False),
     ],
 )
 def test_a_size_that_is_confidential_in_words(text: str, spoken: bool) -> None:
