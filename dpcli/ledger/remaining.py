@@ -10,7 +10,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Filter
 from dpcli.ledger.quotas import concerning
 from dpcli.ledger.state import LedgerState, Run
-from dpcli.stated import stated
+from dpcli.stated import difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
     return Remaining(
         spent,
         share_of(state, state.reserved),
-        max(float(1 - stated(spent)), 0.0),
+        max(difference(1.0, spent), 0.0),
         float((terms.certified or {})["epsilon"]) if declared else None,
         None if state.last is None else 0 if closed else runs_like(whole, state.last),
         0.0 if declared or closed else _pure(terms.the_filter, state.left()),

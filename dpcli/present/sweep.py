@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -130,7 +131,13 @@ def _amount(plan: SweepPlan) -> str:
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
     if plan.trials is not None:
         return f"the epsilon is that of the whole search, of {mean(plan.trials):g} trials on average", SECRET
-    return PUBLIC, FRESH, f"runs are kept in {plan.folder}"
+    return PUBLIC, FRESH, f"runs are kept in {_near(plan.folder)}"
+
+
+def _near(folder: str) -> str:
+    """A folder as it is called from the working directory, where it is below that."""
+    relative = os.path.relpath(folder)
+    return folder if relative.startswith("..") else relative
 
 
 def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:

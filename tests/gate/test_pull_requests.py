@@ -167,7 +167,7 @@ PULLS: dict[str, tuple[Change, int, str]] = {
     "a pointer of Git LFS": (write("models/x.toml", POINTER), 2, "a Git LFS pointer: check out the file itself"),
     "a pipeline that became a pointer": (write(FILE, POINTER), 2, "a Git LFS pointer: check out the file itself"),
     "new, and no TOML": (write("models/x.toml", f"{{% if x %}}\n{OVER}"), 2, "models/x.toml"),
-    "no TOML any more": (write(FILE, "privacy\n"), 2, "the file cannot be read as a pipeline"),
+    "no TOML any more": (write(FILE, "privacy\n"), 2, "expected = after a key"),
     "a byte order mark and other line breaks": (
         lambda work: (work / FILE).write_bytes(OVER.encode("utf-8-sig").replace(b"\n", b"\r\n")),
         2,

@@ -102,7 +102,7 @@ def test_every_format(name: str, by: str, tmp_path: Path) -> None:
     if name == "total":
         assert printed.out == f"{sum(run['fits'] for run in json.loads(asked(url, path, '-f', 'json').out)['runs'])}\n"
     else:
-        assert "weekly.toml" in printed.out and "2028-01-20" in printed.out
+        assert "weekly.toml" in printed.out.replace("<wbr>", "") and "2028-01-20" in printed.out
     if name == "csv":
         assert len(list(csv.DictReader(io.StringIO(printed.out)))) == 9
     if name == "html":
