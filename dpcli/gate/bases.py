@@ -14,7 +14,6 @@ from dpcli.gate.restatement import Standing, standings_of
 from dpcli.gate.terms import horizon_data, terms_of
 from dpcli.git.history import Past, pasts
 from dpcli.pipeline.gate_keys import Gate, Waiver
-from dpcli.pipeline.lookalikes import LFS_POINTER
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.render import InvalidFile
 from dpcli.values import dataclass
@@ -81,6 +80,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base | Unpriced:
+    from dpcli.pipeline.lookalikes import LFS_POINTER
     from dpcli.pipeline.read import parse
 
     name = found.renamed or path
