@@ -98,11 +98,11 @@ class Account(Displayed):
 
     def _line(self) -> str:
         privacy, name = self.pipeline.privacy, self.pipeline.name or self.pipeline.path
-        asked = "delta" if self.quantity == "epsilon" else "epsilon"
+        other = "delta" if self.quantity == "epsilon" else "epsilon"
         by = "none" if self.winner is None else self.winner.accountant.name
         at = f"{self.at!r}{mark(self.at, privacy.dataset_size) if self.quantity == 'epsilon' else ''}"
         return (
-            f"{self.quantity} <= {up(self.upper)} at {asked} = {at}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
+            f"{self.quantity} <= {up(self.upper)} at {other} = {at}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
             f"accountant: {by}, pipeline: {name!r}"
         )
 

@@ -95,9 +95,9 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
     from dpcli.pipeline.series import paired
 
     tables, after = paired(_tables(old), _tables(new))
-    found = changes(tables, after)
-    priced = [_priced(change, tables, before) for change in found[:MOST]]
-    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST} changes") for change in found[MOST:]]
+    listed = changes(tables, after)
+    priced = [_priced(change, tables, before) for change in listed[:MOST]]
+    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST} changes") for change in listed[MOST:]]
     return tuple(sorted(priced, key=_size))
 
 

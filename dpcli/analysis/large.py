@@ -12,7 +12,7 @@ from dpcli.toml.diagnostics import Diagnostic
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
-    """What there is to say of a finite epsilon above 10 of one unit; of the file as a whole, which has no line.
+    """Return a warning of a finite epsilon above 10 of one unit; of the file as a whole, which has no line.
 
     diagnostics: those of lint; where one of them is DP304, of an epsilon that the file states, this is not said a second time.
     """

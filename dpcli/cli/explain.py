@@ -93,7 +93,7 @@ def command(
 
 
 def _explained(name: str) -> str:
-    """What the tables say of a name, and what its command does. Raises InputError where neither has it."""
+    """Return what the tables say of a name, and what its command does. Raises InputError where neither has it."""
     from dpcli.explain.lookup import explain
 
     about = _command(name)

@@ -1,4 +1,4 @@
-"""What was meant by a flag or a command that there is not, where another spelling or another command has it."""
+"""Hints for a flag or a command that does not exist: the spelling or the command that has it."""
 
 from __future__ import annotations
 

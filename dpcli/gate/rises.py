@@ -45,7 +45,7 @@ class RiseLimits:
         if self.nats is not None:
             yield self.nats, f"+{self.nats:g}{self.whose}"
         if self.percent is not None:
-            yield product(base, quotient(self.percent, 100)), f"+{self.percent:g} %"
+            yield -product(-base, quotient(self.percent, 100)), f"+{self.percent:g} %"
 
 
 def blocking(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:

@@ -149,13 +149,15 @@ def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
 
 def _renamed(tree: str, path: str, top: str, lost: Lost) -> Past | None:
     try:
-        own = parts_of(read_bytes(path))
+        own_data = read_bytes(path)
+        own, a_pipeline = parts_of(own_data), says_pipeline(own_data)
     except InputError:  # what is wrong with the file itself is its verdict
         return None
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in lost:
-        lost[key] = [(name, data, parts_of(data)) for name, data in gone_files(*key) if says_pipeline(data)]
-    share, name, data = max(((share_of(parts, own), name, data) for name, data, parts in lost[key]), default=(0.0, "", b""))
+        lost[key] = [(name, data, parts_of(data)) for name, data in gone_files(*key)]
+    like = ((share_of(parts, own), name, data) for name, data, parts in lost[key] if says_pipeline(data) or not a_pipeline)
+    share, name, data = max(like, default=(0.0, "", b""))
     return Past(data, name, share) if share >= ALIKE else None
 
 

@@ -41,7 +41,7 @@ def room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
     return Remaining(
         spent,
         share_of(state, state.reserved),
-        max(difference(1.0, spent), 0.0),
+        max(0.0, -difference(spent, 1.0)),
         float((terms.certified or {})["epsilon"]) if declared else None,
         None if state.last is None else 0 if closed else runs_like(whole, state.last),
         0.0 if declared or closed else _pure(terms.the_filter, state.left()),

@@ -1,4 +1,4 @@
-"""Every command that has formats, with its words and formats, and what a report of an error looks like in each format."""
+"""Every command with its words, those that have formats, and what a report of an error looks like in each format."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from collections.abc import Iterator
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
 
 
-def commands(group: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that has formats, by its words."""
+def commands(group: click.Group = cli, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that is no group, with the words that call it."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        if isinstance(command, LazyGroup):
-            yield from commands(command, (*path, name))
-        elif any(parameter.name == "format_" for parameter in command.params):
-            yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *before, name)
+        else:
+            yield (*before, name), command
 
 
-COMMANDS = dict(commands(cli))  # type: ignore[arg-type]
+COMMANDS = {words: command for words, command in commands() if any(parameter.name == "format_" for parameter in command.params)}
 
 
 def own_formats(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from dpcli.cli.main import cli
+from tests.cli.commands import commands
 from tests.command import ROOT, Result, dpcli, needed
 from tests.predict.samples import saved, written
 
@@ -40,18 +39,6 @@ VALUES = {
 }
 
 
-def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that takes a ledger, with the words that call it."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from walked(command, *before, name)
-        elif any(parameter.name in ("ledger", "ledgers") for parameter in command.params):
-            yield (*before, name), command
-
-
 def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) -> list[str]:
     """The arguments, the ledger, and what is required besides."""
     beside = {"target": "new.db", "history": "history.csv"}
@@ -66,7 +53,9 @@ def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) 
     ]
 
 
-ALL = dict(walked(cli))
+ALL = {
+    words: command for words, command in commands() if any(parameter.name in ("ledger", "ledgers") for parameter in command.params)
+}
 
 
 def marks(words: tuple[str, ...]) -> list[pytest.MarkDecorator]:

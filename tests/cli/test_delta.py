@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 import dpcli as package
-from dpcli.cli.main import cli
 from dpcli.gate.policy_read import KEYS as POLICY_KEYS
 from dpcli.pipeline.key_places import tables
 from tests.cases import of_each
+from tests.cli.commands import commands
 from tests.command import ROOT, Result, dpcli
 from tests.gate.repositories import git
 
@@ -41,19 +39,9 @@ TERMS = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "9", "--
 PMIXED = str(ROOT / "examples" / "pmixed.toml")
 
 
-def walked(group: click.Group, *before: str) -> Iterator[tuple[str, ...]]:
-    """The words of every command with --delta."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from walked(command, *before, name)
-        elif any("--delta" in parameter.opts for parameter in command.params):
-            yield (*before, name)
-
-
-COMMANDS = tuple(" ".join(words) for words in walked(cli))
+COMMANDS = {
+    " ".join(words): command for words, command in commands() if any("--delta" in parameter.opts for parameter in command.params)
+}
 IMPORTS = tuple(name for name in COMMANDS if name.startswith("import "))
 
 # What else each command is given; a {file} of TEXT, one that is {free} of a delta, a {ledger}. A plot tells only what makes it unsound.
@@ -111,8 +99,7 @@ def test_every_command_with_a_delta_is_asked() -> None:
     """Those that import share one place, which makes the file and tells."""
     assert {name.partition(",")[0] for name in ARGUMENTS} == {*COMMANDS} - {*IMPORTS} | {"import schedule"}
     for name in IMPORTS:
-        module = cli.get_command(click.Context(cli), "import").get_command(click.Context(cli), name.split()[1]).callback
-        assert "leave_made(" in inspect.getsource(inspect.unwrap(module)), name
+        assert "leave_made(" in inspect.getsource(inspect.unwrap(COMMANDS[name].callback)), name
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

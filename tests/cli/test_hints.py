@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,25 +15,16 @@ from dpcli.cli import hints
 from dpcli.cli.main import cli
 from dpcli.registry import ACCOUNTANTS, load
 from tests.cases import of_each
+from tests.cli.commands import commands
 from tests.command import ROOT, dpcli
 
 MNIST = "examples/mnist.toml"
 
 
-def commands(one: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    if isinstance(one, click.Group):
-        for name in one.list_commands(click.Context(one)):
-            found = one.get_command(click.Context(one), name)
-            assert found is not None
-            yield from commands(found, (*words, name))
-    else:
-        yield words, one
-
-
 GLOBAL = [one for one in cli.params if isinstance(one, click.Option)]
 
 
-@of_each("words, command", list(commands(cli)))
+@of_each("words, command", list(commands()))
 def test_every_command_takes_the_global_options_and_its_help_does_not_repeat_them(
     words: tuple[str, ...], command: click.Command
 ) -> None:
@@ -107,7 +97,7 @@ def test_what_was_meant_is_said(arguments: tuple[str, ...], words: str) -> None:
 
 def test_every_hint_is_about_a_command_and_flags_that_there_are() -> None:
     """And never about a word that is a command, or a flag that the command has."""
-    known = {" ".join(words): {name for one in command.params for name in one.opts} for words, command in commands(cli)}
+    known = {" ".join(words): {name for one in command.params for name in one.opts} for words, command in commands()}
     for flag, meant in hints.SYNONYMS.items():
         assert all(any(name in own and flag not in own for own in known.values()) for name, _ in meant), flag
     for (command, flag), words in hints.ELSEWHERE.items():

@@ -57,6 +57,14 @@ def test_a_decoy_that_is_gone_is_not_what_a_renamed_file_was(tmp_path: Path) -> 
     assert (told["increase"], told["statement"]) == ("fail", "fail")
 
 
+def test_a_policy_under_a_new_name_is_still_compared_with_what_it_was(tmp_path: Path) -> None:
+    repository = committed(tmp_path / "r", f=GATE, policy="format = 1\nepsilon = 1.0\nmax_increase = 0.1\n")
+    git(repository, "mv", "policy.toml", "caps.toml")
+    (repository / "caps.toml").write_text("format = 1\nepsilon = 9.0\nmax_increase = 0.1\n")
+    result = dpcli("gate", "f.toml", "--base-ref", "main", "--policy", "caps.toml", folder=repository)
+    assert result.code == 1 and "cap 1.0" in result.out, result
+
+
 def test_a_change_that_breaks_a_file_is_refused_all_the_same(tmp_path: Path) -> None:
     """So no second change finds a base without an epsilon that the gate let through."""
     repository = committed(tmp_path / "r", f=GATE)

@@ -10,10 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
-from dpcli.cli.main import cli
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.spelling import spelled
@@ -28,6 +26,7 @@ from dpcli.sessions.plan import FilePlan
 from dpcli.sweep import run as sweeping
 from dpcli.sweep import select as selecting
 from dpcli.sweep.worker import Job, perform
+from tests.cli.commands import commands
 from tests.command import Result, dpcli
 from tests.inline import text_of
 from tests.ledger.conftest import Place, cluster, database, place, used_again  # noqa: F401
@@ -43,19 +42,7 @@ WINDOW, OTHER, GONE = ("2026-01-01..2026-01-03", "2026-01-05"), ("2026-01-02",),
 BLOCKS_OF = ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-05")
 
 
-def takes_ledger(group: click.Group, *before: str) -> Iterator[tuple[Words, click.Command]]:
-    """Every command with --ledger."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from takes_ledger(command, *before, name)
-        elif any("--ledger" in parameter.opts for parameter in command.params):
-            yield (*before, name), command
-
-
-ALL = dict(takes_ledger(cli))
+ALL = {words: command for words, command in commands() if any("--ledger" in parameter.opts for parameter in command.params)}
 # Those that ask a ledger, and charge nothing.
 READING = {("gate",), ("lint",), ("doctor",), ("comment", "github"), ("comment", "gitlab")}
 CHARGING = {words: command for words, command in ALL.items() if words not in READING}

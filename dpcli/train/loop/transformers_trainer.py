@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
@@ -13,12 +14,10 @@ from dpcli.train.loop.private import Private, PrivateBatch
 
 if TYPE_CHECKING:
     import torch
+if TYPE_CHECKING or find_spec("transformers") is not None:
     from transformers import Trainer
 else:
-    try:
-        from transformers import Trainer
-    except ImportError:  # help(dpcli) shows the class all the same, and whoever makes one is told what to install
-        Trainer = object
+    Trainer = object  # help(dpcli) shows the class all the same, and whoever makes one is told what to install
 
 
 class PrivateTrainer(Displayed, Trainer):
