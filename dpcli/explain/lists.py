@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dpcli.accountants.base import Accountant
 from dpcli.ledger.filters.filter import summaries
+from dpcli.premise import Premise
 from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING, load
 
 Terms = tuple[tuple[str, str], ...]
@@ -44,12 +45,23 @@ def formats() -> Terms:
     return _of_modules(FORMATS)
 
 
+def _premises(registry: Mapping[str, str]) -> Terms:
+    """What must be true for the numbers of each class to hold, who sees to it, and the test that breaks it."""
+    return tuple((name, " ".join(map(_premise, load(target).premises))) for name, target in registry.items())
+
+
+def _premise(premise: Premise) -> str:
+    return f"{premise.holds} Seen to by {premise.owner}. Broken in {premise.test}."
+
+
 LISTS: dict[str, Callable[[], Terms]] = {
     "accountants": accountants,
     "filters": filters,
     "formats": formats,
     "chart-formats": lambda: _of_modules(CHART_FORMATS),
     "mechanisms": lambda: _of_classes(MECHANISMS),
+    "premises-of-mechanisms": lambda: _premises(MECHANISMS),
+    "premises-of-sampling": lambda: _premises(SAMPLING),
     "plots": lambda: _of_modules(PLOTS),
     "sampling": lambda: _of_classes(SAMPLING),
 }

@@ -16,6 +16,7 @@ from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
+from dpcli.premise import SCORES, Premises
 from dpcli.stated import multiple, squared
 from dpcli.values import dataclass
 
@@ -122,6 +123,7 @@ class ExponentialSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    premises: ClassVar[Premises] = SCORES
 
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
 

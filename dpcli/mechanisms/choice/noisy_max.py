@@ -12,6 +12,7 @@ from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.premise import SCORES, Premises
 from dpcli.stated import multiple
 
 
@@ -34,6 +35,7 @@ class ReportNoisyMaxSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    premises: ClassVar[Premises] = SCORES
 
     epsilon: Annotated[float, Key("pure epsilon of one report, in nats", POSITIVE)]
     noise: Annotated[

@@ -15,6 +15,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.premise import SECRET, Premises, moves
 from dpcli.values import dataclass
 
 
@@ -70,6 +71,7 @@ class RandomizedResponseSpec(StatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
     shows_presence: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (SECRET, moves("Every record responds once, and who responds is known to all."))
 
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
     keep: Annotated[float | None, Key("probability that the true category is reported; instead of epsilon", OPEN_UNIT)] = None

@@ -32,6 +32,7 @@ from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import shared
+from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
@@ -274,6 +275,20 @@ class RepeatAndSelectSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
     evidence: ClassVar[int] = 2
     selects: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("A trial costs what its entry states."),
+        of_mechanism(
+            "How many trials there were, and what the others gave, stays secret.",
+            "test_a_published_number_of_trials_costs_more",
+            "sweep",
+        ),
+        of_mechanism(
+            "The order of results is fixed beforehand, and the score by which they are compared is priced with the trial.",
+            "test_an_order_that_is_chosen_by_the_data_costs_more",
+            "sweep",
+        ),
+    )
 
     mechanism: Annotated[str, Key("name of the entry that one trial runs, with its own steps and sampling")]
     trials: Annotated[

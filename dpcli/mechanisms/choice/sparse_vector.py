@@ -10,6 +10,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.stated import multiple
 from dpcli.values import dataclass
 
@@ -30,6 +31,15 @@ class SparseVectorSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves a query by more than the sensitivity that was divided out.", "release"),
+        of_mechanism(
+            "After so many answers above the threshold nothing more is asked.",
+            "test_answers_without_an_end_above_the_threshold_cost_more",
+            "release",
+        ),
+    )
 
     epsilon: Annotated[float, Key("pure epsilon of one whole run, in nats", POSITIVE)]
     answers: Annotated[int, Key("how many times above the threshold end the run", COUNT)] = 1

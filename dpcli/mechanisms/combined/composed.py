@@ -15,6 +15,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.work import shared
+from dpcli.premise import SECRET, Premises, moves
 from dpcli.stated import total
 from dpcli.values import dataclass
 
@@ -167,6 +168,7 @@ class ComposedSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
     evidence: ClassVar[int] = 2
+    premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]
 

@@ -21,6 +21,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
+from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
@@ -32,6 +33,15 @@ class CorrelatedSpec(Spec):
 
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No record contributes more than C (L2) to one step.", "train"),
+        of_mechanism(
+            "No record takes part more than max_participations times, or less than min_separation steps apart.",
+            "test_one_participation_more_moves_more",
+            "train",
+        ),
+    )
 
     noise_multiplier: Annotated[
         float,

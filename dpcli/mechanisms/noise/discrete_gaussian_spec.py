@@ -12,6 +12,7 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_gaussian_vector import LARGEST, NEAR, Norms, vector_of
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
+from dpcli.premise import OWN_NOISE, SECRET, Premises, moves
 from dpcli.stated import multiple, quotient, squared
 from dpcli.values import dataclass
 
@@ -39,6 +40,11 @@ class DiscreteGaussianSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves the whole numbers by more than is stated, in any of the norms.", "release"),
+        OWN_NOISE,
+    )
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
     sensitivity: Annotated[

@@ -15,6 +15,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.roots import bracket_root
+from dpcli.premise import OWN_NOISE, SECRET, Premises, moves
 from dpcli.stated import quotient
 from dpcli.values import dataclass
 
@@ -86,6 +87,11 @@ class DiscreteLaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[int] = 2
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),
+        OWN_NOISE,
+    )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
     sensitivity: Annotated[

@@ -15,6 +15,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.one_step import single_epsilon_upper
+from dpcli.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.values import dataclass
 
 if TYPE_CHECKING:
@@ -110,6 +111,15 @@ class GaussianMixtureSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No record contributes more (L2) than the sensitivity that it drew."),
+        of_mechanism(
+            "Every record draws its contribution by itself, whatever it says.",
+            "test_a_record_that_chooses_its_own_contribution_moves_more",
+        ),
+        NOISE,
+    )
 
     sensitivities: Annotated[
         tuple[float, ...],

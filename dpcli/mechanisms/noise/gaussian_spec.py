@@ -13,6 +13,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian, sampled_gaussian_replaced
 from dpcli.mechanisms.spec import Spec
+from dpcli.premise import NOISE, SECRET, Premises, moves
 from dpcli.values import dataclass
 
 
@@ -37,6 +38,14 @@ class GaussianSpec(Spec):
     evidence: ClassVar[int] = 2
     discrete_twin: ClassVar[str | None] = "discrete-gaussian"
     needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves(
+            "No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.",
+            "train and release",
+        ),
+        NOISE,
+    )
 
     noise_multiplier: Annotated[
         float | None,

@@ -15,6 +15,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.tails import Tails
+from dpcli.premise import NOISE, SECRET, Premises, moves
 from dpcli.values import dataclass
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
@@ -130,6 +131,11 @@ class LaplaceSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
     evidence: ClassVar[int] = 2
     discrete_twin: ClassVar[str | None] = "discrete-laplace"
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No record contributes more than C (L1); with sensitivity, no change moves the query by more than that."),
+        NOISE,
+    )
 
     noise_multiplier: Annotated[
         float | None,

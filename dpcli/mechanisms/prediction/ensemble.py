@@ -27,6 +27,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.rho import least_rho
 from dpcli.numerics.work import shared, spend
+from dpcli.premise import DRAWN, SECRET, Premises, moves
 
 MAX_SHARDS = 4096
 SHARDS = Constraint(
@@ -215,6 +216,11 @@ class EnsembleMixtureSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[int] = 2
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("One change retrains one model; the public model and the radius depend on no record.", "pmixed"),
+        DRAWN,
+    )
 
     shards: Annotated[int, Key("disjoint shards of the private data, and models fine-tuned on them", SHARDS, claim=True)]
     radius: Annotated[

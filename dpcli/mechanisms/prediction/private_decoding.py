@@ -13,6 +13,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.premise import DRAWN, SECRET, Premises, moves
 
 LEAST = 1e-300  # epsilon of a token: what is less may round to 0
 
@@ -51,6 +52,13 @@ class PrivateDecodingSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"clip": 1.0, "references": 100, "temperature": 1.0}
     evidence: ClassVar[int] = 2
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves(
+            "The batch of a unit depends on that unit alone; references and the public contexts depend on no record.", "generate"
+        ),
+        DRAWN,
+    )
 
     clip: Annotated[float, Key("most that one private context adds to or takes from a logit", POSITIVE)]
     references: Annotated[

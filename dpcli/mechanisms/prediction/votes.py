@@ -20,12 +20,19 @@ from dpcli.mechanisms.noise.additive import with_noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.spec import Spec
+from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 MOVED = math.sqrt(2.0)  # rounded up, as it happens: L2 sensitivity of the counts to one vote
 
 
 class VoteSpec(Spec):
     """What the types have in common: a teacher's shard is chosen once, so that no step draws a sample."""
+
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("The records of a unit are in one shard, and shards are disjoint.", "pate and prompt"),
+        of_mechanism("One change retrains one teacher.", "test_two_votes_that_move_cost_more_than_one", "pate and prompt"),
+    )
 
     __slots__ = ()
 
@@ -81,6 +88,14 @@ class ConfidentGnMaxSpec(VoteSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"queries": 5, "threshold": 200.0, "threshold_sigma": 150.0, "sigma": 40.0}
     needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        *VoteSpec.premises,
+        of_mechanism(
+            "After the stated queries and answers nothing more is asked.",
+            "test_a_session_that_asks_on_costs_more",
+            "pate and prompt",
+        ),
+    )
 
     queries: Annotated[int, Key("most queries that are put to the teachers, answered or not", COUNT, claim=True)]
     threshold: Annotated[float, Key("votes that the largest noisy count needs for an answer", NON_NEGATIVE)]

@@ -12,6 +12,7 @@ from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key, Selection
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
+from dpcli.premise import ONCE, Premises, of_sampling
 from dpcli.registry import SAMPLING
 from dpcli.values import dataclass
 
@@ -40,6 +41,7 @@ class Scheme:
     """How the records of one step are chosen."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
+    premises: ClassVar[Premises] = (ONCE,)
     scheme: Annotated[
         str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True, varies=True)
     ]
@@ -135,6 +137,17 @@ class Poisson(Batched):
     arXiv:2106.08567.
     """
 
+    premises: ClassVar[Premises] = (
+        ONCE,
+        of_sampling(
+            "Each record is drawn by itself, with the stated probability.",
+            "test_a_shuffled_batch_is_no_poisson_sample",
+            "train and federated",
+        ),
+        of_sampling("Every step draws afresh.", "test_poisson_samples_that_are_drawn_once_are_no_samples", "train and federated"),
+        of_sampling("Which records were drawn stays secret.", "test_a_published_poisson_sample_is_no_sample"),
+    )
+
     max_batch_size: Annotated[
         int | None,
         Key("a larger sample is cut down to this many records, at random; needs privacy.dataset_size", COUNT, varies=True),
@@ -177,6 +190,15 @@ class FixedSize(Batched):
     """
 
     displaces: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        ONCE,
+        of_sampling(
+            "Every sample of the stated size is as likely as any other.",
+            "test_a_record_that_is_always_drawn_is_not_sampled",
+            "train and federated",
+        ),
+        of_sampling("Which records were drawn stays secret.", "test_a_published_sample_of_fixed_size_is_no_sample"),
+    )
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         from dpcli.mechanisms.sampling.fixed_size import fixed_size
@@ -215,6 +237,11 @@ class OncePerEpoch(Batched):
     Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
     composition).
     """
+
+    premises: ClassVar[Premises] = (
+        ONCE,
+        of_sampling("An absent record leaves its place in the order empty.", "test_a_place_that_is_filled_up_moves_two_batches"),
+    )
 
     rate: Annotated[float | None, Key("share of the records in one batch", RATE, varies=True)] = None
 
@@ -288,6 +315,16 @@ class BallsInBins(OncePerEpoch):
 
     Source: Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
     """
+
+    premises: ClassVar[Premises] = (
+        ONCE,
+        of_sampling(
+            "Each record draws its steps by itself, afresh in every pass.",
+            "test_bins_of_one_size_are_no_bins",
+            "train and federated",
+        ),
+        of_sampling("Which records were drawn stays secret.", "test_published_bins_are_no_bins"),
+    )
 
     participations: Annotated[int, Key("steps of one pass in which each record takes part", COUNT, varies=True)] = 1
 

@@ -15,6 +15,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 WHOLE_DATA = "whose distance is counted over all of the data"
 
@@ -40,6 +41,15 @@ class ProposeTestReleaseSpec(StatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
     needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("The distance moves by at most 1 from neighbour to neighbour.", "release"),
+        of_mechanism(
+            "The distance is 0 where a neighbour has another answer.",
+            "test_a_distance_that_is_one_too_large_releases_too_often",
+            "release",
+        ),
+    )
 
     epsilon: Annotated[float, Key("epsilon of the test, in nats: the noise on the distance has scale 1 / epsilon", POSITIVE)]
     delta: Annotated[float, Key("largest probability to pass the test where a neighbour's answer differs", OPEN_UNIT)]

@@ -17,6 +17,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stability.shown import shown
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
+from dpcli.premise import SECRET, Premises, moves
 from dpcli.stated import quotient, squared
 
 ONE_BY_ONE = 64  # units of a group whose number in one key is tried one by one
@@ -46,6 +47,10 @@ class StabilityHistogramSpec(Spec):
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No unit adds to more than max_groups keys, or more than max_rows to one.", "release"),
+    )
 
     threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
     scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None

@@ -10,6 +10,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
+from dpcli.premise import Premises, of_mechanism
 from dpcli.values import dataclass
 
 
@@ -61,6 +62,11 @@ class PostProcessingSpec(Spec):
 
     evidence: ClassVar[int] = 0
     free: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        of_mechanism(
+            "It reads what was released, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
+        ),
+    )
 
     @property
     def contribution_form(self) -> bool:

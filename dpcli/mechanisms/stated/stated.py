@@ -10,6 +10,7 @@ from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import Spec
+from dpcli.premise import SECRET, STATED, Premises
 from dpcli.values import dataclass
 
 
@@ -43,6 +44,8 @@ class StatedSpec(Spec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenSpec(StatedSpec):
     """A guarantee that carries its own adjacency."""
+
+    premises: ClassVar[Premises] = (SECRET, STATED)
 
     adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
         None

@@ -1,0 +1,241 @@
+"""Premises of mechanisms: each is broken by enumeration, and the delta that is claimed is then exceeded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcli.registry import MECHANISMS
+from tests.brute import choices, noise, predictions, stability
+from tests.brute.matrices import longest, toeplitz, tree
+from tests.brute.references import REACH, Reference, Situation
+from tests.brute.schemes import Array, Records, Release
+from tests.premises.broken import PLAIN, exceeds, laws, prices, references
+
+PRICED = [kind for kind in MECHANISMS if kind != "post-processing"]
+GIVEN = ("pure-dp", "approx-dp", "zcdp", "rdp")
+MORE = (2, 8)  # records that change where one is stated: few bounds are so loose that they cover eight
+
+
+def test_every_type_has_a_reference() -> None:
+    assert [kind for kind in MECHANISMS if not any(references(kind))] == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PRICED if kind not in GIVEN])
+def test_a_change_that_moves_more_than_is_stated_loses_more(kind: str) -> None:
+    """More records, teachers or scores move than one, which is stated."""
+    for reference in references(kind):
+        for situation, claims in prices(reference):
+            assert not any(exceeds(*laws(release, situation), claims) for release in reference.releases(situation)), situation
+    assert any(_moved(kind, many) for many in MORE)
+
+
+def _moved(kind: str, many: int) -> bool:
+    return any(
+        exceeds(*laws(release, moved, many), claims)
+        for reference in references(kind)
+        for situation, claims in prices(reference)
+        for moved in [Situation(situation.adjacency, situation.draws, group=many)]
+        for release in reference.releases(moved)
+    )
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_a_statement_that_is_not_true_is_exceeded(kind: str) -> None:
+    """Whether a record is there, answered with a tenth of lies."""
+    for reference in references(kind):
+        for situation, claims in prices(reference):
+            p, q = laws(lambda records: np.array([0.9, 0.1] if "x" in records else [0.1, 0.9]), situation)
+            assert exceeds(p, q, claims), situation
+
+
+@pytest.mark.parametrize("kind", PRICED)
+def test_who_knows_the_random_numbers_learns_more(kind: str) -> None:
+    """Two laws p and q are drawn from one uniform number. Where it is known, what differs tells the datasets apart: delta is at least
+    their total variation, whatever epsilon."""
+    found = []
+    for reference in references(kind):
+        for situation, claims in prices(reference):
+            for release in reference.releases(situation):
+                p, q = laws(release, situation)
+                found.append(0.5 * float(np.abs(p - q).sum()) > claims[-1])
+    assert any(found)
+
+
+@pytest.mark.parametrize("keys", [{"type": "discrete-gaussian", "sigma": 10.0}, {"type": "discrete-laplace", "scale": 10.0}])
+def test_noise_that_two_queries_share_cancels(keys: dict[str, object]) -> None:
+    """Both add one draw of noise, and one of them counts the record: the difference of the answers says whether it is there."""
+    kind = str(keys["type"])
+    statement = Reference(kind, {**{k: v for k, v in keys.items() if k != "type"}, "sensitivity": 1}, lambda situation: iter(()))
+    for situation, claims in prices(statement, draws=replace(PLAIN, passes=2)):
+        law = noise.lattice(lambda x: -np.abs(x) / 10.0, lambda records: 0.0, 60)(())
+        both = {there: np.diag(law, 1 if there else 0)[:120, :120].ravel() for there in (True, False)}
+        assert exceeds(both[True], both[False], claims), situation
+
+
+def test_noise_of_floating_point_numbers_shows_what_it_was_added_to() -> None:
+    """-log of 2^16 equal steps, times the scale of a claimed epsilon of 1: most sums of 0 and the noise are no sum of 1 and the noise
+    (Mironov 2012, On significance of the least significant bits for differential privacy)."""
+    uniform = (np.arange(1 << 16) + 0.5) / (1 << 16)
+    draws = np.concatenate((np.log(uniform), -np.log(uniform)))
+    only = ~np.isin(0.0 + draws, 1.0 + draws)
+    assert only.mean() > 0.5  # delta at every epsilon; pure epsilon = 1 claims 0
+
+
+def test_a_record_that_chooses_its_own_contribution_moves_more() -> None:
+    """A draw that depends on the record: the largest contribution, always."""
+    for reference in references("gaussian-mixture"):
+        largest = max(reference.keys["sensitivities"])  # type: ignore[call-overload]
+        if len(reference.keys["sensitivities"]) > 1:  # type: ignore[arg-type]
+            for situation, claims in prices(reference):
+                (total, *_) = noise.sums(situation.adjacency, "contribution", largest)
+                release = noise.additive(noise.normal(1.0), total, 12.0, 480)
+                assert exceeds(*laws(release, situation), claims), situation
+
+
+@pytest.mark.parametrize("kind", ["tree-aggregation", "banded-toeplitz", "banded-matrix", "buffered-toeplitz"])
+def test_one_participation_more_moves_more(kind: str) -> None:
+    """A stream with one participation more, or without their separation, than the price was made for."""
+    found = []
+    for reference in references(kind):
+        keys = dict(reference.keys)
+        steps, most, apart = (int(str(keys[key])) for key in ("iterations", "max_participations", "min_separation"))
+        encoder = _encoder(kind, keys, steps)
+        if encoder is None or most * apart >= steps:
+            continue
+        norm = longest(encoder, 1, most + 1)
+        for situation, claims in prices(reference):
+            level = float(str(keys["noise_multiplier"]))
+            (total,) = list(noise.sums(situation.adjacency, "contribution", norm))[:1]
+            found.append(exceeds(*laws(noise.additive(noise.normal(level), total, REACH * level, 4800), situation), claims))
+    assert found and all(found)
+
+
+def _encoder(kind: str, keys: dict[str, object], steps: int) -> Array | None:
+    from tests.brute.matrices import banded, blt
+
+    if kind == "tree-aggregation":
+        return tree(steps)
+    if kind == "banded-toeplitz":
+        return toeplitz(keys["coefficients"], steps)  # type: ignore[arg-type]
+    if kind == "banded-matrix":
+        return banded(int(str(keys["bands"])), steps)
+    return blt(keys["buf_decay"], keys["output_scale"], steps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["exponential", "report-noisy-max", "permute-and-flip"])
+def test_a_choice_that_leaves_with_its_score_tells_the_data(kind: str) -> None:
+    """The chosen candidate's exact score is published beside it."""
+    for reference in references(kind):
+        for situation, claims in prices(reference):
+            score = next(choices.scores(situation.adjacency))
+            chosen = choices.exponential(1.0, score)
+
+            def beside(records: Records, score: choices.Scores = score, chosen: Release = chosen) -> Array:
+                law, places = chosen(records), np.rint(2.0 * score(records)).astype(int) + 10
+                table = np.zeros((len(law), 20))
+                table[np.arange(len(law)), places] = law
+                return table.ravel()
+
+            assert exceeds(*laws(beside, situation), claims)
+
+
+def test_answers_without_an_end_above_the_threshold_cost_more() -> None:
+    """Noise for one answer, and the run goes on: half of sixteen queries move up and are answered, half move down and are not."""
+    (reference,) = [one for one in references("sparse-vector") if one.keys["answers"] == 1]
+    epsilon, share = float(str(reference.keys["epsilon"])), float(str(reference.keys["threshold_share"]))
+    grid = stats.laplace(scale=1.0 / (share * epsilon)).ppf((np.arange(1 << 14) + 0.5) / (1 << 14))
+    noisy = stats.laplace(scale=2.0 / ((1.0 - share) * epsilon))
+    high, low = (np.mean(noisy.sf(grid - move) ** 8 * noisy.cdf(grid + move) ** 8) for move in (0.5, -0.5))
+    assert math.log(high / low) > epsilon
+
+
+def test_a_distance_that_is_one_too_large_releases_too_often() -> None:
+    """d is 1, and not 0, where a neighbour's answer is another one."""
+    epsilon, delta = 1.0, 0.05
+    (reference,) = [one for one in references("propose-test-release") if "mechanism" not in one.keys]
+    level = stability.threshold(epsilon, delta)
+    for situation, _ in prices(reference):
+        differs = stability.beyond(1.0 / epsilon, level - 1)
+        assert differs > delta, situation  # neighbours of other answers share no outcome but none
+
+
+def selection(epsilon: float) -> Reference:
+    """The best of a hundred trials on average, each of so much pure epsilon."""
+    return Reference(
+        "repeat-and-select",
+        {"mechanism": "trial", "trials": {"distribution": "geometric", "gamma": 0.01}},
+        lambda situation: iter(()),
+        members={"trial": {"type": "pure-dp", "epsilon": epsilon}},
+    )
+
+
+CHANCES = np.array([0.01 * 0.99 ** (k - 1) for k in range(1, 3000)])  # of k trials
+TRIALS = np.arange(1.0, 3000.0)
+
+
+def test_a_published_number_of_trials_costs_more() -> None:
+    """Whether any of k trials gave a rare result, beside k."""
+    for situation, claims in prices(selection(0.1)):
+
+        def beside(records: Records) -> Array:
+            none = (1.0 - (0.1 * math.exp(0.1) if "x" in records else 0.1)) ** TRIALS
+            return np.concatenate((CHANCES * none, CHANCES * (1.0 - none)))
+
+        assert exceeds(*laws(beside, situation), claims), situation
+
+
+def test_an_order_that_is_chosen_by_the_data_costs_more() -> None:
+    """The result is kept that equals a private bit: selection by a score that nobody priced."""
+    for situation, claims in prices(selection(0.01)):
+
+        def kept(records: Records) -> Array:
+            share = 1.0 / (1.0 + math.exp(0.01))  # of trials with the result that the data do not make likelier
+            never = float((CHANCES * share**TRIALS).sum())
+            return np.array([1.0 - never, never] if "x" in records else [never, 1.0 - never])
+
+        assert exceeds(*laws(kept, situation), claims), situation
+
+
+@pytest.mark.parametrize("kind", ["pmixed", "private-decoding"])
+def test_the_likeliest_token_tells_the_models(kind: str) -> None:
+    """The token of the largest probability, and no draw."""
+    found = []
+    for reference in references(kind):
+        for situation, claims in prices(reference):
+            for release in reference.releases(situation):
+                p, q = (np.eye(len(law))[int(np.argmax(law))] for law in laws(release, situation))
+                found.append(exceeds(p, q, claims))
+    assert any(found)
+
+
+@pytest.mark.parametrize("kind", ["gnmax", "lnmax", "confident-gnmax"])
+def test_two_votes_that_move_cost_more_than_one(kind: str) -> None:
+    """One change that retrains two teachers."""
+    found = []
+    for reference in references(kind):
+        for situation, claims in prices(reference):
+            moved = Situation(situation.adjacency, situation.draws, group=2)
+            found += [exceeds(*laws(release, moved, 2), claims) for release in reference.releases(moved)]
+    assert any(found)
+
+
+def test_a_session_that_asks_on_costs_more() -> None:
+    """Three queries where two are stated."""
+    found = []
+    for reference in references("confident-gnmax"):
+        answers = int(str(reference.keys.get("answers", 2)))
+        for situation, claims in prices(reference):
+            longer = predictions.sessions(4, answers + 2, 3.0, 2.0, 2.0, 1, 1) if situation.adjacency == "zero-out" else iter(())
+            found += [exceeds(*laws(release, situation), claims) for release in longer]
+    assert any(found)
+
+
+def test_post_processing_that_reads_the_data_costs_something() -> None:
+    (reference,) = references("post-processing")
+    for situation, claims in prices(reference):
+        assert exceeds(*laws(lambda records: np.eye(2)[int("x" in records)], situation), claims)
