@@ -71,6 +71,11 @@ class Demo:
     proved: float
 
     @property
+    def scale(self) -> float:
+        """Of the noise on the count."""
+        return 1.0 / self.epsilon
+
+    @property
     def guessed_bound(self) -> float:
         """The most that (epsilon, 0)-DP allows, from above."""
         return 0.5 + 0.5 * self.advantage_bound

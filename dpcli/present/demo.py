@@ -31,7 +31,7 @@ def data(found: Demo) -> dict[str, Any]:
     """The machine form dpcli/demo/v1; numbers unrounded."""
     return {
         "schema": "dpcli/demo/v1",
-        "mechanism": {"type": "laplace", "scale": 1.0 / found.epsilon, "sensitivity": 1.0, "epsilon": found.epsilon},
+        "mechanism": {"type": "laplace", "scale": found.scale, "sensitivity": 1.0, "epsilon": found.epsilon},
         "statement": {"unit": "person", "adjacency": "add-remove", "counts": [COUNT, COUNT + 1]},
         "simulation": {
             "trials": found.trials,
@@ -92,7 +92,7 @@ def _beliefs(found: Demo) -> Table:
 def _notes(found: Demo) -> tuple[str, ...]:
     return (
         f"made-up data: a count of {COUNT + 1} people, or of {COUNT} where one of them is not in (add-remove, sensitivity 1); each was "
-        f"released {found.trials:,} times with Laplace noise of scale {1.0 / found.epsilon:.6g} from numpy's generator, seed {found.seed}: "
+        f"released {found.trials:,} times with Laplace noise of scale {found.scale:.6g} from numpy's generator, seed {found.seed}: "
         "floating-point noise from a known seed protects nobody",
         f"advantage: true positives minus false positives are at most {_percent(found.advantage)} here, at the threshold {COUNT + 0.5}; "
         f"under any ({found.epsilon:g}, 0)-DP mechanism, at most {_percent_up(found.advantage_bound)}",

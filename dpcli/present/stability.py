@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.stability.compared import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, ModeRelease, RightCurve
 
 SCHEMA = "dpcli/stability/v1"
@@ -25,7 +22,7 @@ def document(found: Comparison, confidence: float = 0.95) -> Document:
         f"maximum needs more than that in domains of {_size(crossings[GUMBEL])} values or more",
         data=_data(found, confidence, crossings),
         tables=(_gaps(found, confidence, crossings), _numbers(found)),
-        notes=_notes(found, confidence),
+        notes=_notes(found),
         pictures=(picture(found), domains(found, confidence)),
         sheet=_sheet(found),
     )
@@ -102,23 +99,15 @@ def _gaps(found: Comparison, confidence: float, crossings: dict[ModeRelease, int
 
 def _numbers(found: Comparison) -> Table:
     """What one unit moves the sum of numbers by, in bins: clamped to the domain, or to three bins around the fullest one."""
-    share = 1.0 if found.adjacency is Adjacency.REPLACE_ONE else 0.5
-    rows = [(f"{_size(width)} bins", f"{share * width:,.10g}", f"{3 * share:g}") for width in DOMAINS]
+    around = f"{found.around():g}"
+    rows = [(f"{_size(width)} bins", f"{found.clamped(width):,.10g}", around) for width in DOMAINS]
     title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"
-    rows.append(("the real line", "inf", f"{3 * share:g}"))
+    rows.append(("the real line", "inf", around))
     return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))
 
 
-def _notes(found: Comparison, confidence: float) -> tuple[str, ...]:
-    sides = 2 if found.adjacency is Adjacency.REPLACE_ONE else 1
-    times = "2 " if sides == 2 else ""
-    wrong = 1.0 - confidence
-    test = sides * (math.log(1.0 / found.delta) + math.log(0.5 / wrong)) / found.epsilon
-    size = found.sizes[-1]
-    maximum = 2.0 * math.log(size / wrong) / found.epsilon
+def _notes(found: Comparison) -> tuple[str, ...]:
     return (
-        f"by formula: the test needs a gap of about {times}(ln(1/delta) + ln(1/(2 beta))) / epsilon = {test:.0f}, the noisy maximum about "
-        f"2 ln(m/beta) / epsilon = {maximum:.0f} for m = {_size(size)}; beta = {wrong:.2g}",
         "without bounds there is no noisy maximum, and a clamped sum has no sensitivity: propose-test-release stays as it is where enough "
         "units agree on a value or a bin, and says nothing where they do not",
         _all_others(found),
@@ -127,13 +116,16 @@ def _notes(found: Comparison, confidence: float) -> tuple[str, ...]:
 
 
 def _all_others(found: Comparison) -> str:
-    if found.others == 0:
+    if found.of.others == 0:
         return "nobody holds another value of the domain: the right one is counted as often as the gap says"
-    return f"every other value of the domain is counted {found.others:,} times, the right one as often and the gap more"
+    return f"every other value of the domain is counted {found.of.others:,} times, the right one as often and the gap more"
 
 
 def _setting(found: Comparison) -> str:
-    return f"epsilon = {found.epsilon:g}, delta = {found.delta!r}, {found.adjacency.value}, one row per unit"
+    one = found.of
+    rows = f"{one.rows:,} row{'s' if one.rows > 1 else ''}"
+    most = rows if one.groups == 1 else f"{rows} in each of {one.groups:,} values"
+    return f"epsilon = {one.epsilon:g}, delta = {one.delta!r}, {one.adjacency.value}, at most {most} of a unit"
 
 
 def _size(size: int) -> str:
@@ -143,10 +135,12 @@ def _size(size: int) -> str:
 def _data(found: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        "epsilon": found.epsilon,
-        "delta": found.delta,
-        "adjacency": found.adjacency.value,
-        "others": found.others,
+        "epsilon": found.of.epsilon,
+        "delta": found.of.delta,
+        "adjacency": found.of.adjacency.value,
+        "max_groups": found.of.groups,
+        "max_rows": found.of.rows,
+        "others": found.of.others,
         "confidence": confidence,
         "gaps": list(found.gaps),
         "ways": [{"name": curve.way.name, "domain_size": curve.size, "right": list(curve.right)} for curve in found.curves],

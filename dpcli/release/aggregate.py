@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 KeyValue = str | int | bool
+MOST_ROWS = 2**40  # of a table: more than 10^12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class GroupKey:
         domain: every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
         bins: rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
             all bins is out of the query.
-        steps: the part is the integer of these steps (their expression, not this one's). Keys that no row has are not in the answer.
+        steps: the part is the integer of these steps (their expression, not this one's): rows are counted by their value, and a unit's are
+            bounded in all of these values together. Keys that no row has are not in the answer.
     """
 
     expression: str
@@ -70,9 +72,13 @@ class GroupKey:
 class Aggregation:
     """What is asked: by key, how many units and rows there are, and the sums of integers of their rows.
 
-    One unit counts in at most max_groups keys, and with at most max_rows rows in each. Which ones depends on its own rows and the secret
-    alone. This is done after every filter (where, missing values, domains), and before anything is added up, so that without the unit at
-    most max_groups keys change: each by one unit, at most max_rows rows, and max_rows times the furthest integer of a sum.
+    One unit counts in at most max_groups keys, and with at most max_rows rows in each; keys of steps are told apart only afterwards. Which
+    ones depends on its own rows and the secret alone. This is done after every filter (where, missing values, domains), and before anything
+    is added up, so that without the unit at most max_groups keys change: each by one unit, at most max_rows rows, and max_rows times the
+    furthest integer of a sum. Where there are keys of steps, that is true of all of them together.
+
+    What is left out is drawn. In a key every row has the same chance to count. So it has over all keys where max_groups is 1: that one is
+    drawn in proportion to its rows, divided by those of it that count; each further one so among those that are left.
 
     Attributes:
         unit: column that says whose a row is; a row where it is null or empty is out. None: each row is a unit of its own.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpcli.errors import InputError
 from dpcli.release.entries import AskedQuery
 from dpcli.release.measures.mode import ModeQuery
-from dpcli.release.stability.compared import PTR, Comparison, compared
+from dpcli.release.stability.compared import PTR, Comparison, Lead, compared
 
 SIZES = (100, 10_000, 10**6, 10**9)  # of the domain
 POINTS = 60  # gaps of a picture
@@ -20,8 +20,9 @@ def comparison_of(asked: Sequence[AskedQuery], path: str) -> Comparison:
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:
             (release,) = one.releases
             epsilon, adjacency = release.keys["epsilon"], one.setting.adjacency
-            alone = compared(epsilon, query.delta, (1,), SIZES, adjacency)
+            lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
+            alone = compared(lead, (1,), SIZES)
             reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)
             gaps = sorted({1 + round(place * (reach - 1) / POINTS) for place in range(POINTS + 1)})
-            return compared(epsilon, query.delta, gaps, SIZES, adjacency)
+            return compared(lead, gaps, SIZES)
     raise InputError(f'{path}: expected a query with measure = "mode" and method = "propose-test-release" to compare, found none')

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,20 +43,39 @@ def totals(
         kept = question.where is None or asked.value(question.where, row) is True
         if kept and unit not in (None, "") and None not in key and None not in values:
             units[(unit, *block(row))][key].append(values)
-    counts: Counter[tuple[Any, ...]] = Counter()
+    units_of: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
     many: Counter[tuple[Any, ...]] = Counter()
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(question.values))
     for unit, groups in units.items():
-        chosen = sorted(groups, key=lambda key: (digest(secret, *unit, *key), key))[: question.max_groups]
-        for key in chosen if question.unit is not None else groups:
-            own = sorted(groups[key], key=lambda values: (digest(secret, *unit, *key, *values), values))[: question.max_rows]
-            counts[key] += 1
-            many[key] += len(own)
-            for place, column in enumerate(zip(*own, strict=True)):
-                sums[key][place] += sum(column)
+        for key, values in bounded(question, unit, groups, secret):
+            units_of[key].add(unit)
+            many[key] += 1
+            for place, value in enumerate(values):
+                sums[key][place] += value
     domains = [key.declared for key in question.keys]
-    keys = set(counts) if None in domains else set(itertools.product(*domains))
-    return {key: Total(counts[key], many[key], tuple(sums[key])) for key in keys}
+    keys = set(many) if None in domains else set(itertools.product(*domains))
+    return {key: Total(len(units_of[key]), many[key], tuple(sums[key])) for key in keys}
+
+
+def bounded(
+    question: Aggregation, unit: tuple[Any, ...], groups: Mapping[tuple[Any, ...], Sequence[tuple[int, ...]]], secret: bytes
+) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...]]]:
+    """The rows of one unit that count: keys, and integers. Keys of steps are told apart once the rows have been chosen."""
+    if question.unit is None:
+        yield from ((key, values) for key, rows in groups.items() for values in rows)
+        return
+    own: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for key, rows in groups.items():
+        by = tuple(part for part, asked in zip(key, question.keys, strict=True) if asked.steps is None)
+        own[by] += [(key, values, copy) for values, many in Counter(rows).items() for copy in range(1, many + 1)]
+
+    def lead(by: tuple[Any, ...]) -> float:
+        count = len(own[by])
+        return math.log((digest(secret, *unit, *by) + 0.5) / 2**48) * (min(count, question.max_rows) / count)
+
+    for by in sorted(own, key=lambda by: (-lead(by), by))[: question.max_groups]:
+        rows = sorted(own[by], key=lambda row: (digest(secret, *unit, *row[0], *row[1], row[2]), row))[: question.max_rows]
+        yield from ((key, values) for key, values, _ in rows)
 
 
 def part_of(asked: Asked, key: GroupKey, row: Row) -> Any:
@@ -82,6 +101,7 @@ def integer_of(asked: Asked, steps: Steps, row: Row) -> int | None:
     return whole if steps.squared is None else (whole - steps.squared) ** 2
 
 
-def digest(secret: bytes, *parts: Any) -> str:
-    texts = (str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
-    return hashlib.sha256("|".join((secret.hex(), *texts)).encode()).hexdigest()[:12]
+def digest(secret: bytes, *parts: Any) -> int:
+    texts = [str(part).lower() if isinstance(part, bool) else str(part) for part in parts]
+    joined = "|".join((secret.hex(), *(each for text in texts for each in (str(len(text)), text))))
+    return int(hashlib.sha256(joined.encode()).hexdigest()[:12], 16)

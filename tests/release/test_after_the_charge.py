@@ -12,10 +12,9 @@ import pytest
 
 from dpcli.errors import DpcliError
 from dpcli.pipeline.read import parse, section
-from dpcli.release.aggregate import Aggregation, GroupKey, Total, Totals
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals
 from dpcli.release.answer import as_json
 from dpcli.release.engines.answers import totals_of
-from dpcli.release.engines.rows import MOST_ROWS
 from dpcli.release.entries import AskedQuery, asked
 from tests.cases import of_each
 from tests.inline import text_of

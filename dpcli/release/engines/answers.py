@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dpcli.errors import InputError, InternalError
-from dpcli.release.aggregate import Aggregation, KeyValue, Total, Totals
-from dpcli.release.engines.rows import MOST_ROWS
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, KeyValue, Total, Totals
 
 
 def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals:

@@ -50,7 +50,7 @@ class DuckDBSql:
         return f"sum({sql})"
 
     def digest(self, sql: str) -> str:
-        return f"left(sha256({sql}), 12)"
+        return f"CAST('0x' || left(sha256({sql}), 12) AS BIGINT)"
 
     def trimmed(self, sql: str) -> str:
         return f"trim({sql}, ' ')"

@@ -91,7 +91,7 @@ class PostgresSql:
         return f"SELECT {columns} FROM {source} OFFSET 0"  # without it the planner writes inner expressions into outer ones
 
     def digest(self, sql: str) -> str:
-        return f"(left(encode(sha256(convert_to({sql}, 'UTF8')), 'hex'), 12) COLLATE \"C\")"
+        return f"CAST(CAST('x' || left(encode(sha256(convert_to({sql}, 'UTF8')), 'hex'), 12) AS bit(48)) AS bigint)"
 
     def trimmed(self, sql: str) -> str:
         return f"btrim({sql}, ' ')"

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpcli.errors import InputError
-from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps
 from dpcli.release.engines.table import SourceTable
 from dpcli.release.expressions.check import Expressions
 from dpcli.release.expressions.nodes import NUMBERS, TEXT, LiteralValue, Scalar, as_decimal, decimal, integer
 from dpcli.release.expressions.writing import Layers, ScalarType, Term, joined
 
 MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
-MOST_ROWS = 2**40  # of a table: more than 10^12
 MOST_SUM = 10**38  # what the narrowest sum of the three engines holds: 38 digits, a little less than 128 bits
 STEP_LEAST, STEP_MOST = 1e-20, 1e20
 MOST_BOUND = 2**62

@@ -79,7 +79,7 @@ class SparkSql:
         return f"SELECT {columns} FROM {source}"
 
     def digest(self, sql: str) -> str:
-        return f"left(sha2(CAST({sql} AS BINARY), 256), 12)"
+        return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), 12), 16, 10) AS BIGINT)"
 
     def trimmed(self, sql: str) -> str:
         return f"btrim({sql}, ' ')"

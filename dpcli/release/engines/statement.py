@@ -1,6 +1,7 @@
 """The one plan: an aggregation as a statement of SQL, in the words of any of the engines.
 
 Rows that count -> what each unit adds to each key -> at most max_groups keys of a unit -> at most max_rows rows of a unit in a key -> sums.
+A key of steps is no key until the last of these: its values are counted, and a unit's rows are bounded in all of them together.
 Where a window says so, a unit is what is of one unit in one block: then "unit" stands for that pair everywhere below.
 Only what has more rows than it may is looked at row by row, so the rest costs one GROUP BY.
 """
@@ -8,7 +9,7 @@ Only what has more rows than it may is looked at row by row, so the rest costs o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,17 +33,26 @@ class Sql(SqlText, Protocol):
         ...
 
     def digest(self, sql: str) -> str:
-        """The first 12 hexadecimal digits of the SHA-256 of a text in UTF-8: ties are broken by what was hashed."""
+        """An integer below 2^48: the first of the SHA-256 of a text in UTF-8. Ties are broken by what was hashed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowNames:
-    """Columns of the rows that count: the parts of the key, the integers, and whose a row is: the unit's name, or it and the block."""
+    """Columns of the rows that count: the parts of the key, the integers, and whose a row is: the unit's name, or it and the block.
+
+    counted: the parts of the key that are steps.
+    """
 
     keys: tuple[str, ...]
+    counted: tuple[str, ...]
     values: tuple[str, ...]
     unit: tuple[str, ...] = ("u",)
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """In what a unit's rows are bounded."""
+        return (*self.unit, *(key for key in self.keys if key not in self.counted))
 
     @property
     def unit_and_keys(self) -> tuple[str, ...]:
@@ -62,6 +72,7 @@ def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, d
     block = values.block(layers) if asked.unit else None
     names = RowNames(
         tuple(f"k{n}" for n in range(len(asked.keys))),
+        tuple(f"k{n}" for n, key in enumerate(aggregation.keys) if key.steps is not None),
         tuple(f"v{n}" for n in range(len(asked.values))),
         ("u",) if block is None else ("u", "b"),
     )
@@ -88,40 +99,56 @@ def _bounded(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Sql, secret: bytes
 ) -> Iterator[tuple[str, str, str]]:
     """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL."""
-    own = listed(names.unit_and_keys)
+    own, each = listed(names.bounded), listed(names.unit_and_keys)
     sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
     added = "".join(f", s{number}" for number in range(len(names.values)))
+    most = dialect.cast(str(aggregation.max_rows), "integer")
     yield "added", dialect.once, f"SELECT {own}, count(*) AS n{sums} FROM kept GROUP BY {own}"
     chosen = "added"
-    if aggregation.max_groups < _most_groups(keys):
-        order = listed((_hashed(names.unit_and_keys, dialect, secret), *names.keys))
+    if aggregation.max_groups < _most_groups(key for key, name in zip(keys, names.keys, strict=True) if name not in names.counted):
+        order = listed((f"{_lead(names.bounded, most, dialect, secret)} DESC", *names.bounded))
         ranked = (
             f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY {listed(names.unit)} ORDER BY {order}) AS place FROM added"
         )
         chosen = "chosen"
         yield chosen, dialect.once, f"SELECT {own}, n{added} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
-    most = dialect.cast(str(aggregation.max_rows), "integer")
-    if not names.values:
+    columns = (*names.unit_and_keys, *names.values)
+    if columns == names.bounded:
         yield "bounded", "", f"SELECT {own}, least(n, {most}) AS n FROM {chosen}"
         return
-    yield "excess", "", f"SELECT {own} FROM {chosen} WHERE n > {most}"
-    columns = (*names.unit_and_keys, *names.values)
-    order = listed((_hashed(columns, dialect, secret), *names.values))
-    same = " AND ".join(f"kept.{name} = excess.{name}" for name in names.unit_and_keys)
-    yield "whole", "", f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN excess ON {same}"
+    same = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.bounded)
+    rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same} WHERE n"
+    copies = f"row_number() OVER (PARTITION BY {listed(columns)} ORDER BY {names.unit[0]}) AS copy"
+    yield "whole", "", f"SELECT {listed(columns)}, {copies} FROM ({rows} > {most}) AS excess"
+    order = listed((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
     ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM whole"
-    yield "cut", "", f"SELECT {own}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {own}"
-    yield "bounded", "", f"SELECT {own}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL SELECT {own}, n{added} FROM cut"
+    yield "cut", "", f"SELECT {each}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {each}"
+    few = f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most}"
+    if names.counted:
+        few = f"SELECT {each}, count(*) AS n{sums} FROM ({rows} <= {most}) AS few GROUP BY {each}"
+    yield "bounded", "", f"{few} UNION ALL SELECT {each}, n{added} FROM cut"
 
 
-def _most_groups(keys: Sequence[GroupPart]) -> float:
+def _most_groups(keys: Iterable[GroupPart]) -> float:
     """How many keys one unit can have."""
     return math.prod(math.inf if part.count is None else part.count for part in keys)
 
 
+def _lead(columns: Sequence[str], most: str, dialect: Sql, secret: bytes) -> str:
+    """By which the keys of a unit are drawn one after the other, each with a chance in proportion to n / least(n, most).
+
+    log(U) / w is the highest with a chance in proportion to w: minus an exponential time of rate w.
+    """
+    uniform = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
+    share = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
+    return f"ln({uniform} / {dialect.cast(str(2**48), 'decimal')}) * {share}"
+
+
 def _hashed(columns: Sequence[str], dialect: Sql, secret: bytes) -> str:
-    texts = (dialect.text(secret.hex()), *(dialect.cast(column, "text") for column in columns))
-    return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(texts))
+    """Of texts that are told apart, each behind its length: rows with one hash would be kept or left out together."""
+    texts = [dialect.cast(column, "text") for column in columns]
+    parts = (dialect.text(secret.hex()), *(part for text in texts for part in (dialect.cast(f"length({text})", "text"), text)))
+    return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))
 
 
 def _sums(names: RowNames, dialect: Sql) -> tuple[str, ...]:

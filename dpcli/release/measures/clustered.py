@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ClusteredMeanQuery(Query):
     """The mean where most rows lie in one bin: the fullest bin by propose-test-release, then the mean clamped to it and the two beside it.
 
-    No bounds of the column are needed; none is an answer. Of one unit at most max_rows different values count, each once.
+    No bounds of the column are needed; none is an answer. Of one unit at most max_rows rows count.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -77,7 +77,7 @@ class ClusteredMeanQuery(Query):
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=self.rows, rows=1)
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.releases(setting)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import DELTA, Key, Reader
+from dpcli.release.aggregate import MOST_ROWS
 from dpcli.release.answers.additive import additive_interval
 from dpcli.release.answers.tidy import CONSISTENT, NoisyTotal, consistent
 from dpcli.release.keys import aggregation_of
@@ -83,7 +84,7 @@ class CountQuery(NoisyQuery):
         return (noisy_vector(self, setting, self.contribution()),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_of(self, setting, rows=self.contribution().rows)
+        return aggregation_of(self, setting, rows=None if self.of == "rows" else MOST_ROWS)  # each key of a unit is worth the same
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         release, *others = self.releases(setting)

@@ -31,7 +31,7 @@ MOST_PARTS = 10**6  # of which a share is a whole number: scores are counted in 
 class QuantileQuery(Query):
     """The value below which a share of the rows lies, among the whole steps from min to max.
 
-    Of one unit at most max_rows different values count, each once.
+    Of one unit at most max_rows rows count.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -75,7 +75,7 @@ class QuantileQuery(Query):
         for position in range(len(self.quantiles)):
             choice_scale(self.reach(setting, position), epsilon)
         why = (
-            f"one unit counts with at most {self.rows:,} different values",
+            f"one unit counts with at most {self.rows:,} row{'s' if self.rows > 1 else ''}",
             f"the difference of two candidates' distances from the rank moves by at most {self.reach(setting, 0):,} of its units",
             f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
@@ -90,7 +90,7 @@ class QuantileQuery(Query):
         return Fraction(repr(self.quantiles[position]))
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=self.rows, rows=1)
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.select import exponential

@@ -71,7 +71,7 @@ class StableQuery(Query):
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=self.rows, rows=1)
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.releases(setting)
@@ -116,7 +116,7 @@ class StableQuery(Query):
 class StableQuantileQuery(StableQuery):
     """A quantile by propose-test-release: the median, where nothing else is asked for.
 
-    Of one unit at most max_rows different values count, each once.
+    Of one unit at most max_rows rows count.
 
     Source: Dwork & Lei 2009, Differential privacy and robust statistics.
     """
@@ -137,7 +137,7 @@ class StableQuantileQuery(StableQuery):
 class StableRangeQuery(StableQuery):
     """The interquartile range by propose-test-release: how far the middle half of the rows spreads.
 
-    Of one unit at most max_rows different values count, each once.
+    Of one unit at most max_rows rows count.
 
     Source: Dwork & Lei 2009, Differential privacy and robust statistics.
     """

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 
+Whole = TypeVar("Whole", float, Array)
 SUMMED = 2000.0  # the largest sigma whose tails are summed; a table of 80,000 numbers
 LARGEST = 2.0**50  # the largest scale: a draw beyond 64 bits has a probability of at most e^-8000
 
@@ -32,8 +33,8 @@ class NoiseLaw(Protocol):
         """E[X^2]; an upper bound."""
         ...
 
-    def log_probability(self, x: int) -> float:
-        """log P(X = x)."""
+    def log_probability(self, x: Whole) -> Whole:
+        """log P(X = x), of one number or of many."""
         ...
 
     def at_least(self, x: Array) -> Array:
@@ -67,7 +68,7 @@ class DiscreteLaplaceLaw:
         half = min(0.5 / self.scale, 350.0)
         return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
-    def log_probability(self, x: int) -> float:
+    def log_probability(self, x: Whole) -> Whole:
         a = 1.0 / self.scale
         return math.log(-math.expm1(-a)) - math.log1p(math.exp(-a)) - abs(x) * a
 
@@ -102,7 +103,7 @@ class DiscreteGaussianLaw:
     def variance(self) -> float:
         return self.sigma * self.sigma
 
-    def log_probability(self, x: int) -> float:
+    def log_probability(self, x: Whole) -> Whole:
         return -0.5 * (x / self.sigma) ** 2 - math.log(_total(self.sigma))
 
     def at_least(self, x: Array) -> Array:

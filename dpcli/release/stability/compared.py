@@ -13,17 +13,30 @@ from functools import lru_cache
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.numerics.arrays import Array, np
+from dpcli.release.answers.chosen import probability_beyond
+from dpcli.release.cost import QueryCost
+from dpcli.release.noise.laws import DiscreteLaplaceLaw
+from dpcli.release.noise.select import choice_scale, count_range
+from dpcli.release.sensitivity import Contribution, sensitivity
+from dpcli.release.stability.clustered import sum_sensitivity
 from dpcli.release.stability.histogram import least_threshold
-from dpcli.release.stability.proposed import StabilityTest, units_apart
+from dpcli.release.stability.mode import mode
+from dpcli.release.stability.proposed import StabilityTest
+from dpcli.release.stability.quantile import CountedNumbers
 
 REACH = 45.0  # scales of noise that are summed: what lies beyond weighs e^-45
 ERROR = 1e-9  # of every probability, at most
+FINE = 2 * 10**9  # steps of a bin
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What is released of: `size` values, the first of which leads the others, each counted `others` times, by `gap`."""
+    """What is released of: `size` values, the first of which leads the others, each counted `others` times, by `gap`.
+
+    groups, rows: how many values one unit counts in at most, and with how many rows in each. Scales and distances are those of what
+    `dpcli release` draws.
+    """
 
     epsilon: float
     delta: float
@@ -31,11 +44,29 @@ class Lead:
     gap: int
     size: int
     others: int = 0
+    groups: int = 1
+    rows: int = 1
 
     @property
-    def sides(self) -> int:
-        """Counts that one unit moves, by 1 each."""
-        return 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
+    def distance(self) -> int:
+        """Of the leader, where ties go to another value: by the test's own count of units."""
+        return mode({1: self.others, 2: self.others + self.gap}, self.adjacency, self.rows).distance
+
+    @property
+    def choice(self) -> float:
+        """Scale of a choice by noisy scores."""
+        return choice_scale(count_range(self.rows, self.adjacency), self.epsilon)
+
+    @property
+    def noise(self) -> DiscreteLaplaceLaw:
+        """On each count."""
+        moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows, 1, 1))
+        return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(moved.l1))
+
+    @property
+    def threshold(self) -> int:
+        """Above which the stability histogram shows a key."""
+        return _threshold(self.noise.scale, self.delta, self.adjacency, self.groups, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +90,9 @@ class RightCurve:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ways at one epsilon (nats) and delta. others: how often each other value is counted."""
+    """Ways at the epsilon (nats) and delta, and with the bounds of a unit, of one lead; its gap and size are of no account."""
 
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    others: int
+    of: Lead
     gaps: tuple[int, ...]
     sizes: tuple[int, ...]
     curves: tuple[RightCurve, ...]
@@ -78,26 +106,33 @@ class Comparison:
         return _least(lambda size: self.needed(way, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
 
     def lead(self, gap: int, size: int) -> Lead:
-        return Lead(self.epsilon, self.delta, self.adjacency, gap, size, self.others)
+        return replace(self.of, gap=gap, size=size)
+
+    def clamped(self, bins: int) -> float:
+        """What one unit moves a centred sum of numbers by, in bins, where they are clamped to so many."""
+        half = bins * FINE // 2
+        return sensitivity(self.of.adjacency, Contribution(1, self.of.rows, -half, half, one_key=True)).l1 / FINE
+
+    def around(self) -> float:
+        """The same, where they are clamped around the fullest bin after a test."""
+        return sum_sensitivity(CountedNumbers({}, self.of.adjacency, self.of.rows), FINE) / FINE
 
 
-def compared(
-    epsilon: float, delta: float, gaps: Sequence[int], sizes: Sequence[int], adjacency: Adjacency, others: int = 0
-) -> Comparison:
+def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
     """The probability of the right answer, by every way of WAYS; each within ERROR of it.
 
     Args:
-        epsilon: in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon.
+        of: epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon. Where
+            others is 0, the counts are those of one value, and no domain need be known.
         gaps: whole numbers >= 1. sizes: of the domain, >= 2.
-        others: how often each other value is counted. Where it is 0, the counts are those of one value, and no domain need be known.
     """
-    asked = Comparison(epsilon, delta, adjacency, others, tuple(gaps), tuple(sizes), ())
+    asked = Comparison(of, tuple(gaps), tuple(sizes), ())
     return replace(asked, curves=tuple(_curves(asked)))
 
 
 def _curves(asked: Comparison) -> Iterator[RightCurve]:
     for way in WAYS:
-        sized = way.sized or (asked.others > 0 and way is STABILITY)
+        sized = way.sized or (asked.of.others > 0 and way is STABILITY)
         for size in asked.sizes if sized else asked.sizes[:1]:
             right = tuple(way.right(asked.lead(gap, size)) for gap in asked.gaps)
             yield RightCurve(way, size if sized else None, right)
@@ -106,17 +141,17 @@ def _curves(asked: Comparison) -> Iterator[RightCurve]:
 @lru_cache(4096)
 def _tested(lead: Lead) -> float:
     """Ties go to another value."""
-    return StabilityTest(lead.epsilon, lead.delta).release_probability(max(units_apart(lead.gap, lead.sides), 0))
+    return StabilityTest(lead.epsilon, lead.delta).release_probability(lead.distance)
 
 
 def _gumbel(lead: Lead) -> float:
     """The exponential mechanism."""
-    return 1.0 / (1.0 + (lead.size - 1) * math.exp(max(-0.5 * lead.epsilon * lead.gap, -740.0)))
+    return max(1.0 - probability_beyond(lead.size, lead.choice, lead.gap - 1), 0.0)
 
 
 def _permuted(lead: Lead) -> float:
     """The mean over its place in a random order of (1 - q)^place, q the probability that another value accepts."""
-    accepts = math.exp(max(-0.5 * lead.epsilon * lead.gap, -740.0))
+    accepts = math.exp(max(-lead.gap / lead.choice, -740.0))
     return 1.0 / lead.size if accepts == 1.0 else -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
 
 
@@ -125,13 +160,12 @@ def _noisy_histogram(lead: Lead) -> float:
 
 
 def _stable_histogram(lead: Lead) -> float:
-    least = _threshold(lead.epsilon, lead.delta, lead.adjacency) - lead.others
-    return _largest(lead, least, lead.size if lead.others > 0 else 1)
+    return _largest(lead, lead.threshold - lead.others, lead.size if lead.others > 0 else 1)
 
 
 @lru_cache(64)
-def _threshold(epsilon: float, delta: float, adjacency: Adjacency) -> int:
-    spec = StabilityHistogramSpec(threshold=1, scale=(2 if adjacency is Adjacency.REPLACE_ONE else 1) / epsilon)
+def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, rows: int) -> int:
+    spec = StabilityHistogramSpec(threshold=1, scale=scale, max_groups=groups, max_rows=rows)
     return least_threshold(spec, Neighbours(adjacency), delta)
 
 
@@ -142,27 +176,21 @@ def _largest(lead: Lead, least: float, size: int) -> float:
     With F and f the distribution function and probabilities of one other count: (F^n - (F - f)^n) / (n f) for n values, the leader's count
     given; as F^n (1 - (1 + f / (F - f))^-n) / (n f), which loses no digits, and F^(n-1) where f is no number.
     """
-    scale = lead.sides / lead.epsilon
-    reach = math.ceil(REACH * scale)
+    law = lead.noise
+    reach = math.ceil(REACH * law.scale)
     noise = np.arange(-reach, reach + 1.0)
     place = noise + lead.gap
-    log_below, log_strictly = _log_below(place, scale), _log_below(place - 1.0, scale)
-    one = _probabilities(place, scale)
+    log_below, log_strictly = _log_below(place, law), _log_below(place - 1.0, law)
+    one = np.exp(law.log_probability(place))
     with np.errstate(all="ignore"):
         level = -np.expm1(-size * np.log1p(one * np.exp(-log_strictly))) / (size * one)
         wins = np.exp(size * log_below) * np.where(size * one > 0.0, level, 1.0)
-    return float(min(np.sum(_probabilities(noise, scale) * np.where(place > least, wins, 0.0)), 1.0))
+    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(place > least, wins, 0.0)), 1.0))
 
 
-def _probabilities(x: Array, scale: float) -> Array:
-    return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(x) / scale))
-
-
-def _log_below(x: Array, scale: float) -> Array:
-    """log P(X <= x)."""
-    half = 1.0 / (1.0 + math.exp(-1.0 / scale))
-    above = -half * np.exp(np.minimum(-(x + 1.0) / scale, 0.0))
-    return np.where(x >= 0, np.log1p(above), np.minimum(x, 0.0) / scale + math.log(half))
+def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
+    """log P(X <= x); that of X >= -x."""
+    return np.where(x >= 0, np.log1p(-law.at_least(np.maximum(x, 0.0) + 1.0)), np.log(law.at_least(-np.minimum(x, 0.0))))
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
