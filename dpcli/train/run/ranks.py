@@ -150,7 +150,7 @@ def _digest(leaves: list[Tensor]) -> bytes:
     for leaf in leaves:
         found.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
         for part in _parts(leaf.contiguous()):
-            found.update(part.numpy())
+            found.update(part.numpy().data)
     return found.digest()
 
 
