@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
 KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def plan_sweep(path: str) -> SweepPlan:
         raise InputError(
             f"{path}: train.public: expected data declared public, on which the runs of a sweep are compared, found none"
         )
-    solver = _Solver(path, _base(tables, path), _digest(train.data, path), {})
+    solver = _Solver(path, _base(tables, path), {})
     variants = tuple(
         solver.variant(epsilon, setting) for epsilon in sweep.epsilon for setting in settings if setting.epsilon in (None, epsilon)
     )
@@ -153,11 +152,10 @@ def name_of(plan: TrainingPlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """Plans of settings, those that differ in [train] alone solved for once. digest: of the data, where they are a file."""
+    """Plans of settings, those that differ in [train] alone solved for once."""
 
     path: str
     base: Mapping[str, Any]
-    digest: str
     known: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
@@ -169,7 +167,7 @@ class _Solver:
         ordered = {**tables, "mechanism": numbers["mechanism"]}
         text = toml_text({name: ordered[name] for name in KEPT if name in ordered})
         plan = replace(plan, train=read_train(text.encode(), self.path))
-        fingerprint = hashlib.sha256(f"{text}\n{self.digest}".encode()).hexdigest()
+        fingerprint = hashlib.sha256(json.dumps([text, plan.parts()], sort_keys=True).encode()).hexdigest()
         return Variant(epsilon, setting, text, plan, fingerprint)
 
     def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
@@ -208,15 +206,3 @@ def _base(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     (index,) = (i for i, entry in enumerate(base["mechanism"]) if entry["name"] in names)
     found: Mapping[str, Any] = changed(base, ("mechanism", index, "noise_multiplier"), "calibrate")
     return found
-
-
-def _digest(data: str, path: str) -> str:
-    """SHA-256 of the data where they are a file, whose change makes every kept result another's."""
-    place = os.path.join(os.path.dirname(os.path.abspath(path)), data)
-    if not os.path.isfile(place):
-        return data
-    found = hashlib.sha256()
-    with open(place, "rb") as file:
-        while part := file.read(CHUNK):
-            found.update(part)
-    return found.hexdigest()

@@ -36,7 +36,7 @@ from dpcli.sweep.run import measure
 from dpcli.sweep.worker import RESULT, Job, JobAnswer, kept
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
-from tests.sweep.samples import GRID, PUBLIC
+from tests.sweep.samples import CUSTOM, GRID, HEAD, PUBLIC, SWEEP
 from tests.waiting import PATIENCE, until
 
 
@@ -119,6 +119,18 @@ def test_other_data_in_the_same_file_are_another_run(tmp_path: Path, pool: type[
     before = planned(tmp_path, text).variants[0].fingerprint
     (tmp_path / "d.csv").write_text("x,label\n1,1\n")
     assert planned(tmp_path, text).variants[0].fingerprint != before
+
+
+def test_other_labels_from_the_same_function_are_another_run(tmp_path: Path, pool: type[InOneProcess]) -> None:
+    """What the function's module says, and what that imports: labels that were flipped there are other data."""
+    for name in ("own", "helper"):
+        (tmp_path / f"{name}.py").write_text("import helper\nflip = False\n")
+    before = {one.fingerprint for one in planned(tmp_path, HEAD + CUSTOM + SWEEP + 'better = "higher"\n').variants}
+    for name in ("own", "helper"):
+        (tmp_path / f"{name}.py").write_text("import helper\nflip = True\n")
+        after = {one.fingerprint for one in planned(tmp_path, HEAD + CUSTOM + SWEEP + 'better = "higher"\n').variants}
+        assert not before & after, name
+        before = after
 
 
 def test_a_run_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, pool: type[InOneProcess]) -> None:

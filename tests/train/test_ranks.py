@@ -57,6 +57,77 @@ def test_a_ledger_that_says_no_stops_everybody(tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "tiny" / "model.safetensors").exists()
 
 
+# In each process as torchrun starts it: data() in an order of its own, and a fixed sample; what is left is who was in each part of it.
+DISORDER = """
+import os, sys, numpy, torch
+from dpcli.train.run.ranks import ranks_of
+from dpcli.train.engine.batches import take
+
+def records():
+    count = 1000 + int(os.environ["RANK"]) * (sys.argv[2] == "more")  # a split that is not seeded may leave one more
+    order = torch.from_numpy(numpy.random.default_rng(int.from_bytes(os.urandom(8), "big")).permutation(count))
+    return {"id": order, "mark": order[:, None] % 2 == 0, "none": torch.zeros(count, 0)}
+
+def rank(number):
+    os.environ.update(RANK=str(number), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1])
+    ranks = ranks_of("cpu")
+    held = ranks.same_records(records())
+    torch.save((held, take(held, ranks.part(torch.arange(0, 1000, 3)))), f"held-{number}")
+    ranks.part_ways()
+    os._exit(0)
+
+children = [child for number in (0, 1) if (child := os.fork()) or rank(number)]
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", ["same", "more"])
+def test_a_row_number_is_one_record_whatever_order_each_process_loads(tmp_path: Path, count: str) -> None:
+    """A set's order, an unseeded split: a record that two processes know by two numbers would be in a step twice."""
+    (tmp_path / "disorder.py").write_text(DISORDER)
+    subprocess.run([sys.executable, "disorder.py", _free_port(), count], cwd=tmp_path, check=True, timeout=600)
+    (zero, mine), (one, its) = (torch.load(tmp_path / f"held-{rank}", weights_only=True) for rank in "01")
+    assert all(torch.equal(zero[name], one[name]) for name in ("id", "mark", "none"))
+    taken = torch.cat([mine["id"], its["id"]]).tolist()
+    assert len(set(taken)) == len(taken) == 334
+
+
+OWN = """
+import os
+import numpy, torch
+def data():
+    rng = numpy.random.default_rng(0)
+    x, order = rng.normal(size=(400, 3)), numpy.random.default_rng(int.from_bytes(os.urandom(8), "big")).permutation(400)
+    return (x[order], (x[order, 0] > 0).astype("int64")), order // 2
+def model():
+    return torch.nn.Linear(3, 2)
+def loss(model, batch):
+    return torch.nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+"""
+OF_USERS = """
+[train]
+task = "custom"
+data = "disordered:data"
+model = "disordered:model"
+loss = "disordered:loss"
+units = "user"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bounded", ["records_per_unit = 2\n", ""])
+def test_a_run_whose_processes_load_in_another_order(tmp_path: Path, bounded: str) -> None:
+    (tmp_path / "disordered.py").write_text(OWN)
+    unit = f'unit = "user"\nmax_contributions = {1 if bounded else 2}'
+    file = FILE.split("[train]")[0].replace('unit = "example"', unit).replace("1_437", "400").replace("steps = 30", "steps = 3")
+    (tmp_path / "tiny.toml").write_text(file + OF_USERS + bounded)
+    first, second = together(tmp_path, "tiny.toml")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+
+
 # The processes part after what they all import, which takes longer than all else.
 STEP = """
 import os, sys, torch
@@ -102,10 +173,7 @@ assert [os.waitpid(process, 0)[1] for process in children] == [0, 0, 0]
 @pytest.mark.long
 def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
     (tmp_path / "step.py").write_text(STEP)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    subprocess.run([sys.executable, "step.py", port], cwd=tmp_path, check=True, timeout=600)
+    subprocess.run([sys.executable, "step.py", _free_port()], cwd=tmp_path, check=True, timeout=600)
     alone, zero, one = (torch.load(tmp_path / f"model-{name}", weights_only=True) for name in ("alone", "0", "1"))
     for name, value in alone.items():
         assert torch.equal(zero[name], one[name])
@@ -127,3 +195,9 @@ def test_who_is_left_by_the_others_ends_with_a_code_of_ours(tmp_path: Path) -> N
         left = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert left.returncode == expected, left.stderr
         assert (left.stdout, left.stderr)[stream == "err"]  # all of it was written before
+
+
+def _free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])

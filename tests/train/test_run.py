@@ -20,6 +20,7 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.present.training import outcome  # noqa: E402
 from dpcli.sessions.folder import exclusive  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
+from dpcli.train.run.checkpoint import Checkpoint, restored, save  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.run.stopping import stoppable  # noqa: E402
 from dpcli.train.step.average import Average  # noqa: E402
@@ -111,7 +112,7 @@ def test_another_file_cannot_resume(file: Path) -> None:
     with pytest.raises(Stopped):
         train(plan_of(str(file)), report=stop_at(12))
     file.write_text(FILE.replace("noise_multiplier = 2.0", "noise_multiplier = 1.0"))
-    with pytest.raises(InputError, match="sigma, data, window or model differ"):
+    with pytest.raises(InputError, match="found the file changed"):
         train(plan_of(str(file)), resume=True)
 
 
@@ -449,3 +450,54 @@ def test_what_was_charged_is_printed_and_no_ledger_is_advised(file: Path, tmp_pa
         assert f"charged to the ledger: {cost}" in said, run
         assert not any("--ledger" in words for words in said)
     assert any("--ledger" in words for words in outcome(train(plan_of(str(file)))).details)
+
+
+OWN = """
+import torch
+from own_parts import scale
+def data():
+    return torch.randn(400, 3), torch.zeros(400, dtype=torch.int64)
+def public():
+    return torch.ones(4, 3), torch.ones(4, dtype=torch.int64)
+def metric(model, batch):
+    return {"accuracy": (model(batch[0]).argmax(1) == batch[1]).double().mean()}
+def model():
+    return torch.nn.Linear(3, 2)
+"""
+LOSS = """
+import torch
+def loss(model, batch):
+    return torch.nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+"""
+OF_OWN = """[train]
+task = "custom"
+data = "own_made:data"
+public = "own_made:public"
+metric = "own_made:metric"
+model = "own_made:model"
+loss = "own_loss:loss"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+checkpoint_every = 10
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [("own_loss.py", ["train.loss"]), ("own_parts.py", ["train.data", "train.metric", "train.model", "train.public"])],
+)
+def test_a_run_does_not_go_on_with_other_code(tmp_path: Path, changed: str, named: list[str]) -> None:
+    """The source of each function's module is what it was, and so is what that imports; the message names what is not."""
+    for name, text in {"own_made": OWN, "own_parts": "scale = 1", "own_loss": LOSS}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "own.toml").write_text(FILE.split("[train]")[0].replace("1_437", "400") + OF_OWN)
+    plan = plan_of(str(tmp_path / "own.toml"))
+    before = plan.parts()
+    (tmp_path / changed).write_text((tmp_path / changed).read_text() + "\n# other\n")
+    after = plan.parts()
+    assert [name for name in sorted(before) if before[name] != after[name]] == named
+    state = str(tmp_path / "state.pt")
+    save(state, Checkpoint(3, before, "run", [], 1.0, False, True, True, {}, {}, {}))
+    with pytest.raises(InputError, match=f"found {', '.join(named)} changed"):
+        restored(state, after)
+    assert restored(state, before).step == 3

@@ -16,6 +16,7 @@ from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
 from dpcli.toml.limits import read_bytes
 from dpcli.train.plan.entries import performed
+from dpcli.train.plan.made_of import made_of
 from dpcli.train.plan.settings import Train, in_full, read_train
 from dpcli.train.plan.stages import Stage, counted, stages
 
@@ -79,6 +80,13 @@ class TrainingPlan(PricedFile):
                 **self.row_data,
             }
         )
+
+    def parts(self) -> dict[str, str]:
+        """SHA-256 of all that a resumed run must find as it was: of the file, and by key of the code and files that it names. Private."""
+        return {
+            "the file": self.fingerprint(),
+            **{f"train.{key}": found for key, found in made_of(in_full(self.train), self.path).items()},
+        }
 
     def stage_at(self, step: int) -> Stage:
         """The stage that takes step number `step` + 1."""

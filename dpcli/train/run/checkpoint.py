@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +16,14 @@ from dpcli.sessions.folder import replaced
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: the steps at which it was resumed so far.
+    """step: how many were done. parts: of the plan, by name. run: the ledger's key. resumed: the steps at which it was resumed so far.
 
     bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: nothing was done after it was saved,
     as after Ctrl-C. private: whether no noise so far came from a seed. average: of the weights, where asked for.
     """
 
     step: int
-    fingerprint: str
+    parts: dict[str, str]
     run: str
     resumed: list[int]
     bound: float
@@ -34,7 +35,7 @@ class Checkpoint:
     average: dict[str, torch.Tensor]
 
 
-FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "clean", "private", "model", "optimizer", "average")
+FIELDS = ("step", "parts", "run", "resumed", "bound", "charged", "clean", "private", "model", "optimizer", "average")
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
@@ -44,7 +45,7 @@ def save(path: str, checkpoint: Checkpoint) -> None:
     replaced(path, buffer.getvalue())
 
 
-def restored(path: str, fingerprint: str) -> Checkpoint:
+def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
     """The checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
     if not os.path.isfile(path):
         raise InputError(f"--resume: expected the state of a run at {path}, found none: the run has ended, or never began")
@@ -55,8 +56,10 @@ def restored(path: str, fingerprint: str) -> Checkpoint:
         raise InputError(
             f"--resume: {path}: expected a checkpoint of dpcli train, found something else ({type(error).__name__})"
         ) from None
-    if checkpoint.fingerprint != fingerprint:
+    changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
+    if changed:
         raise InputError(
-            f"--resume: {path}: expected the file that the run was started with, found another: sigma, data, window or model differ"
+            f"--resume: {path}: expected everything as it was when the run was started, found {', '.join(changed)} changed: put it back, "
+            "or begin a new run in another folder"
         )
     return checkpoint

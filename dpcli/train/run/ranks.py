@@ -2,21 +2,26 @@
 
 Each step has one sample, drawn by the first process and shared out; each process clips and sums its part; the first adds the noise, once
 in total, and everybody steps with the same noisy sum. Everybody takes part in every step, also where its part is empty, so that
-nobody waits for one who does not come.
+nobody waits for one who does not come. A sample is row numbers, which mean the same records everywhere: each process loads the data
+itself, and where one of them comes out with other records, or another order of them, all take those of the first.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from dpcli.train.engine.batches import Batch
 from dpcli.train.run.processes import several_processes
 
 T = TypeVar("T")
+PART = 2**26  # bytes of records that are read or sent at a time
 
 
 class Ranks(Protocol):
@@ -28,6 +33,9 @@ class Ranks(Protocol):
 
     def same(self, value: T | None) -> T:
         """The first one's value, everywhere."""
+
+    def same_records(self, batch: Batch) -> Batch:
+        """The first one's records, in its order, everywhere: a row number means one record."""
 
     def part(self, batch: Tensor) -> Tensor:
         """This process' part of the sample."""
@@ -54,6 +62,9 @@ class Alone:
         assert value is not None
         return value
 
+    def same_records(self, batch: Batch) -> Batch:
+        return batch
+
     def part(self, batch: Tensor) -> Tensor:
         return batch
 
@@ -76,6 +87,7 @@ class Several:
     def __init__(self, device: str) -> None:
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        self.through = "cuda" if device.startswith("cuda") else "cpu"  # whose memory the processes send from
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
 
     @property
@@ -86,6 +98,22 @@ class Several:
         held: list[Any] = [value if self.first else None]
         dist.broadcast_object_list(held, 0)
         found: T = held[0]
+        return found
+
+    def same_records(self, batch: Batch) -> Batch:
+        leaves, arranged = tree_flatten(batch)
+        own = [(leaf.shape, leaf.dtype) for leaf in leaves], _digest(leaves)
+        first = self.same(own)
+        if not self.number(float(own != first)):
+            return batch  # of a file, say, which may stay on the disk
+        pairs = zip(leaves, first[0], strict=True)
+        given = [leaf.contiguous() if self.first else torch.empty(shape, dtype=kind) for leaf, (shape, kind) in pairs]
+        for leaf in given:
+            for part in _parts(leaf):
+                sent = part.to(self.through)
+                dist.broadcast(sent, 0)
+                part.copy_(sent)
+        found: Batch = tree_unflatten(given, arranged)
         return found
 
     def part(self, batch: Tensor) -> Tensor:
@@ -109,6 +137,21 @@ class Several:
     def part_ways(self) -> None:
         dist.barrier()
         dist.destroy_process_group()  # its threads must not outlive it
+
+
+def _parts(leaf: Tensor) -> tuple[Tensor, ...]:
+    """A contiguous tensor's bytes, which both kinds of groups can send whatever its type is."""
+    return torch.split(leaf.view(-1).view(torch.uint8), PART) if leaf.numel() else ()
+
+
+def _digest(leaves: list[Tensor]) -> bytes:
+    """SHA-256 of tensors with their forms."""
+    found = hashlib.sha256()
+    for leaf in leaves:
+        found.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+        for part in _parts(leaf.contiguous()):
+            found.update(part.numpy().data)
+    return found.digest()
 
 
 def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -36,8 +36,8 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
             "gives it up, and what was charged for it stays charged"
         )
     if not resume:
-        return Checkpoint(0, plan.fingerprint(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
-    before = restored(state, plan.fingerprint())
+        return Checkpoint(0, plan.parts(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
+    before = restored(state, plan.parts())
     if not 0 <= before.step < plan.steps:
         raise InputError(f"--resume: {state}: expected a step below {plan.steps}, found {before.step}")
     require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing

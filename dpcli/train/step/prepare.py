@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -144,6 +144,8 @@ class Prepared:
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
     """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
+    (units,) = ranks.same((problem.units,))
+    problem = replace(problem, records=ranks.same_records(problem.records), units=units)
     chosen = FromFile(plan.train, plan.steps)
     return assembled(plan, problem, chosen, streams, ranks, before, folder)
 
