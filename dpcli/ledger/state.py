@@ -178,9 +178,9 @@ class LedgerState:
     def guaranteed(self) -> float | None:
         """The epsilon that bounds everything together, whatever is chosen from outputs; None where nothing does.
 
-        A filter's theorem is about a cap that no output decides. Caps below `largest` may follow from anything: no run that they let through
-        exceeds it. Raised because of what was seen, neither the old cap nor the new one is a bound: over caps 1 and 2 an adversary reaches
-        1.94 times delta at the cap that is in force in the end, and 3,000 times at the first (tests/ledger/adversary.py).
+        A filter's theorem is about a cap that no output decides. Caps below `largest` may follow from anything: no run that they let
+        through exceeds it. Raised because of what was seen, neither the old cap nor the new one is a bound: over caps 1 and 2 an adversary
+        reaches 1.94 times delta at the cap that is in force in the end, and 3,000 times at the first.
         """
         return None if self.unbounded else self.largest
 

@@ -84,7 +84,8 @@ def guaranteed(state: LedgerState) -> str:
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     if state.guarantee == "stated":
-        return f"; guaranteed is the largest cap there was, epsilon {state.largest!r}, if no output had been seen when it was raised, as stated"
+        largest = f"epsilon {state.largest!r}, the largest cap there was"
+        return f"; guaranteed is {largest}, if no output had been seen when it was raised, as stated"
     if state.guarantee == "ceiling":
         return f"; guaranteed is the ceiling, epsilon {state.largest!r}: the cap may be raised up to it whatever the outputs show"
     if state.largest > state.epsilon:

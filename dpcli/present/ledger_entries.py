@@ -69,8 +69,8 @@ def export(ledger: Ledger) -> Document:
 def _checked(ledger: Ledger) -> LedgerState:
     """What the chain comes to, all of which was read once before anything of it is written."""
     state = LedgerState(ledger.dataset)
-    for _, state in ledger.replay():
-        pass
+    for _, after in ledger.replay():
+        state = after
     state.open_terms()
     return state
 

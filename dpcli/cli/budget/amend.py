@@ -34,13 +34,13 @@ def command(
     A lower cap lets less through from here on. It does not mean that what was released satisfies the lower epsilon: whoever lowers it may
     have looked at the outputs, and only the cap that held while they were made is a bound. Hence --acknowledge.
 
-    A cap that is raised because of an output bounds nothing: the runs before it could have been followed by more, so that the old cap was
-    never theirs, nor is the new one. What holds: up to the --ceiling of `init` the cap may be raised whatever was seen, and the ceiling is
-    guaranteed. Above it, --no-output-seen is the approver's word, written into the log, that whoever decides this has seen no output of a run
-    that was charged here; the new cap is then guaranteed on that word. Without it the cap is raised with --acknowledge alone, and from then on
-    every answer says that no epsilon is guaranteed.
+    A cap that is raised because of an output bounds nothing: more runs could have followed, so the old cap was never a bound, nor is the
+    new one. What holds: up to the --ceiling of `init` the cap may be raised whatever was seen, and the ceiling is guaranteed. Above it,
+    --no-output-seen is the approver's word, written into the log, that whoever decides this has seen no output of a run that was charged
+    here; the new cap is then guaranteed on that word. Without it the cap is raised with --acknowledge alone, and from then on show, log and
+    export say that no epsilon is guaranteed.
 
-    The approver is another person than whoever asks; nobody checks who it is, so the log says "stated approver". In a ledger that was opened
+    The approver is another person than whoever asks; nobody checks who, so the log says "stated approver". In a ledger that was opened
     with --two-person this proposes the change, and the cap stays as it is until another person approves it: `dpcli budget approve`.
     """
     from dpcli.present.ledger_answers import receipt

@@ -26,8 +26,8 @@ def command(
     Whoever proposed it cannot approve it, nor can somebody whose name looks like his. In a database the login counts, and it needs the role
     dpcli_admin. A file cannot tell people apart: there the name of the account is noted, and proves nothing.
 
-    Whoever approves a cap above all that is guaranteed so far says with --no-output-seen that whoever decides it has seen no output, or with
-    --acknowledge that no epsilon is guaranteed from then on: see `dpcli budget amend --help`.
+    Whoever approves a cap above all that is guaranteed so far says with --no-output-seen that whoever decides it has seen no output, or
+    with --acknowledge that no epsilon is guaranteed from then on: see `dpcli budget amend --help`.
 
     A proposal is approved once, and within its time. It ends when it is refused, and when what it is about has changed since: the cap was
     amended, the run was started, or somebody proposed anew. `dpcli budget show` lists those that are open.

@@ -41,8 +41,8 @@ def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, 
     at one order; for DP-SGD), zcdp (Gaussian and pure mechanisms without sampling), gdp (Gaussian noise without sampling: tightest),
     approx-dp (epsilons and deltas add up), advanced (squares of epsilon add up; many small runs).
 
-    A cap that is raised after an output was seen bounds nothing. Who may need more later says so now: up to --ceiling the cap may be raised at
-    any time, and the ceiling is guaranteed from the first day.
+    A cap that is raised after an output was seen bounds nothing. Who may need more later says so now: up to --ceiling the cap may be
+    raised at any time, and the ceiling is guaranteed from the first day.
 
     With --blocks there is one budget per day, week, region or part of a hash: a run is charged on all blocks of its --window or on none.
     Epsilon and delta hold for the whole unit, whose records may lie in --max-blocks of them (dpcli explain ledger).
