@@ -53,8 +53,8 @@ proposing_option = click.option(
 
 
 def raising_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is stated of outputs where a cap changes."""
-    return composed(
+    """Add what is stated of outputs where a cap changes."""
+    options: Callable[[Callable[..., Any]], Callable[..., Any]] = composed(
         click.option("--no-output-seen", "unseen", is_flag=True, help="Raise the cap: whoever decides it has seen no output."),
         click.option(
             "--acknowledge", is_flag=True, help="Raise it without a guarantee, or lower it, which guarantees nothing less."
