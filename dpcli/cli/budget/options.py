@@ -59,7 +59,8 @@ def raising_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--acknowledge", is_flag=True, help="Raise it without a guarantee, or lower it, which guarantees nothing less."
         ),
-    )(command)
+    )
+    return options(command)
 
 
 def answering(reason: str) -> Callable[..., Any]:
