@@ -1,7 +1,7 @@
 """Compositions of Gaussians are one Gaussian: exact.
 
 Consumes mu of each mechanism, which only unsampled Gaussian noise has; mu^2 adds up. Bounds: lower and upper, a rounding error apart.
-Needs delta > 0. Steps may be chosen one after the other.
+Needs delta > 0.
 """
 
 from __future__ import annotations
@@ -44,6 +44,5 @@ ACCOUNTANT = Accountant(
     title="analytic Gaussian",
     source="Balle & Wang 2018, arXiv:1805.06530, Theorem 8; composition Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2",
     compose=AnalyticProfile,
-    adaptive=True,
     cells=lambda parts: 2e2 * parts,
 )

@@ -1,7 +1,8 @@
 """Basic composition: epsilons and deltas add up.
 
 Consumes each step's epsilon at its share of delta, the better of an equal share for every step and an equal one for every entry.
-Bounds: upper; exact for one step. delta = 0 is answered where every step is pure. Steps may be chosen one after the other.
+Bounds: upper; exact for one step. delta = 0 is answered where every step is pure. Steps may be chosen one after the other at
+delta = 0.
 """
 
 from __future__ import annotations

@@ -89,7 +89,32 @@ def profile_of(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyP
             "privacy.adaptive is true, and this bound is proved for parameters fixed in advance "
             "(for runs chosen one after the other, a ledger has filters: dpcli budget init --filter)"
         )
-    return accountant.compose(steps)
+    profile = accountant.compose(steps)
+    return AtZero(profile) if adaptive and accountant.name == "basic" else profile
+
+
+@dataclass(frozen=True, slots=True)
+class AtZero(PrivacyProfile):
+    """Sums of epsilon at delta = 0 alone.
+
+    What is chosen from outputs is bounded by one filter that no output chooses: rho where delta > 0, else epsilon. The smaller of two for
+    each file is no bound, nor is a sum that splits delta anew for the steps of each file (1.99 times delta).
+    """
+
+    inner: PrivacyProfile
+
+    def epsilon(self, delta: float) -> Bound:
+        if delta > 0.0:
+            raise NotRepresentable(
+                "privacy.adaptive is true: at delta > 0 one filter adds up, zcdp, so that no output chooses which"
+            )
+        return self.inner.epsilon(0.0)
+
+    def delta(self, epsilon: float) -> Bound:
+        raise NotRepresentable("privacy.adaptive is true: at delta > 0 one filter adds up, zcdp, so that no output chooses which")
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        return self.inner.shares(0.0)
 
 
 def tuned(profile: PrivacyProfile | str, tolerance: float | None, seconds: float) -> PrivacyProfile | str:

@@ -30,7 +30,9 @@ def together(
 
     Every mechanism is resolved in its own file (contributions, size, samples, partitions: those of two files are never taken for one), and
     all are composed by the accountants: an upper bound, and at most what the files' epsilons at shares of delta add up to by any of them.
-    Where one file is adaptive, all are added up by filters.
+    Where one file is adaptive, all are added up by one filter.
+
+    Premise: the files were fixed before the first run. One that joins later may have been chosen from outputs, and is charged to a ledger.
 
     Args:
         delta: at which epsilon is asked for; the budget's, else the smallest above 0 that a file states.

@@ -282,7 +282,8 @@ TERMS: dict[str, str] = {
     ),
     "adaptive": (
         "Whether later parameters depend on earlier outputs. Where they do (adaptive = true), composition theorems for fixed "
-        "parameters do not hold; dpcli uses only sums that are valid privacy filters: basic, zcdp, analytic."
+        "parameters do not hold; dpcli uses one privacy filter, zcdp (at delta = 0 the sum of epsilons), and what holds is the cap in "
+        "[budget], which no output may move."
     ),
     "releases": "What leaves the private side: the final model, every checkpoint, or outputs. Part of the statement, not of the number.",
     "waiver": (

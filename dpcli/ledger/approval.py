@@ -10,7 +10,7 @@ from dpcli.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.expiry import expiry, later
 from dpcli.ledger.proposals import DAYS, MOST_DAYS, Proposal, numbered
-from dpcli.ledger.requests import LedgerRequest, Move
+from dpcli.ledger.requests import LedgerRequest, Move, raised
 from dpcli.ledger.state import LedgerState
 
 
@@ -43,12 +43,17 @@ class Proposable:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Make what entry `seq` proposes effective, by somebody else than its proposer. despite_clock: as in `Move`."""
+    """Make what entry `seq` proposes effective, by somebody else than its proposer.
+
+    despite_clock: as in `Move`. unseen, acknowledged: as in `Amend`, of a cap that is raised.
+    """
 
     seq: int
     who: str
     why: str
     despite_clock: bool = False
+    unseen: bool = False
+    acknowledged: bool = False
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         found = _open(state, self.seq)
@@ -66,7 +71,7 @@ class Approve:
         """What the approver adds, once what is proposed may be done as things stand."""
         if found.asks["kind"] == "amend":
             _refuse_wide(found, state)
-            return {"approver": self.who}
+            return {"approver": self.who, **raised(found.asks["epsilon"], state, self.unseen, self.acknowledged)}
         if found.asks["kind"] == "void":
             Move("void", found.asks["key"], self.who, found.asks["why"], self.despite_clock).entry(state, now)
         return {}

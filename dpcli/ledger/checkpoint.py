@@ -50,9 +50,11 @@ def stated(state: LedgerState) -> dict[str, Any]:
     """Everything about a state that the entries before its head decide."""
     blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
     two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _two_person(state) else {}
+    unseen = {"unseen": True} if not state.unbounded and state.largest > state.at_opening else {}
     return {
         **blocks,
         **two,
+        **unseen,
         **_quotas(state),
         "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,
@@ -139,13 +141,14 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
         state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
         state.people = _people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
+    state.unbounded = state.largest > state.at_opening and content.get("unseen") is not True
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
     state.under_way = under_way
     state.runs = EarlierRuns(store, dataset, state.head, dict(under_way))
     if content["last"] is not None:
         state.last = state.runs[alone(_row(store, dataset, int(content["last"])), dataset).key]
-    if not max(terms.epsilon, state.epsilon) <= state.largest < math.inf:
+    if not max(state.at_opening, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state
 

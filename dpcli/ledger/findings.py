@@ -51,6 +51,9 @@ def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     if state.epsilon > LARGE:
         yield LedgerFinding("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
+    if state.guaranteed is None:
+        words = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+        yield LedgerFinding("DP304", "warning", words, state.head.seq)
 
 
 def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:

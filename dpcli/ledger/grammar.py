@@ -77,7 +77,7 @@ ENTRIES = {
     "start": {"key": "name", "why": "text?"},
     "commit": {"key": "name", "why": "text?"},
     "void": {"key": "name", "why": "said", **APPROVED},
-    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", **APPROVED},
+    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", "unseen": "yes?", **APPROVED},
     "retire": {"window": "window", "why": "said"},
     "upgrade": {"schema": "hash", "version": "count"},
     "propose": {"asks": "asks", "expires": "stamp"},
@@ -108,6 +108,7 @@ TERMS = {
     "version": "count?",
     "blocks": "blocks?",
     "two_person": "yes?",
+    "ceiling": "positive?",
 }
 BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
@@ -221,11 +222,13 @@ def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | No
 
 def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
     """The parts of an opening that depend on each other."""
+    if terms.get("ceiling", terms["epsilon"]) < terms["epsilon"]:
+        return "expected a ceiling that is no lower than the cap"
     if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
         return "expected a delta below 1/dataset_size"
     if terms["mode"] == "declared":
-        if "blocks" in terms:
-            return "expected adaptive mode with blocks"
+        if "blocks" in terms or "ceiling" in terms:
+            return "expected adaptive mode with blocks or a ceiling"
         if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
             return "expected declared runs within the cap"
         planned = {f"run {i}": str(item["runs"]) for i, item in enumerate(terms["declared"], 1)}

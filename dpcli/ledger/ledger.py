@@ -249,21 +249,32 @@ class Ledger:
         return self._append(Proposable(move, expires), key)
 
     def amend(
-        self, epsilon: float, why: str, approver: str = "", acknowledged: bool = False, expires: str | None = None
+        self,
+        epsilon: float,
+        why: str,
+        approver: str = "",
+        acknowledged: bool = False,
+        expires: str | None = None,
+        unseen: bool = False,
     ) -> Receipt:
         """Change the cap on epsilon; chained like every entry. In a ledger of two persons it is proposed, and changes when approved.
 
-        acknowledged: needed downwards, as a lower cap stops further runs and guarantees nothing about those that were made.
+        unseen: the approver's word that nobody who decides it has seen an output; the guarantee is then the new cap. acknowledged: needed
+        upwards without that word, as no epsilon is guaranteed then, and downwards, as a lower cap stops further runs and guarantees
+        nothing about those that were made.
         expires: until when another person may approve it (a time, 7d, 36h); a week where None.
         """
-        return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), acknowledged), expires), "")
+        return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
 
-    def approve(self, seq: int, why: str) -> Receipt:
-        """Make what entry `seq` proposes effective. Raises LedgerError where it is not open, or is this person's own."""
+    def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
+        """Make what entry `seq` proposes effective. Raises LedgerError where it is not open, or is this person's own.
+
+        unseen, acknowledged: as in `amend`, of a cap that is raised.
+        """
         found = numbered(self.state().proposals, seq)
         if found is not None and found.asks["kind"] == "quota":
             self._know_people()
-        return self._append(Approve(seq, self.who, seen(why), self.store.keeps_time), "")
+        return self._append(Approve(seq, self.who, seen(why), self.store.keeps_time, unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
         """Close the proposal of entry `seq`; its proposer withdraws it so."""

@@ -29,6 +29,7 @@ def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
+    common["ceiling"] = given.get("ceiling")
     terms = checked(LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None))
     terms = _MODES[given["mode"]](terms, given)
     assert dataset is not None
@@ -91,6 +92,8 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
 
     if terms.blocks is not None:
         raise InputError("--blocks: expected --mode adaptive with it, found declared")
+    if terms.ceiling is not None:
+        raise InputError("--ceiling: expected --mode adaptive with it, found declared, whose set of runs is fixed for good")
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag} cannot be combined with --mode declared")

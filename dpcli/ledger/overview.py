@@ -116,6 +116,8 @@ def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss:
         yield "more is spent than the cap allows since it was lowered"
     elif used > HIGH:
         yield "used up" if used == 1.0 else f"more than {100.0 * HIGH:.0f} % is used"
+    if state.guaranteed is None:
+        yield "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     now = store.now() if state.proposals else ""
     waiting = sum(each.expires > now for each in state.proposals.values())
     if waiting:

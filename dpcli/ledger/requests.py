@@ -163,12 +163,16 @@ class Move:
 class Amend:
     """Another cap on epsilon; everything else of a ledger is fixed for good.
 
-    acknowledged: that a lower cap does not mean less privacy loss: it stops further runs, and what was released keeps its guarantee.
+    who: whoever asks. unseen: the word that no output had been seen when the cap was raised. acknowledged: that a cap which is raised after
+    outputs bounds nothing, or that a lower one does not mean less privacy loss: it stops further runs, and what was released keeps its
+    guarantee.
     """
 
     epsilon: float
     why: str
     approver: str
+    who: str
+    unseen: bool = False
     acknowledged: bool = False
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
@@ -179,22 +183,55 @@ class Amend:
             raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
         if self.epsilon < state.epsilon and not self.acknowledged:
             raise InputError(
-                f"--epsilon: a cap of {self.epsilon!r} would stop further runs, and means nothing for those that were made: they are "
-                f"guaranteed the largest cap there was, epsilon {state.largest!r}, as what they showed may be why they stop; "
-                "--acknowledge lowers the cap all the same"
+                f"--epsilon: a cap of {self.epsilon!r} would stop further runs, and means nothing for those that were made, as what they "
+                f"showed may be why they stop: they are guaranteed {_bound(state)}; --acknowledge lowers the cap all the same"
             )
         caps = terms.caps(self.epsilon)
-        return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, **self._approved(terms.two_person)}
+        asks = {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why}
+        if terms.two_person:
+            self._refuse_alone()
+            return asks
+        return {**asks, "approver": self._approver(), **raised(self.epsilon, state, self.unseen, self.acknowledged)}
 
-    def _approved(self, two_person: bool | None) -> dict[str, str]:
-        """Who allowed it; in a ledger of two persons whoever approves it says so himself."""
-        if two_person and self.approver:
-            raise InputError(
-                "--approver: expected none in a ledger of two persons, found one: another person approves with dpcli budget approve"
-            )
-        if not _in_words(self.why) or not (two_person or _in_words(self.approver)):
-            raise InputError(f"expected --reason{'' if two_person else ' and --approver'} in words, found nothing")
-        return {} if two_person else {"approver": self.approver}
+    def _refuse_alone(self) -> None:
+        """In a ledger of two persons whoever approves says who that is, and what was seen."""
+        for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
+            if given:
+                raise InputError(
+                    f"{flag}: expected none in a ledger of two persons, found one: another person approves with dpcli budget approve"
+                )
+        if not _in_words(self.why):
+            raise InputError("expected --reason in words, found nothing")
+
+    def _approver(self) -> str:
+        """Who is said to have allowed it: nobody checks that, but it is not whoever asks."""
+        if not _in_words(self.why) or not _in_words(self.approver):
+            raise InputError("expected --reason and --approver in words, found nothing")
+        if looks(self.approver) == looks(self.who):
+            raise InputError(f"--approver: expected another person than {self.who}, who asks for it, found {self.approver!a}")
+        return self.approver
+
+
+def raised(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
+    """What an amendment says of the outputs where it raises the cap above all that is guaranteed.
+
+    Before the first charge there is no output. Raises InputError where nobody says whether one was seen.
+    """
+    if state.guaranteed is None or epsilon <= state.largest:
+        return {}
+    if unseen or not state.charges:
+        return {"unseen": True}
+    if acknowledged:
+        return {}
+    raise InputError(
+        f"--epsilon: expected at most {state.largest!r}, which is guaranteed, found {epsilon!r}: a cap that is raised because of an output "
+        "bounds nothing, neither as it was nor as it will be; --no-output-seen, where nobody who decides this has seen an output of a run "
+        "that was charged here; else --acknowledge, after which no epsilon is guaranteed"
+    )
+
+
+def _bound(state: LedgerState) -> str:
+    return "nothing" if state.guaranteed is None else f"the largest cap there was, epsilon {state.guaranteed!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,8 @@ class LedgerState:
     terms: LedgerTerms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
     epsilon: float = 0.0  # the cap as last amended
-    largest: float = 0.0  # the largest cap there was: what is guaranteed of everything together
+    largest: float = 0.0  # the largest cap that there was, or that may be set whatever the outputs show
+    unbounded: bool = False  # whether it was set with nobody's word that no output had been seen
     spent: dict[str, Decimal] = field(default_factory=dict)
     reserved: dict[str, Decimal] = field(default_factory=dict)
     charges: int = 0
@@ -172,6 +173,31 @@ class LedgerState:
         if self.terms is None:
             raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
         return self.terms
+
+    @property
+    def guaranteed(self) -> float | None:
+        """The epsilon that bounds everything together, whatever is chosen from outputs; None where nothing does.
+
+        A filter's theorem is about a cap that no output decides. Caps below `largest` may follow from anything: no run that they let
+        through exceeds it. Raised because of what was seen, neither the old cap nor the new one is a bound: over caps 1 and 2 an adversary
+        reaches 1.94 times delta at the cap that is in force in the end, and 3,000 times at the first.
+        """
+        return None if self.unbounded else self.largest
+
+    @property
+    def guarantee(self) -> str:
+        """What `guaranteed` is: the cap, a ceiling fixed at the opening, the largest cap on somebody's word ("stated"), or "none"."""
+        if self.unbounded:
+            return "none"
+        if self.largest > self.at_opening:
+            return "stated"
+        return "cap" if self.open_terms().ceiling is None else "ceiling"
+
+    @property
+    def at_opening(self) -> float:
+        """The epsilon that was guaranteed on the first day."""
+        terms = self.open_terms()
+        return terms.epsilon if terms.ceiling is None else terms.ceiling
 
     @property
     def not_open(self) -> bool:
@@ -238,7 +264,8 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_nonsense(caps)
-        self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon
+        self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
+        self.largest = self.at_opening
         self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1
         self.spent = self.reserved = dict.fromkeys(self.caps, ZERO) if terms.blocks is None else {}
 
@@ -294,7 +321,9 @@ class LedgerState:
         if set(caps) != set(self.caps):
             raise LedgerError(f"{self._place(entry)}: amends other caps than the ledger has: the ledger was changed by hand")
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
-        self.largest = max(self.largest, self.epsilon)
+        if self.epsilon > self.largest:
+            self.largest = self.epsilon
+            self.unbounded |= entry.content.get("unseen") is not True
 
     def _retire(self, entry: LedgerEntry) -> None:
         self.retired |= frozenset(self._window(entry))

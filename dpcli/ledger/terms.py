@@ -21,6 +21,7 @@ class LedgerTerms:
     """The opening of one dataset's ledger.
 
     dataset: its name. unit, adjacency: what every run must be stated in. epsilon, delta: the cap.
+    ceiling: the largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon where None.
     mode: "adaptive" (the filter alone decides) or "declared" (a fixed set of runs, composed beforehand by any sound accountant).
     filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
     declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
@@ -46,6 +47,7 @@ class LedgerTerms:
     version: int | None = None
     blocks: Mapping[str, Any] | None = None
     two_person: bool | None = None
+    ceiling: float | None = None
 
     def content(self) -> dict[str, Any]:
         """For the opening entry."""
@@ -72,7 +74,8 @@ class LedgerTerms:
         from dpcli.mechanisms.neighbours import Adjacency
 
         words = type(self.unit) is str and self.two_person in (True, None) and Adjacency(self.adjacency).value == self.adjacency
-        return words and 0.0 < self.epsilon < float("inf") and 0.0 <= self.delta < 1.0 and (self.dataset_size or 1) >= 1
+        wide = self.ceiling is None or (self.mode == "adaptive" and self.epsilon <= self.ceiling < float("inf"))
+        return words and wide and 0.0 < self.epsilon < float("inf") and 0.0 <= self.delta < 1.0 and (self.dataset_size or 1) >= 1
 
     def _filtered(self, caps: Mapping[str, Any]) -> bool:
         found = self.the_filter
@@ -153,6 +156,8 @@ def checked(terms: LedgerTerms) -> LedgerTerms:
         raise InputError(f"--epsilon: expected a number > 0, found {terms.epsilon!r}")
     if not 0.0 <= terms.delta < 1.0:
         raise InputError(f"--delta: expected a number in [0, 1), found {terms.delta!r}")
+    if terms.ceiling is not None and not terms.epsilon <= terms.ceiling < float("inf"):
+        raise InputError(f"--ceiling: expected at least --epsilon, {terms.epsilon!r}, found {terms.ceiling!r}")
     if terms.family is not None:
         _refuse_blocks(terms, terms.family)
     if terms.dataset_size is not None:

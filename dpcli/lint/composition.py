@@ -33,10 +33,15 @@ def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adaptive:
-        yield RuleFinding(
-            ("privacy", "adaptive"),
-            "where later parameters depend on earlier outputs, only valid filters may add up: basic, zCDP and Gaussian accountants",
+        message = (
+            "where later parameters depend on earlier outputs, only one privacy filter may add up: zCDP, or epsilon at delta = 0"
         )
+        if pipeline.budget is None:
+            yield RuleFinding(
+                ("privacy", "adaptive"), f"{message}; and it bounds a cap fixed beforehand, which [budget] does not state", "error"
+            )
+        else:
+            yield RuleFinding(("privacy", "adaptive"), message)
 
 
 def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -125,13 +130,13 @@ ADAPTIVE = RuleInfo(
     severity="warning",
     waivable=False,
     title="parameters chosen from earlier outputs",
-    what="privacy.adaptive is true. dpcli then adds up with the basic, zCDP and Gaussian accountants only, which are valid"
-    " privacy filters, and leaves the others out; epsilon may be larger than without adaptivity. Hence a warning: to "
-    "add up with the others would be the error.",
+    what="privacy.adaptive is true. dpcli then adds up with one privacy filter, zCDP (at delta = 0 the sum of epsilons), and leaves "
+    "the others out; epsilon may be larger than without adaptivity. What holds is the cap in [budget], fixed before the first output: "
+    "with one it is a warning, without an error.",
     why="Most composition theorems fix every mechanism's parameters in advance. Where an earlier output decides a "
     "later noise scale or the number of steps, their bound need not hold.",
-    fix="Fix all parameters before the first release and set adaptive = false; or keep true and accept the accountants "
-    "that remain.",
+    fix="Fix all parameters before the first release and set adaptive = false; or keep true with a cap in [budget]; or charge each run to "
+    "a ledger as it is chosen (dpcli budget).",
     source="Rogers et al. 2016, arXiv:1605.08294; arXiv:2602.06756",
     bad=HEAD + "adaptive = true\n" + TRAIN,
     good=HEAD + "adaptive = false\n" + TRAIN,

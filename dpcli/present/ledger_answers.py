@@ -31,6 +31,7 @@ DONE = {
     "retire": "retired",
 }
 
+EARLIER = "the cap bounds these runs too if it was fixed before they were made, or if neither they nor it were chosen for what they showed"
 UNKNOWN = "no --data or --fingerprint: the same data under another name would get a second budget"
 
 
@@ -87,7 +88,7 @@ def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
     said = f"charged {len(entries)} of {runs}" + (", the others before" if len(found) > len(entries) else "")
     said = said if entries else f"{runs}: charged before, and nothing was written"
     return Document(
-        f"{said}; {left}",
+        f"{said}{guaranteed(state)}; {left}",
         {
             "schema": "dpcli/budget-import/v1",
             "granted": True,
@@ -98,6 +99,8 @@ def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
         },
         "pass",
         total=total(state),
+        notes=(EARLIER,) if entries else (),
+        details=(EARLIER,) if entries else (),
         records=entries,
         alerts=warnings(state, ledger.who) if entries else (),
     )
@@ -187,7 +190,7 @@ def opening(ledger: Ledger) -> Document:
     stated = state.open_terms()
     headline = (
         f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
-        f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good"
+        f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good{guaranteed(state)}"
     )
     lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
     data = {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "told": list(lines), "exit_code": 0}

@@ -80,10 +80,17 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
 
 
 def guaranteed(state: LedgerState) -> str:
-    """What the outputs so far are covered by, where the cap was once higher."""
-    if state.largest <= state.epsilon:
-        return ""
-    return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
+    """What everything together is guaranteed, and on whose word, where it is not just the cap of today."""
+    if state.guarantee == "none":
+        return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+    if state.guarantee == "stated":
+        largest = f"epsilon {state.largest!r}, the largest cap there was"
+        return f"; guaranteed is {largest}, if no output had been seen when it was raised, as stated"
+    if state.guarantee == "ceiling":
+        return f"; guaranteed is the ceiling, epsilon {state.largest!r}: the cap may be raised up to it whatever the outputs show"
+    if state.largest > state.epsilon:
+        return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
+    return ""
 
 
 def _left_words(state: LedgerState, remaining: Remaining) -> str:

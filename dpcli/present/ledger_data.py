@@ -22,7 +22,7 @@ def terms(state: LedgerState) -> dict[str, Any]:
 def balance(state: LedgerState) -> dict[str, Any]:
     """What is spent and what is left, as shares of the cap and in the filter's currency.
 
-    epsilon_guaranteed: the largest cap since the opening, which is what the outputs so far are covered by.
+    epsilon_guaranteed: of everything together, None where nothing is; guarantee: what that is (`LedgerState.guarantee`).
     """
     found, whole = room(state), state
     state = state.fullest()
@@ -34,7 +34,8 @@ def balance(state: LedgerState) -> dict[str, Any]:
         "share_reserved": found.reserved,
         "result": {
             "epsilon_cap": state.epsilon,
-            "epsilon_guaranteed": state.largest,
+            "epsilon_guaranteed": state.guaranteed,
+            "guarantee": state.guarantee,
             "delta": state.open_terms().delta,
             **({} if found.planned is None else {"epsilon_planned": found.planned}),
         },

@@ -14,6 +14,8 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.state import LedgerState
+from dpcli.present.ledger_balance import guaranteed
 from dpcli.present.ledger_data import entry_data
 
 if TYPE_CHECKING:
@@ -24,13 +26,15 @@ Said = TypeVar("Said")
 
 def log(ledger: Ledger) -> Document:
     """Every entry."""
-    head = _checked(ledger)
+    state = _checked(ledger)
+    head = state.head
     rows = _walked(ledger, head, _row)
     return Document(
-        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}",
+        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guaranteed(state)}",
         data={
             "schema": "dpcli/budget-log/v1",
             "dataset": ledger.dataset,
+            **_guarantee(state),
             "entries": _walked(ledger, head, entry_data),
             "exit_code": 0,
         },
@@ -43,24 +47,36 @@ def log(ledger: Ledger) -> Document:
 
 def export(ledger: Ledger) -> Document:
     """Every entry with its canonical text and hash."""
-    head = _checked(ledger)
+    state = _checked(ledger)
+    head = state.head
     whole = _walked(ledger, head, _whole)
     rows = _walked(ledger, head, _whole_row)
     return Document(
-        headline=f"{ledger.dataset}: {head.seq} entries",
-        data={"schema": "dpcli/budget-export/v1", "dataset": ledger.dataset, "entries": whole, "exit_code": 0},
+        headline=f"{ledger.dataset}: {head.seq} entries{guaranteed(state)}",
+        data={
+            "schema": "dpcli/budget-export/v1",
+            "dataset": ledger.dataset,
+            **_guarantee(state),
+            "entries": whole,
+            "exit_code": 0,
+        },
         tables=(Table("entries", ("entry", "kind", "run", "who", "when", "why", "body", "hash"), rows, frozenset({0})),),
         records=whole,
         long=True,
     )
 
 
-def _checked(ledger: Ledger) -> Head:
-    """The end of the chain, all of which was read once before anything of it is written."""
-    head = Head()
-    for _, state in ledger.replay():
-        head = state.head
-    return head
+def _checked(ledger: Ledger) -> LedgerState:
+    """What the chain comes to, all of which was read once before anything of it is written."""
+    state = LedgerState(ledger.dataset)
+    for _, after in ledger.replay():
+        state = after
+    state.open_terms()
+    return state
+
+
+def _guarantee(state: LedgerState) -> dict[str, Any]:
+    return {"epsilon_guaranteed": state.guaranteed, "guarantee": state.guarantee}
 
 
 def _walked(ledger: Ledger, head: Head, said: Callable[[LedgerEntry], Said]) -> Walked[Said]:
@@ -131,7 +147,7 @@ def _why(entry: LedgerEntry) -> str:
         said = f"approved by {content.get('who')}: {content.get('approval', '')}"
         signed = f"{why} ({said}; proposed in entry {content['proposal']})"
         return ": ".join(filter(None, (_origin(content), signed)))
-    approver = f" (approved by {content['approver']})" if "approver" in content else ""
+    approver = f" (stated approver: {content['approver']})" if "approver" in content else ""
     return ": ".join(filter(None, (_origin(content), why + approver)))
 
 
@@ -160,7 +176,9 @@ def _amounts(entry: LedgerEntry) -> str:
     """What a charge costs, or what an opening or an amendment allows."""
     if "caps" in entry.content:
         epsilon = entry.content.get("epsilon", entry.content.get("terms", {}).get("epsilon"))
-        return f"cap: epsilon {epsilon!r}"
+        unseen = ", no output seen, as stated" if "unseen" in entry.content else ""
+        ceiling = entry.content.get("terms", {}).get("ceiling")
+        return f"cap: epsilon {epsilon!r}{'' if ceiling is None else f', ceiling {ceiling!r}'}{unseen}"
     if entry.kind == "quota":
         return _quota(entry.content)
     return costs(amounts.read(entry.content["cost"])) if "cost" in entry.content else ""

@@ -116,6 +116,7 @@ def _data(glance: Glance) -> dict[str, Any]:
         "filter": glance.added_up_by,
         "blocks": None if terms.family is None else terms.family.by,
         "epsilon_cap": glance.state.epsilon,
+        "epsilon_guaranteed": glance.state.guaranteed,
         "delta": terms.delta,
         "share_spent": glance.used,
         "share_reserved": glance.reserved,

@@ -23,7 +23,9 @@ def asked(proposal: Proposal, state: LedgerState) -> str:
 def proposed(proposal: Proposal, state: LedgerState) -> str:
     """The answer to whoever proposed it."""
     until = f"proposed in entry {proposal.seq}, until {proposal.expires}: {asked(proposal, state)}"
-    return f"{until}; nothing changes before another person approves it: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
+    raises = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
+    seen = ", who says whether an output was seen (--no-output-seen)" if raises else ""
+    return f"{until}; nothing changes before another person approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
 
 
 def waiting(state: LedgerState, now: str) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def test_amend_is_an_entry(ledger: str, run: str) -> None:
     assert budget("spend", ledger, run, "--key", "a").code == 1
     assert budget("amend", ledger, "--epsilon", "2", "--reason", "wider", "--approver", "dpo").code == 0
     assert budget("spend", ledger, run, "--key", "a").code == 0
-    assert "wider (approved by dpo)" in budget("log", ledger, "-f", "text").out
+    assert "wider (stated approver: dpo)" in budget("log", ledger, "-f", "text").out
 
 
 def test_show_is_one_glance(ledger: str, run: str) -> None:
@@ -397,7 +397,7 @@ def test_nothing_says_an_epsilon_so_far(name: str, tmp_path: Path, run: str) -> 
     assert max(shares.values()) == pytest.approx(float(Decimal(budget("show", path, "-f", "total").out.strip())))
     balance = json.loads(budget("show", path, "-f", "json").out)
     assert balance["schema"] == "dpcli/budget/v2"
-    assert balance["result"] == {"epsilon_cap": 3.0, "epsilon_guaranteed": 3.0, "delta": 1e-6}
+    assert balance["result"] == {"epsilon_cap": 3.0, "epsilon_guaranteed": 3.0, "guarantee": "cap", "delta": 1e-6}
 
 
 def test_a_declared_plan_has_an_epsilon_and_it_is_named_so(tmp_path: Path, run: str) -> None:

@@ -70,7 +70,7 @@ def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
             return str(charge(ledger, key, amount, "reserve", expires=later(NOW, days=4)).repeated)
         if what == "amend":
             cap = 0.5 + float(amount)
-            return str(ledger.amend(cap, "a reason", "the board", acknowledged=True).repeated)
+            return str(ledger.amend(cap, "a reason", "the board", acknowledged=True, unseen=key in "abc").repeated)
         if what.startswith("late"):
             ledger.now = lambda: later(NOW, days=len(amount))
         if what == "late":

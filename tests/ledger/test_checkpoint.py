@@ -396,7 +396,7 @@ def test_who_looked_before_an_upgrade_goes_on_after_it(tmp_path: Path) -> None:
     stale = SqliteStore(str(path))  # has looked before
     upgrade(str(path))
     with Ledger(stale, "clicks") as ledger:
-        ledger.amend(9.0, "goes on as before", "the board")
+        ledger.amend(9.0, "goes on as before", "the board", unseen=True)
     assert verify(open_ledger(str(path), "clicks")).notes == ()
     assert upgrade(str(path)) == ()
 

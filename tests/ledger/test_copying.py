@@ -74,7 +74,7 @@ def lived(place: Place) -> LedgerState:
         ledger.commit("ended")
         ledger.start("under way")
         ledger.void("never", "the job was cancelled")
-        ledger.amend(1000.0, "more", "the board")
+        ledger.amend(1000.0, "more", "the board", unseen=True)
         return ledger.state()
 
 

@@ -396,7 +396,7 @@ def test_a_reservation_within_its_time_can_be_voided(ledger: Ledger) -> None:
 
 def test_the_cap_is_changed_by_an_entry(place: Place, ledger: Ledger) -> None:
     charge(ledger, "first", "1")
-    ledger.amend(1.5, "a second analysis was approved", "the board")
+    ledger.amend(1.5, "a second analysis was approved", "the board", unseen=True)
     charge(ledger, "second", "0.5")
     ledger.amend(1.25, "and withdrawn", "the board", acknowledged=True)
     other = opened(place)

@@ -176,7 +176,13 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "start": {"key": chance.choice(reserved)},
         "commit": {"key": chance.choice(reserved), "why": "it ended"},
         "void": {"key": chance.choice(reserved), "why": "it never started"},
-        "amend": {"epsilon": 2.0, "caps": {"epsilon": "2", "delta": "0"}, "why": "wider", "approver": "the board"},
+        "amend": {
+            "epsilon": 2.0,
+            "caps": {"epsilon": "2", "delta": "0"},
+            "why": "wider",
+            "approver": "the board",
+            **({"unseen": True} if chance.random() < 0.5 else {}),
+        },
         "retire": {**windowed(ledger, chance), "why": "deleted"},
         "upgrade": {"schema": "a" * 64, "version": 2},
         "quota": {"of": "team", "name": "ads", "members": ["ada", "sam"], "share": "0.9", "alert_at": "0.8", "why": "a fair share"},
@@ -202,7 +208,7 @@ def opened(url: str, by: str, two: bool | None = None) -> Ledger:
 
 def goes_on(ledger: Ledger, by: str) -> None:
     """A right request is still granted, on blocks that nobody retired; and denied, not misunderstood, on one that somebody did."""
-    ledger.amend(10.0, "room for one more", "the board")
+    ledger.amend(10.0, "room for one more", "the board", acknowledged=True)
     free = [block for block in FAMILIES[by][1] if block not in ledger.state().retired] if by else [""]
     for block in free[:1]:
         assert not ledger.reserve(run(0.001), "the next", window=[block] if block else ()).repeated
@@ -221,7 +227,7 @@ def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[s
         return {**found[0].asks, **approver, "proposal": found[0].seq, "approval": "fine", "dpcli": "0"}
     if kind not in ("void", "amend", "quota"):
         return {"kind": kind, **kinds[kind], "dpcli": "0"}
-    asks = {"kind": kind, **{name: value for name, value in kinds[kind].items() if name != "approver"}}
+    asks = {"kind": kind, **{name: value for name, value in kinds[kind].items() if name not in ("approver", "unseen")}}
     return {"kind": "propose", "asks": asks, "expires": later(clock(), days=3), "dpcli": "0"}
 
 

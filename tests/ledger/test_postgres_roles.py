@@ -107,7 +107,7 @@ def test_a_spender_spends_and_moves_and_no_more(opened: Database) -> None:
     with pytest.raises(
         LedgerError, match="permission denied: amend needs the role dpcli_admin, which sam has not; nothing more was written"
     ):
-        spender.amend(10.0, "I need more", "sam")
+        spender.amend(10.0, "I need more", "the board", unseen=True)
     with pytest.raises(LedgerError, match="permission denied: open needs the role dpcli_admin, which sam has not"):
         init(opened.cluster.url(opened.name, "sam"), "second", terms())
     assert {entry.content["who"] for entry in spender.entries()[1:]} == {"sam"}

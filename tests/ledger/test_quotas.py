@@ -118,7 +118,7 @@ def test_a_quota_follows_the_cap(place_of_two: Place) -> None:
         ada.amend(0.6, "too much was promised", "the board", acknowledged=True)
         with pytest.raises(Denied):
             charge(ada, "b", "0")
-        ada.amend(2.0, "enough after all", "the board")
+        ada.amend(2.0, "enough after all", "the board", unseen=True)
         charge(ada, "b", "0.5")
 
 

@@ -109,13 +109,13 @@ def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
     seq = asked(ada, kind)
     assert not done(eve, kind) and eve.state().spent["epsilon"] != 0
     with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
-        ada.approve(seq, "it is fine")
-    receipt = eve.approve(seq, "it is fine")
+        ada.approve(seq, "it is fine", unseen=True)
+    receipt = eve.approve(seq, "it is fine", unseen=True)
     assert receipt.entry is not None
     assert (receipt.entry.kind, receipt.entry.content["who"], receipt.entry.content["proposal"]) == (kind, "eve", seq)
     assert done(ada, kind) and not ada.state().proposals
     with pytest.raises(LedgerError, match=r"still open|has moved to"):
-        eve.approve(seq, "again")
+        eve.approve(seq, "again", unseen=True)
     assert verify(eve).notes == ()
 
 
@@ -128,7 +128,7 @@ def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
             with by(two, name) as other:
                 for kind, seq in proposed.items():
                     with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
-                        other.approve(seq, "it is fine")
+                        other.approve(seq, "it is fine", unseen=True)
                     assert not done(ada, kind), (kind, name)
 
 
@@ -143,9 +143,9 @@ def test_a_proposal_that_was_closed_is_approved_by_nobody(kind: str, who: str, m
         with pytest.raises(LedgerError, match="still open"):
             ledger.refuse(seq, "again")
     with pytest.raises(LedgerError, match="still open"):
-        eve.approve(seq, "it is fine")
+        eve.approve(seq, "it is fine", unseen=True)
     assert not done(eve, kind)
-    eve.approve(asked(ada, kind), "once more")
+    eve.approve(asked(ada, kind), "once more", unseen=True)
     assert done(ada, kind)
 
 
@@ -156,7 +156,7 @@ def move(kind: str) -> Callable[[Ledger, Ledger], object]:
 def amended(ada: Ledger, eve: Ledger) -> None:
     """To another cap and back: what was proposed was about the cap that there was."""
     for epsilon in (3.0, 1.0):
-        eve.approve(number(ada.amend(epsilon, "as well", acknowledged=True)), "it is fine")
+        eve.approve(number(ada.amend(epsilon, "as well", acknowledged=True)), "it is fine", acknowledged=True)
 
 
 def voided(ada: Ledger, eve: Ledger) -> None:
@@ -184,7 +184,7 @@ def test_a_proposal_ends_when_what_it_is_about_changes(what: str, made: Made) ->
     meanwhile(ada, eve)
     before = eve.state().head
     with pytest.raises(LedgerError, match="still open"):
-        eve.approve(seq, "it is fine")
+        eve.approve(seq, "it is fine", unseen=True)
     assert eve.state().head == before
 
 
@@ -196,7 +196,7 @@ def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> No
     seq = asked(ada, kind)
     asked(ada, "void" if kind == "amend" else "amend")
     ada.start("other")
-    eve.approve(seq, "it is fine")
+    eve.approve(seq, "it is fine", unseen=True)
     assert done(ada, kind)
 
 
@@ -209,7 +209,7 @@ def test_a_proposal_expires(two: Place) -> None:
         late(eve, soon)
         for kind, seq in proposed.items():
             with pytest.raises(LedgerError, match="found one that expired on"):
-                eve.approve(seq, "it is fine")
+                eve.approve(seq, "it is fine", unseen=True)
             assert not done(eve, kind), kind
             with pytest.raises(InputError, match=f"at most {MOST_DAYS} days"):
                 asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
@@ -224,7 +224,7 @@ def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
         seq = number(ada.void("brief", "it never started"))
         late(eve, soon)
         with pytest.raises(LedgerError, match="it counts in full"):
-            eve.approve(seq, "it is fine")
+            eve.approve(seq, "it is fine", unseen=True)
         assert eve.state().run("brief").status == "reserved"
 
 
@@ -251,7 +251,7 @@ def test_an_amendment_lets_runs_in_once_it_is_approved(two: Place) -> None:
         seq = asked(ada, "amend")
         with pytest.raises(Denied):
             charge(ada, "large", "1.5")
-        eve.approve(seq, "it is fine")
+        eve.approve(seq, "it is fine", unseen=True)
         assert not charge(ada, "large", "1.5").repeated
 
 
@@ -266,13 +266,13 @@ def test_without_the_term_nothing_is_proposed(place: Place) -> None:
         assert set(ada.void("night", "no data").entry.content) == {  # type: ignore[union-attr]
             *("kind", "key", "why", "who", "when", "dpcli", "ledger", "dataset", "seq", "previous")
         }
-        amended = ada.amend(2.0, "a reason", "the board").entry
+        amended = ada.amend(2.0, "a reason", "the board", unseen=True).entry
         assert amended is not None and amended.content["approver"] == "the board" and "proposal" not in amended.content
         for ask in (lambda: eve.approve(3, "fine"), lambda: eve.refuse(3, "fine")):
             with pytest.raises(InputError, match="in which nothing is proposed"):
                 ask()
         with pytest.raises(InputError, match="takes no second person"):
-            ada.amend(3.0, "a reason", "the board", expires="7d")
+            ada.amend(3.0, "a reason", "the board", expires="7d", unseen=True)
         assert "proposals" not in stated(ada.state())
 
 
@@ -499,7 +499,8 @@ def act(ledger: Ledger, what: str, at: int) -> str:
             case "reserve" | "spend":
                 receipt = charge(ledger, key if what == "reserve" else f"once {at}", "0.1", what)
             case "approve" | "refuse":
-                receipt = getattr(ledger, what)(seqs[at % len(seqs)] - at // 3, "a reason")
+                said = {"unseen": at % 2 == 0, "acknowledged": True} if what == "approve" else {}
+                receipt = getattr(ledger, what)(seqs[at % len(seqs)] - at // 3, "a reason", **said)
             case "amend":
                 receipt = ledger.amend(1.0 + at, "a reason", acknowledged=True)
             case "quota":

@@ -30,7 +30,7 @@ def fill(url: str) -> None:
         ledger.commit("long")
         ledger.reserve(pure(0.3), "cancelled", 0.0, expires=FAR)
         ledger.void("cancelled", "the job never started")
-        ledger.amend(1.5, "a second question", "the board")
+        ledger.amend(1.5, "a second question", "the board", acknowledged=True)
         ledger.reserve(pure(0.25), "under way", 0.0, expires=FAR)
         ledger.start("under way")
         ledger.reserve(pure(0.125), "waiting", 0.0, expires=FAR)
@@ -44,7 +44,7 @@ def fill(url: str) -> None:
         ledger.reserve(gaussian(5.0), "two", expires=FAR, window=("2026-01-08..2026-01-10",))
         ledger.retire(("2026-01-01..2026-01-03",), "deleted")
         ledger.spend(gaussian(4.0), "three", window=("2026-01-04",))
-        ledger.amend(3.5, "more", "the board")
+        ledger.amend(3.5, "more", "the board", acknowledged=True)
         ledger.spend(gaussian(9.0), "four", window=("2026-02-28..2026-03-02",))
     with TemporaryDirectory() as folder:
         run = Path(folder, "run.toml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import dataset_option, ledger_argument, opened, proposing_option
+from dpcli.cli.budget.options import dataset_option, ledger_argument, opened, proposing_option, raising_options
 from dpcli.cli.options import emit, output_options
 
 
@@ -13,8 +13,8 @@ from dpcli.cli.options import emit, output_options
 @dataset_option
 @click.option("--epsilon", type=float, required=True, help="The new cap on epsilon, at the ledger's delta.")
 @click.option("--reason", "why", required=True, metavar="TEXT", help="Why the cap changes.")
-@click.option("--approver", default="", metavar="NAME", help="Who allowed it; not in a ledger of two persons.")
-@click.option("--acknowledge", is_flag=True, help="Lower the cap, although that guarantees nothing about runs that were made.")
+@click.option("--approver", default="", metavar="NAME", help="Who is said to have allowed it; not in a ledger of two persons.")
+@raising_options
 @proposing_option
 @output_options("text", "total", "records")
 def command(
@@ -24,6 +24,7 @@ def command(
     why: str,
     approver: str,
     acknowledge: bool,
+    unseen: bool,
     expires: str | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -33,10 +34,16 @@ def command(
     A lower cap lets less through from here on. It does not mean that what was released satisfies the lower epsilon: whoever lowers it may
     have looked at the outputs, and only the cap that held while they were made is a bound. Hence --acknowledge.
 
-    In a ledger that was opened with --two-person this proposes the change, and the cap stays as it is until another person approves it:
-    `dpcli budget approve`.
+    A cap that is raised because of an output bounds nothing: more runs could have followed, so the old cap was never a bound, nor is the
+    new one. What holds: up to the --ceiling of `init` the cap may be raised whatever was seen, and the ceiling is guaranteed. Above it,
+    --no-output-seen is the approver's word, written into the log, that whoever decides this has seen no output of a run that was charged
+    here; the new cap is then guaranteed on that word. Without it the cap is raised with --acknowledge alone, and from then on show, log and
+    export say that no epsilon is guaranteed.
+
+    The approver is another person than whoever asks; nobody checks who, so the log says "stated approver". In a ledger that was opened
+    with --two-person this proposes the change, and the cap stays as it is until another person approves it: `dpcli budget approve`.
     """
     from dpcli.present.ledger_answers import receipt
 
     with opened(ledger, dataset) as found:
-        return emit(receipt(found, lambda: found.amend(epsilon, why, approver, acknowledge, expires)), format_, outputs)
+        return emit(receipt(found, lambda: found.amend(epsilon, why, approver, acknowledge, expires, unseen)), format_, outputs)

@@ -15,6 +15,7 @@ from dpcli.registry import BLOCKS, FILTERS
 @click.option("--unit", help="What one individual is: user, example, ...; every run must state the same. [required]")
 @click.option("--adjacency", help="add-remove | replace-one | zero-out; every run must state the same. [required]")
 @click.option("--epsilon", type=float, help="The cap on epsilon of everything together. [required]")
+@click.option("--ceiling", type=float, help="The largest cap that `amend` may set whatever outputs show; it is what is guaranteed.")
 @click.option("--delta", type=float, help="Delta of the cap. [required]")
 @click.option("--filter", "name", metavar="NAME", default="", help=f"What adds the runs up: {', '.join(FILTERS)}.")
 @click.option("--order", type=float, help="Order of the rdp filter; the best for Gaussian-like runs where absent.")
@@ -39,6 +40,9 @@ def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, 
     In adaptive mode (the default) a run may be chosen after looking at earlier outputs, and a privacy filter alone decides: rdp (Renyi DP
     at one order; for DP-SGD), zcdp (Gaussian and pure mechanisms without sampling), gdp (Gaussian noise without sampling: tightest),
     approx-dp (epsilons and deltas add up), advanced (squares of epsilon add up; many small runs).
+
+    A cap that is raised after an output was seen bounds nothing. Who may need more later says so now: up to --ceiling the cap may be
+    raised at any time, and the ceiling is guaranteed from the first day.
 
     With --blocks there is one budget per day, week, region or part of a hash: a run is charged on all blocks of its --window or on none.
     Epsilon and delta hold for the whole unit, whose records may lie in --max-blocks of them (dpcli explain ledger).

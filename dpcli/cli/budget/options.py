@@ -52,6 +52,17 @@ proposing_option = click.option(
 )
 
 
+def raising_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what is stated of outputs where a cap changes."""
+    options: Callable[[Callable[..., Any]], Callable[..., Any]] = composed(
+        click.option("--no-output-seen", "unseen", is_flag=True, help="Raise the cap: whoever decides it has seen no output."),
+        click.option(
+            "--acknowledge", is_flag=True, help="Raise it without a guarantee, or lower it, which guarantees nothing less."
+        ),
+    )
+    return options(command)
+
+
 def answering(reason: str) -> Callable[..., Any]:
     """LEDGER ENTRY --reason and the output options."""
     return composed(

@@ -213,13 +213,14 @@ DECLARE
   noted jsonb := dpcli.noted(of_dataset);
   first jsonb := (SELECT e.body::jsonb FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
   two boolean := coalesce(first #> '{terms,two_person}' = 'true'::jsonb, false);
+  at_opening jsonb := coalesce(first #> '{terms,ceiling}', first #> '{terms,epsilon}');
   base bigint;
   wanted jsonb := (SELECT jsonb_object_agg(b.block, true) FROM jsonb_array_elements_text(in_window) b (block));
 BEGIN
   IF noted IS NULL THEN
     noted := jsonb_build_object('checkpoint', 1, 'dataset', of_dataset, 'seq', 1, 'charges', 0, 'last', NULL, 'under_way', '{}'::jsonb,
       'opening', (SELECT e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1), 'caps', first -> 'caps',
-      'epsilon', first #> '{terms,epsilon}', 'largest', first #> '{terms,epsilon}', 'schema', first #> '{terms,schema}',
+      'epsilon', first #> '{terms,epsilon}', 'largest', at_opening, 'schema', first #> '{terms,schema}',
       'version', coalesce(first #> '{terms,version}', '1'::jsonb), 'latest', first -> 'when',
       'spent', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m),
       'reserved', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m))
@@ -285,8 +286,12 @@ BEGIN
     ), person AS (
       SELECT t.payer, jsonb_object_agg(t.name, t.amount) AS amounts
       FROM (SELECT p.payer, p.name, sum(p.amount)::text AS amount FROM personal p GROUP BY p.payer, p.name) t GROUP BY t.payer
-    ), amended AS (SELECT s.seq, s.content FROM since s WHERE s.kind = 'amend')
-    SELECT noted || jsonb_build_object(
+    ), amended AS (
+      SELECT s.seq, s.content, (s.content ->> 'epsilon')::numeric AS cap, greatest((noted ->> 'largest')::numeric,
+        max((s.content ->> 'epsilon')::numeric) OVER (ORDER BY s.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS before
+      FROM since s WHERE s.kind = 'amend'
+    ), raised AS (SELECT a.content ? 'unseen' AS unseen FROM amended a WHERE a.cap > a.before)
+    SELECT (noted - 'unseen') || jsonb_build_object(
       'seq', (SELECT d.seq FROM dpcli.dataset d WHERE d.name = of_dataset),
       'hash', (SELECT d.head FROM dpcli.dataset d WHERE d.name = of_dataset),
       'spent', (SELECT coalesce(jsonb_object_agg(t.name, t.spent), '{}'::jsonb) FROM total t),
@@ -299,13 +304,15 @@ BEGIN
         WHERE dpcli.is_stamp(o.stamp) LIMIT 1)),
       'caps', coalesce((SELECT a.content -> 'caps' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'caps'),
       'epsilon', coalesce((SELECT a.content -> 'epsilon' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'epsilon'),
-      'largest', greatest((noted ->> 'largest')::numeric, (SELECT max((a.content ->> 'epsilon')::numeric) FROM amended a)),
+      'largest', greatest((noted ->> 'largest')::numeric, (SELECT max(a.cap) FROM amended a)),
       'schema', coalesce((SELECT s.content -> 'schema' FROM since s WHERE s.kind IN ('upgrade', 'copied') ORDER BY s.seq DESC LIMIT 1), noted -> 'schema'),
       'version', coalesce((SELECT s.content -> 'version' FROM since s WHERE s.kind IN ('upgrade', 'copied') ORDER BY s.seq DESC LIMIT 1), noted -> 'version')
     ) || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('retired',
       (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
         SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
         UNION SELECT b.block FROM since s, jsonb_array_elements_text(s.blocks) b (block) WHERE s.kind = 'retire') r)) END
+    || CASE WHEN ((noted ->> 'largest')::numeric <= at_opening::text::numeric AND EXISTS (SELECT FROM raised) OR noted ? 'unseen')
+      AND NOT EXISTS (SELECT FROM raised r WHERE NOT r.unseen) THEN '{"unseen": true}'::jsonb ELSE '{}'::jsonb END
     || CASE WHEN NOT EXISTS (SELECT FROM quoted) THEN '{}'::jsonb ELSE jsonb_build_object('checkpoint', 2,
       'quotas', (SELECT jsonb_object_agg(q.seq::text, q.hash) FROM quoted q),
       'people', (SELECT coalesce(jsonb_object_agg(p.payer, p.amounts), '{}'::jsonb) FROM person p)) END
@@ -610,6 +617,8 @@ DECLARE
 BEGIN
   PERFORM dpcli.require(of_dataset = btrim(normalize(of_dataset, NFKC)), 'expected a name without spaces at its ends, in its usual form (NFKC)');
   PERFORM dpcli.require(content -> 'seq' = '1'::jsonb AND content ->> 'previous' = repeat('0', 64), 'expected an opening as the first entry');
+  PERFORM dpcli.require(NOT terms ? 'ceiling' OR terms ->> 'mode' = 'adaptive'
+    AND (terms ->> 'ceiling')::double precision >= (terms ->> 'epsilon')::double precision, 'expected a ceiling that is no lower than the cap, in adaptive mode');
   PERFORM dpcli.require((terms ->> 'delta')::double precision * coalesce(terms ->> 'dataset_size', '1')::double precision < 1,
     'expected a delta below 1/dataset_size');
   IF terms ->> 'mode' = 'declared' THEN

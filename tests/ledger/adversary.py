@@ -1,0 +1,97 @@
+"""The best that somebody can do against a ledger who chooses each step from the outputs so far: stop, run another mechanism, or amend.
+
+What the transcript gives away at epsilon is E (1 - e^(epsilon - L))+ over its loss L, which the steps add up. The largest over all policies
+is a dynamic programme over what was run, the cap in force and L. Losses lie on a grid: those of randomised response exactly, those of a
+Gaussian by a sum over the grid, whose error is far below the slack that a test allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcli.ledger import amounts
+from dpcli.ledger.amounts import Amounts
+
+STEP = 0.02  # of the grid of losses
+Losses = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A mechanism that may be run: its cost, the chances of losses 0, STEP, ... from `first` steps on, and of an infinite one."""
+
+    cost: Amounts
+    first: int
+    chances: Losses
+    infinite: float = 0.0
+
+
+def of_gaussian(mu: float, cost: Amounts) -> Attempt:
+    """Gaussian noise: its loss is normal with mean mu^2 / 2 and standard deviation mu."""
+    middle, reach = round(0.5 * mu * mu / STEP), math.ceil(9.0 * mu / STEP)
+    losses = STEP * np.arange(middle - reach, middle + reach + 1)
+    density = np.exp(-0.5 * ((losses - 0.5 * mu * mu) / mu) ** 2)
+    return Attempt(cost, middle - reach, density / density.sum())
+
+
+def of_response(steps: int, cost: Amounts) -> Attempt:
+    """Randomised response at epsilon = steps * STEP."""
+    chances = np.zeros(2 * steps + 1)
+    chances[-1] = 1.0 / (1.0 + math.exp(-steps * STEP))
+    chances[0] = 1.0 - chances[-1]
+    return Attempt(cost, -steps, chances)
+
+
+def of_failure(delta: float, cost: Amounts) -> Attempt:
+    """What gives everything away with probability delta, and nothing else."""
+    return Attempt(cost, 0, np.array([1.0 - delta]), delta)
+
+
+def worst(
+    attempts: Sequence[Attempt],
+    caps: Sequence[Amounts],
+    epsilons: Sequence[float],
+    raises: Callable[[int], Sequence[int]],
+    widest: float,
+) -> float:
+    """The largest E (1 - e^(epsilons[cap at the end] - L))+ over all policies.
+
+    caps: in order; the first is in force at the start. raises: for the one in force, which may take its place, whatever the outputs were.
+    widest: the largest |loss| that matters.
+    """
+    grid = STEP * np.arange(-round(widest / STEP), round(widest / STEP) + 1)
+
+    def expected(attempt: Attempt, value: Losses) -> Losses:
+        reach = max(abs(attempt.first), abs(attempt.first + len(attempt.chances) - 1))
+        padded = np.pad(value, reach, mode="edge")
+        every = np.convolve(padded, attempt.chances[::-1], mode="valid")
+        start = reach + attempt.first
+        return attempt.infinite + every[start : start + len(value)]
+
+    @cache
+    def value(counts: tuple[int, ...], cap: int) -> Losses:
+        found = np.maximum(0.0, -np.expm1(epsilons[cap] - grid))
+        for other in raises(cap):
+            found = np.maximum(found, value(counts, other))
+        for i, attempt in enumerate(attempts):
+            more = tuple(count + (i == j) for j, count in enumerate(counts))
+            if amounts.exceeded(_spent(attempts, more), caps[cap]) is None:
+                found = np.maximum(found, expected(attempt, value(more, cap)))
+        return found
+
+    return float(value((0,) * len(attempts), 0)[len(grid) // 2])
+
+
+def _spent(attempts: Sequence[Attempt], counts: Sequence[int]) -> Amounts:
+    names = attempts[0].cost
+    return {
+        name: sum((attempt.cost[name] * count for attempt, count in zip(attempts, counts, strict=True)), Decimal(0))
+        for name in names
+    }
