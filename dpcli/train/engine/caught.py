@@ -8,48 +8,34 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from dpcli.train.engine.rule import Strayed, Unsuitable
-
-TEXTS = ("__repr__", "__format__", "tolist", "numpy", "__array__")
+from dpcli.train.engine.rule import Unsuitable
 
 
 class RaisedErrors(TorchFunctionMode):
-    """Notes which functions raised, and which showed all numbers where `texts` are looked for."""
+    """Notes which functions raised."""
 
-    def __init__(self, texts: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.texts = texts
         self.names: list[str] = []
-        self.read: list[str] = []
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if self.texts and getattr(func, "__name__", "") in TEXTS:
-            self.read.append(func.__name__)
         try:
             return func(*args, **(kwargs or {}))
         except Exception as error:
-            if not stops(error):
+            if type(error).__module__ != "torch.utils.checkpoint":  # its own ends what is computed again, once all is there
                 self.names.append(getattr(func, "__name__", type(func).__name__))
             raise
 
 
-def stops(error: Exception) -> bool:
-    """Whether it is torch's own, by which what is computed a second time ends where all is there."""
-    return type(error).__module__ == "torch.utils.checkpoint"
-
-
 @contextmanager
-def nothing_caught(texts: bool = False) -> Iterator[None]:
-    """Raises Strayed where a function raised and the program went on; or, of `texts`, where a tensor was shown: under vmap it is shown with
-    the numbers of all records."""
-    raised = RaisedErrors(texts)
+def nothing_caught() -> Iterator[None]:
+    """Raises Unsuitable where a function raised and the program went on."""
+    raised = RaisedErrors()
     try:
         with raised:
             yield
     except Unsuitable:
         if not raised.names:
             raise
-    if raised.read:
-        raise Strayed(f"the model reads numbers by {raised.read[0]}")
     if raised.names:
-        raise Strayed(f"the model catches an error of {raised.names[0]}")
+        raise Unsuitable(f"the model catches an error of {raised.names[0]}")

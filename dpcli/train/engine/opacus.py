@@ -37,7 +37,6 @@ from dpcli.train.isolation.gate import isolated
 from dpcli.train.isolation.program import Program
 from dpcli.train.isolation.rehearsal import Draw, like
 from dpcli.train.isolation.single_record import rechecked
-from dpcli.train.isolation.sizes import Sizes
 
 
 @dataclass(slots=True)
@@ -56,7 +55,7 @@ class OpacusGradients:
     clip: Clip
     verified: bytes | None = field(default=None, init=False)  # the modules' modes, training or evaluation, that were compared
     program: Program | None = field(default=None, init=False)
-    sizes: Sizes | None = field(default=None, init=False)
+    form: object = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         installed()
@@ -69,7 +68,6 @@ class OpacusGradients:
         batch = laid_out(batch)
         self.ready(batch)
         try:
-            self.require_followed(batch)
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             raise refusal(self.model, problem) from None
@@ -82,14 +80,8 @@ class OpacusGradients:
 
     def ready(self, batch: Batch) -> None:
         """Rehearsed in the mode in which the model is, on records of this form."""
-        if self.verified != modes(self.model) or not (self.sizes and self.sizes.fits(batch)):
+        if self.verified != modes(self.model) or self.form != form(batch):
             self.rehearse(like(batch))
-
-    def require_followed(self, batch: Batch) -> None:
-        """As of `ClippedGradients`."""
-        if self.sizes is not None and not self.sizes.hears(self.model, self.loss, batch):
-            self.rehearse(like(batch))
-            self.sizes.require(self.model, self.loss, batch)
 
     def rehearse(self, draw: Draw) -> None:
         """Opacus' norms and sums of a few made-up examples with those of one at a time, with and without another example.
@@ -110,7 +102,7 @@ class OpacusGradients:
                 raise
             except Exception as problem:  # whatever Opacus or torch raises: nothing of it is used
                 raise refusal(self.model, problem) from problem
-        self.verified, self.sizes = modes(self.model), Sizes(self.program, form(draw(1)))
+        self.verified, self.form = modes(self.model), form(draw(1))
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """As of `ClippedGradients`."""

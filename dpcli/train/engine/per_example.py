@@ -14,14 +14,13 @@ from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.returned import give_back
-from dpcli.train.engine.rule import Strayed, Unsuitable
+from dpcli.train.engine.rule import Unsuitable
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.gate import isolated
 from dpcli.train.isolation.program import Program
 from dpcli.train.isolation.rehearsal import Draw, like
 from dpcli.train.isolation.single_record import rechecked
-from dpcli.train.isolation.sizes import Sizes
 
 __all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 
@@ -57,7 +56,7 @@ class ClippedGradients:
     choice: MethodChoice | None = field(default=None, init=False)
     mode: object = field(default=None, init=False)
     program: Program | None = field(default=None, init=False)
-    sizes: Sizes | None = field(default=None, init=False)
+    form: object = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
@@ -70,32 +69,15 @@ class ClippedGradients:
         batch = laid_out(batch)
         self.ready(batch)
         try:
-            self.require_followed(batch)
             return clipped(self.method.parts(batch), self.clip, parameters)
-        except Strayed as problem:
+        except Unsuitable as problem:  # what the rehearsal did not show: from here on one example at a time
             self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: {problem}",))
-            return clipped(self.method.parts(batch), self.clip, parameters)
-        except Unsuitable as problem:
-            self.demote(batch, problem)
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
         """Rehearsed in the mode in which the model is, on records of this form."""
-        if self.choice is None or self.mode != modes(self.model) or not (self.sizes and self.sizes.fits(batch)):
+        if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
             self.rehearse(like(batch))
-
-    def require_followed(self, batch: Batch) -> None:
-        """Where the program is another than the one that was followed, it may have changed since: it is followed anew, once.
-
-        Raises:
-            Strayed: it is another still.
-            InputError: as the rehearsal does.
-        """
-        if self.sizes is None or self.method.isolates or self.sizes.hears(self.model, self.loss, batch):
-            return
-        self.rehearse(like(batch))
-        if not self.method.isolates:
-            self.sizes.require(self.model, self.loss, batch)
 
     def rehearse(self, draw: Draw) -> None:
         """Whether the program keeps examples apart, and a method for the model's mode, training or evaluation.
@@ -115,7 +97,7 @@ class ClippedGradients:
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), modes(self.model)
-        self.sizes = Sizes(self.program, form(draw(1)))
+        self.form = form(draw(1))
         give_back()  # the copies that were tried: a gigabyte of GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:
@@ -137,10 +119,3 @@ class ClippedGradients:
     def describe(self) -> str:
         """The method, and why each faster one was passed over."""
         return str(self.choice) if self.choice else "not chosen yet"
-
-    def demote(self, batch: Batch, problem: Unsuitable) -> None:
-        """A later batch showed what the rehearsal did not: from here on without book-keeping."""
-        passed_over = f"not {self.method.name}: {problem}"
-        self.chosen(like(batch), CANDIDATES[1:])
-        if self.choice is not None:
-            self.choice = MethodChoice(self.choice.method, (passed_over, *self.choice.passed_over))

@@ -16,10 +16,6 @@ class Unsuitable(Exception):
     """A method of computing clipped sums does not apply to this model; the message says why, and another method is taken."""
 
 
-class Strayed(Unsuitable):
-    """On these records the program is not the one that was followed: only one example at a time keeps them apart."""
-
-
 Pieces = Mapping[str, Callable[[], Piece]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -58,12 +59,24 @@ class Vectorised:
         gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
         for start in range(0, size(batch), step):
             part = take(batch, slice(start, start + step))
-            with nothing_caught(texts=True), warnings.catch_warnings():
+            with nothing_caught(), flat_weights_kept(self.model), warnings.catch_warnings():
                 warnings.filterwarnings(
                     "ignore", "There is a performance drop"
                 )  # an operation without a batching rule is looped over
                 found = gradients(parameters, part)
             yield {name: PlainRows(wide(values.detach())) for name, values in found.items()}, size(part)
+
+
+@contextmanager
+def flat_weights_kept(model: nn.Module) -> Iterator[None]:
+    """Recurrent layers keep a second list of their weights, in which functional_call leaves those that it was handed."""
+    layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    before = [(list(layer._flat_weights), layer._flat_weight_refs) for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, (weights, references) in zip(layers, before, strict=True):
+            layer._flat_weights[:], layer._flat_weight_refs = weights, references
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who has called torch: the user's code, torch itself, or what follows a program."""
+"""Who has called torch: the user's code, or what follows a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dpcli.audit.libraries import PACKAGE
 TORCH = os.path.dirname(torch.__file__) + os.sep
 FOLLOWERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
-PARAMETERS = str(torch.nn.parameter.__file__)  # makes one of a tensor without numbers in another way
 
 
 def ours(frame: Any) -> bool:
@@ -25,13 +24,3 @@ def ours(frame: Any) -> bool:
             return os.path.dirname(file) in FOLLOWERS
         frame = frame.f_back
     return False
-
-
-def of_the_user(frame: Any) -> bool:
-    """Whether what is called there counts among what a program asks for."""
-    return frame.f_code.co_filename != PARAMETERS and not ours(frame)
-
-
-def by_torch(frame: Any) -> bool:
-    """Whether the line is torch's own, whoever called it."""
-    return bool(frame.f_code.co_filename.startswith(TORCH))

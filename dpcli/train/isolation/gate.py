@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -48,21 +47,6 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
             raise
         except Exception as problem:
             raise failed(problem) from problem
-    before.require_same(state(model, loss))
-    return as_it_runs(program, model, loss, draw)
-
-
-def as_it_runs(program: Program, model: nn.Module, loss: Loss, draw: Draw) -> Program:
-    """What is known of it, unless it is another on records: alone, as one at a time takes them, or in a batch."""
-    before, spare = state(model, loss), copied(model)
-    for count in (1, RECORDS):
-        try:
-            other = program.other_call(spare, loss, draw(count))
-        except Exception as problem:  # whatever the model raises in its own precision
-            raise failed(problem) from problem
-        if other is not None:
-            before.require_same(state(model, loss))
-            return replace(program, doubt=f"a call of {other} on records alone", mapped=False)
     before.require_same(state(model, loss))
     return program
 

@@ -25,13 +25,12 @@ from torch.utils._pytree import tree_map
 from dpcli.audit.libraries import PACKAGE
 from dpcli.audit.user_code import raised_at
 from dpcli.errors import DpcliError, InputError
-from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.graph import gradients
 from dpcli.train.engine.method import Loss
 from dpcli.train.isolation.frames import TORCH, ours
-from dpcli.train.isolation.heard import Heard, HeardCall, backward, difference, heard_on
 from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
-from dpcli.train.isolation.texts import reading
 from dpcli.train.isolation.tracing import Counting, Following, Seen
 
 CALLS = 2
@@ -45,22 +44,13 @@ class Program:
     """What is known of a program that keeps records apart.
 
     doubt: an operator that has no rule, if any: its records are taken one at a time. coarsest: machine epsilon of its coarsest numbers.
-    random: whether it draws any. mapped: whether vmap keeps its records apart: nobody but torch says what an operator does there, and
-    none reads numbers past operators. calls: what user code asked of torch, of gradients too where `backward`.
+    random: whether it draws any. mapped: whether vmap keeps its records apart: nobody but torch says what an operator does there.
     """
 
     doubt: str | None
     coarsest: float
     random: bool
     mapped: bool
-    calls: tuple[HeardCall, ...] = ()
-    backward: bool = False
-
-    def other_call(self, model: nn.Module, loss: Loss, batch: Batch) -> str | None:
-        """The first call in which the program on these records is not the one that was followed; None where there is none."""
-        with dense(model):
-            found = heard_on(model, loss, batch, names(model), self.backward)
-        return found.unheard or difference(self.calls, found.calls, size(batch))
 
 
 def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
@@ -75,18 +65,17 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             call, or the program cannot be followed.
     """
     seen, asked = Seen(), Asked()
-    heard = [Heard(names(model)) for _ in range(CALLS)]
     environment = Shapes(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     environment.guards = asked
     fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["loss"]
     follower = Following(seen, symbol(environment, 0), lambda: stack[-1], names(model))
-    with dense(model), named(model, stack), young(), reading(seen):
+    with dense(model), named(model, stack), young():
         for number in range(CALLS):
             follower.where = lambda: stack[-1]
             if number:
                 follower.next_batch(symbol(environment, number))
             try:
-                counting = Counting(seen, heard[number])
+                counting = Counting(seen)
                 with fake, enable_python_dispatcher(), counting, follower:
                     step(model, loss, batch_like(like, follower, number), follower, counting, with_gradients=number == 0)
             except Exception as problem:
@@ -104,13 +93,8 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         *seen.doubts,
         *seen.unknown,
         *(["len() of the batch"] if seen.counted else []),
-        *([f"what is called in {heard[0].unheard}"] if heard[0].unheard else []),
-        *(f"an error of {call.name} that the model catches" for call in heard[0].calls if call.raised),
     ]  # a branch on a plain number is not seen
-    mapped = not (
-        seen.own_rules or seen.read or own_rules() or heard[0].backward or heard[0].unheard
-    )  # vmap's backward is not heard
-    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, mapped, tuple(heard[0].calls), heard[0].backward)
+    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, not (seen.own_rules or own_rules()))
 
 
 class Shapes(ShapeEnv):
@@ -127,7 +111,7 @@ class Shapes(ShapeEnv):
 def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, counting: Counting, with_gradients: bool) -> None:
     """The losses and their gradients; nothing of them is kept."""
     seen = counting.seen
-    with torch.enable_grad(), counting.heard.of(batch):
+    with torch.enable_grad():
         seen.path = []
         losses = loss(model, batch)
         seen.forwards.append(tuple(seen.path))
@@ -137,8 +121,9 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, counti
             seen.unknown.clear()  # what was not understood went nowhere
         if with_gradients and losses.requires_grad:
             follower.where = lambda: "model: in the backward pass"
-            backward(losses, wanted, counting.heard)
+            gradients(losses, torch.ones_like(losses), wanted)
             seen.doubts.extend(seen.unknown)
+    seen.doubts.extend(f"an error of {name} that the model catches" for name in counting.names)
 
 
 def require_nothing_left(follower: Following) -> None:

@@ -11,23 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.audit.libraries import is_own_code
 from dpcli.errors import InputError
+from dpcli.train.engine.caught import RaisedErrors
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
 from dpcli.train.isolation.frames import ours
-from dpcli.train.isolation.heard import Heard
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Numbers, Shared, Unknown
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
 
-# Read numbers, and call no operator.
-UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__", "__repr__", "__format__")
+UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
 INSTEAD = "take it over the dimensions of one example, never over the batch"
 TORCHS = ("aten", "prims", "prim")
 MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
@@ -41,7 +39,7 @@ class Seen:
     """What was found: the first place where records meet, operators without a rule, the coarsest numbers, and whether it draws any.
 
     unknown: what the losses may be made of; emptied where they are not. doubts: what stays. own_rules: whether an operator is none of
-    torch's, so that somebody else says what it does under vmap. read: whether numbers are read past operators, which under vmap are all's.
+    torch's, so that somebody else says what it does under vmap.
     """
 
     refusal: InputError | None = None
@@ -53,25 +51,23 @@ class Seen:
     path: list[str] = field(default_factory=list)
     forwards: list[tuple[str, ...]] = field(default_factory=list)
     own_rules: bool = False
-    read: bool = False
 
 
-class Counting(TorchFunctionMode):
+class Counting(RaisedErrors):
     """len() of a batch must be a number: a prime that no model has, which comes back as the batch's size."""
 
-    def __init__(self, seen: Seen, heard: Heard) -> None:
+    def __init__(self, seen: Seen) -> None:
         super().__init__()
-        self.seen, self.heard = seen, heard
+        self.seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """As without this mode, but for len()."""
         if getattr(func, "__name__", "") in UNSEEN and not ours(sys._getframe(1)):
             self.seen.doubts.append(f"Tensor.{func.__name__}")
-            self.seen.read = True
         if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
             self.seen.counted = True
             return STAND_IN * (coefficient(args[0].shape[0]) or 1)
-        return self.heard(func, args, kwargs or {}, sys._getframe(1))
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]

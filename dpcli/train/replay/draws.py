@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch._C import _functorch as functorch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -28,7 +27,6 @@ from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.draws import generators, seed_all
 from dpcli.train.engine.method import Loss
-from dpcli.train.isolation.heard import Listening
 
 Place = tuple[int, int]  # the dimension of the records, and how many rows of it each has
 SHARED = b"no record's own"
@@ -129,9 +127,7 @@ class Owned:
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # a program as such has no records
         keyed = any(hasattr(mode, "keys") for mode in _get_current_dispatch_mode_stack())  # a probe gives them their draws itself
-        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        heard = any(isinstance(mode, Listening) for mode in stack)  # only what is called counts
-        if followed or keyed or heard:
+        if followed or keyed:
             return self.plain(model, batch)
         with self.draws.of(batch), only_torch():
             return self.plain(model, batch)
