@@ -13,6 +13,7 @@ from dpcli.predict.pmixed.fit import fit as fine_tune
 from dpcli.predict.pmixed.plan import plan_of as pmixed_plan
 from dpcli.predict.prompt.plan import plan_of as prompt_plan
 from dpcli.predict.prompt.run import vote_and_teach
+from dpcli.predict.shards import shard_of
 from tests.predict.pmixed_files import HEAD, sentences
 from tests.predict.prompt_files import FILE
 from tests.predict.samples import GNMAX, written
@@ -36,8 +37,8 @@ def drawn(much):
     found = [random.random() + np.random.rand() FROM_TORCH for _ in range(1 + much)]
     kept.append(much)
     with open("begun", "a") as file:
-        file.write(repr((random.getstate()[1][:4], tuple(np.random.get_state()[1][:4]))) + "\\n")
-    return found[-1] + len(kept)
+        file.write(f"{random.getstate()[1][:4]};{tuple(np.random.get_state()[1][:4])};BEGUN\\n")
+    return found[-1] + sum(kept)
 """
 
 PATE = """
@@ -98,6 +99,7 @@ def user_code(body: str, habit: str, torch: bool) -> str:
         "SEED": seeds,
         "AT_MODULE": "seed()" if habit == "module" else "",
         "AT_BUILD": "seed()" if habit == "build" else "pass",
+        "BEGUN": "{torch.initial_seed()}" if torch else "",
         "FROM_TORCH": "+ float(torch.rand(1))" if torch else "",
     }
     for mark, code in marks.items():
@@ -105,16 +107,21 @@ def user_code(body: str, habit: str, torch: bool) -> str:
     return text
 
 
+def newcomer(name: str, kind: Callable[[str], str | int] = str) -> str:
+    """Of the first of six shards, after which the others come."""
+    return next(one for one in map(name.format, range(1000, 2000)) if shard_of(kind(one), 6) == 0)
+
+
 def of_pate(folder: Path, habit: str, changed: bool, model: str = "own_code:learn", torch: bool = True) -> list[bytes]:
     """What each teacher says."""
     (folder / "own_code.py").write_text(user_code(PATE, habit, torch))
     random = np.random.default_rng(0)
-    inputs, labels = random.normal(size=(60, 2)), random.integers(0, 3, 60)
-    if changed:
-        inputs, labels = np.vstack((inputs, [[9.0, 9.0]])), np.append(labels, 0)
-    np.savez(folder / "private.npz", inputs=inputs, labels=labels)
+    inputs, labels, home = random.normal(size=(60, 2)), random.integers(0, 3, 60), np.arange(60) % 6
+    if changed:  # of the first shard, after which the others come
+        inputs, labels, home = np.vstack((inputs, [[9.0, 9.0]])), np.append(labels, 0), np.append(home, 0)
+    np.savez(folder / "private.npz", inputs=inputs, labels=labels, home=home)
     np.savez(folder / "public.npz", inputs=random.normal(size=(40, 2)))
-    keys = f'data = "private.npz"\nqueries = "public.npz"\nmodel = "{model}"'
+    keys = f'data = "private.npz"\nqueries = "public.npz"\nshards = "home"\nmodel = "{model}"'
     path = written(folder, GNMAX.replace("sigma = 40.0", "sigma = 3.0"), keys, teachers=6, classes=3)
     plan = pate_plan(str(path))
     teach(plan, 2)
@@ -123,7 +130,7 @@ def of_pate(folder: Path, habit: str, changed: bool, model: str = "own_code:lear
 
 def _of_pmixed(folder: Path, code: str, more: str, changed: bool) -> list[bytes]:
     texts = sentences(60, 2, 5)
-    (folder / "texts").write_text("\n".join([*texts, *(["w1 w2 w3 newcomer"] if changed else [])]))
+    (folder / "texts").write_text("\n".join([*texts, *([newcomer("w1 w2 w3 {}")] if changed else [])]))
     (folder / "own_code.py").write_text(code)
     table = f'[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\n{more}'
     file = folder / "own.toml"
@@ -160,7 +167,9 @@ def of_prompt(folder: Path, habit: str, changed: bool) -> list[bytes]:
     from dpcli.predict.prompt.voters import PromptTeachers
 
     rows = [(f"text {n}", ["no", "yes"][n % 2], n // 2) for n in range(40)]
-    (folder / "texts").write_text("\n".join(map(repr, [*rows, *([("newcomer", "yes", 99)] if changed else [])])))
+    (folder / "texts").write_text(
+        "\n".join(map(repr, [*([("a newcomer", "yes", int(newcomer("{}", int)))] if changed else []), *rows]))
+    )
     (folder / "own_code.py").write_text(user_code(PROMPT, habit, True))
     text = FILE.replace("stub:", "own_code:").replace("teachers = 40", "teachers = 6").replace('public = "own_code:public"\n', "")
     (folder / "own.toml").write_text(text)
