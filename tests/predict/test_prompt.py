@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.predict.prompt.labeller import labeller_of
 from dpcli.predict.prompt.plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
 from dpcli.predict.prompt.run import vote_and_teach
+from dpcli.predict.prompt.voters import prompt_teachers
 from dpcli.predict.voting.session import VoteTranscript
 from dpcli.train.noise.randomness import insecure_seed
 from tests.cases import of_each
@@ -61,18 +63,22 @@ def test_from_private_demonstrations_to_a_public_prompt(folder: Path) -> None:
 
 
 def test_each_teacher_sees_its_own_shard_alone(folder: Path) -> None:
+    """In a process of its own, so that what it is asked is told by a file."""
+    told = "\nscores = labeller\ndef labeller(prompt):\n    with open('calls', 'a') as file:\n        file.write(prompt + '\\n')\n"
+    (folder / "stub.py").write_text(STUB + told + "    return scores(prompt)\n")
     import stub  # type: ignore[import-not-found]
 
     plan = plan_of("stub.toml")
     vote_and_teach(plan)
     shown: dict[str, set[str]] = {}
-    for prompt in stub.calls:
+    assert not any("secret" in prompt for prompt in stub.calls)  # in this process: public texts alone
+    for prompt in (folder / "calls").read_text().splitlines():
         private = frozenset(word for word in prompt.split() if word.startswith("secret"))
         for word in private:
             shown.setdefault(word, set()).update(private)
     owners = dict(zip([text.split()[-1] for text in stub.data()[0]], stub.data()[2], strict=True))
     teachers = {frozenset(group) for group in shown.values()}
-    assert sum(len(group) for group in teachers) == len(shown) <= 80  # disjoint
+    assert 40 < sum(len(group) for group in teachers) == len(shown) <= 80  # disjoint
     seen: dict[int, frozenset[str]] = {}
     for group in teachers:
         for word in group:
@@ -256,14 +262,19 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
             vote_and_teach(plan_of("changed.toml"))
 
 
-def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path) -> None:
-    """What one teacher is shown would be seen in the votes of all that are asked after it."""
+def test_what_a_model_remembers_of_one_teacher_reaches_no_other(folder: Path) -> None:
+    """Each is asked in a process of its own, which begins with the model as it was built."""
     (folder / "stub.py").write_text(STUB + MODEL)
     words = ('verbalizers = [" no", " yes"]', 'verbalizers = ["n", "y"]')
-    plan = edited(folder, ('labeller = "stub:labeller"', 'model = "stub:remembering"'), words, ('"{text} ->"', '"{text} -> "'))
-    with pytest.raises(InputError, match="what a model was asked before must not matter"):
-        vote_and_teach(plan)
-    assert not (folder / "out" / "transcript.jsonl").exists()
+    votes = {}
+    for model in ("model", "remembering"):
+        changes = (('labeller = "stub:labeller"', f'model = "stub:{model}"'), words, ('"{text} ->"', '"{text} -> "'))
+        plan = edited(folder, *changes)
+        labeller = labeller_of(plan.prompt, plan.path)
+        shown = [(("ash elm 1", number % 2),) for number in range(6)]
+        with prompt_teachers(plan, labeller, shown) as teachers:
+            votes[model] = teachers.votes(["ash oak 2"]).counts.tolist()
+    assert votes["model"] == votes["remembering"]
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -353,7 +352,7 @@ def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
     (tmp_path / "who").unlink()
     (tmp_path / "kill").write_text("1")
     first, second = on_ranks(tmp_path, tmp_path, arguments=fit)
-    assert second[0] == -signal.SIGKILL
+    assert second[:2] == (2, "") and "a process of teachers was killed" in second[2]  # the process of one teacher
     assert first[:2] == (2, "") and "a process of teachers was killed" in first[2] and "Traceback" not in first[2]
     assert not (folder / "votes.npy").exists()
     (tmp_path / "kill").unlink()
@@ -428,8 +427,8 @@ def other_queries(path: Path) -> None:
 
 def other_code(path: Path) -> None:
     """What no digest of the data sees, where what teachers had said is gone."""
-    own: Any = sys.modules["own"]
-    own.nearest = lambda inputs, labels: own.Nearest(inputs, labels[::-1])
+    own = path.parent / "own.py"
+    own.write_text(own.read_text().replace("return Nearest(inputs, labels)", "return Nearest(inputs, labels[::-1])"))
     for one in (path.parent / "runs" / "votes" / "teachers").glob("*.votes"):
         one.unlink()
 

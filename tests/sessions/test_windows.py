@@ -108,7 +108,7 @@ SCENARIOS: dict[Words, Scenario] = {
     ),
     ("sweep",): Scenario(of_sweep, "example", anew=True),
     ("pate", "label"): Scenario(of_pate, "example", statement="out/statement.md"),
-    ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed.shared:PublicSide.taught"),
+    ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed:fit.taught"),
     ("prompt",): Scenario(of_prompt, "user", ("--resume",), statement="out/statement.md"),
     ("generate",): Scenario(
         of_generate, "user", ("--resume",), "dpcli.predict.decode.writing:Writing.texts", statement="out/statement.md"

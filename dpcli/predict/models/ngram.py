@@ -27,6 +27,7 @@ else:
 ENDLESS = 10**9  # a context of any length will do: the last tokens of it count
 MOST_ORDERS = 3
 REMEMBERED = 2**23  # probabilities
+PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 
 
 class Below(Protocol):
@@ -136,6 +137,11 @@ class NGram:
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         return self.model.next_token(contexts)
 
+    def numbers(self) -> Iterator[tuple[str, Array]]:
+        """Its counts, by name."""
+        for table in self.model.counts:
+            yield from ((f"{name}{table.length}", getattr(table, name)) for name in PARTS)
+
     def tune(self, records: Sequence[Tokens]) -> bytes:
         return packed(tuple(counted(records, length, self.vocabulary) for length in self._lengths()))
 
@@ -173,9 +179,7 @@ def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCou
 def packed(counts: Sequence[NGramCounts]) -> bytes:
     """As bytes."""
     file = io.BytesIO()
-    parts = {
-        f"{name}{table.length}": getattr(table, name) for table in counts for name in ("contexts", "starts", "tokens", "counts")
-    }
+    parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in PARTS}
     np.savez_compressed(file, allow_pickle=False, **parts)
     return file.getvalue()
 
@@ -192,9 +196,7 @@ def unpacked(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
 def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCounts]:
     for length in range(MOST_ORDERS):
         if f"counts{length}" in parts:
-            yield NGramCounts(
-                length, vocabulary, *(parts[f"{name}{length}"] for name in ("contexts", "starts", "tokens", "counts"))
-            )
+            yield NGramCounts(length, vocabulary, *(parts[f"{name}{length}"] for name in PARTS))
 
 
 def _interpolate(row: Array, tokens: Ids, counts: Array) -> None:

@@ -6,7 +6,7 @@ holds one of them at a time; together.py asks several in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,11 @@ class Transformer:
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         return self.read(self._bare(), contexts)
+
+    def numbers(self) -> Iterator[tuple[str, Array]]:
+        """Its weights, by name: of the public model, before it has an adapter."""
+        for name, value in sorted(self.model.state_dict().items()):
+            yield f"{name} {value.dtype}", value.detach().cpu().contiguous().view(torch.uint8).numpy()
 
     def along(self, tokens: Tokens) -> Array:
         """Log-probabilities of the next token after each of the tokens, (tokens, vocabulary)."""

@@ -87,14 +87,24 @@ def require_learner(name: str) -> None:
 
 def learnt(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
     """What learns from these records. Of a single label, or of none, nothing is to be learnt."""
-    seen = np.unique(records.labels)
-    if len(seen) < 2:
-        return Constant(int(seen[0]) if len(seen) else 0, classes)
-    if name in LEARNERS:
+    return learner_of(name, classes, hidden, path)(records)
+
+
+def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:
+    """What learns from records, with what it needs imported."""
+    own = None if name in LEARNERS else own_function(name, path)
+
+    def learner(records: Records) -> Learnt:
+        seen = np.unique(records.labels)
+        if len(seen) < 2:
+            return Constant(int(seen[0]) if len(seen) else 0, classes)
+        if own is not None:
+            return Fitted(on_private(name, _own, name, own, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
         # One that has not converged, which is warned of, votes all the same.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
-    return Fitted(on_private(name, _own, name, own_function(name, path), records), classes, name)
+
+    return learner
 
 
 def _own(name: str, function: Callable[..., Any], records: Records) -> Any:

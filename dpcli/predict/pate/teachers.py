@@ -1,26 +1,25 @@
-"""Teachers: each learns from its shard alone, votes on every query, and leaves nothing but its votes."""
+"""Teachers: each learns from its shard alone, in a process of its own, votes on every query, and leaves nothing but its votes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
+from dpcli.predict.apart import Apart
 from dpcli.predict.pate.data import Records, query_inputs, shards
 from dpcli.predict.pate.kept_votes import keep_votes, refuse_other_votes
-from dpcli.predict.pate.learners import learnt, require_learner
+from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
 from dpcli.predict.pate.together import GONE, fitting_ranks
 from dpcli.predict.pate.transcript import OWN
 from dpcli.predict.voting.votes import counted
+from dpcli.predict.warmed import Prepared
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from dpcli.predict.voting.votes import VoteCounts
 
 FOLDER, MADE_OF = "teachers", "made.json"
-BATCH = 8  # teachers of one piece of work
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Report = Callable[[int, int], None]  # teachers fitted, of how many
 
 
@@ -49,15 +46,27 @@ class Teachers:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """The shards of some teachers, and what they are asked."""
+    """What every teacher is: what it learns by, and what it is asked."""
 
-    numbers: tuple[int, ...]
-    records: tuple[Records, ...]
     queries: Array
     model: str
     classes: int
     hidden: int
     path: str
+
+    @property
+    def place(self) -> str:
+        return self.model
+
+    def prepared(self) -> Prepared:
+        learner = learner_of(self.model, self.classes, self.hidden, self.path)
+        if self.model in SKLEARN:
+            SKLEARN[self.model](self.hidden, 1)  # imports what all of them need, once
+
+        def said(records: Records) -> Array:
+            return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
+
+        return Prepared("", said)
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: None) -> Teachers:
@@ -144,48 +153,9 @@ def _keep(folder: str, number: int, labels: Array) -> None:
 
 def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int) -> Iterator[tuple[int, Array]]:
     """What each of these teachers says, as they become ready."""
-    pate = plan.pate
-    path = os.path.abspath(plan.path)
-    lessons = [
-        Lesson(tuple(part), tuple(owned[number] for number in part), queries, pate.model, pate.labels, pate.hidden, path)
-        for part in (numbers[k : k + BATCH] for k in range(0, len(numbers), BATCH))
-    ]
-    if jobs == 1 or len(lessons) < 2:
-        for lesson in lessons:
-            yield from taught(lesson)
+    if not numbers:
         return
-    with ProcessPoolExecutor(min(jobs, len(lessons)), get_context("spawn"), _alone) as pool:
-        waiting = [pool.submit(taught, lesson) for lesson in lessons]
-        try:
-            for done in as_completed(waiting):
-                yield from done.result()
-        except BrokenExecutor:
-            raise InputError(GONE) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _alone() -> None:
-    """One thread for each process: there are as many of these as cores. An interruption is for the parent, at whose end all end."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    np.zeros(1)  # loaded now: an array that arrives cannot be unpickled by what is still to be loaded
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-
-
-def _leave_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-def taught(lesson: Lesson) -> list[tuple[int, Array]]:
-    """The votes of some teachers, each with its number."""
-    found = []
-    for number, records in zip(lesson.numbers, lesson.records, strict=True):
-        teacher = learnt(lesson.model, records, lesson.classes, lesson.hidden, lesson.path)
-        found.append((number, np.asarray(teacher.probabilities(lesson.queries).argmax(axis=1), dtype=float)))
-    return found
+    pate = plan.pate
+    lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
+    with Apart(lesson, GONE, jobs) as apart:
+        yield from apart.each((number, owned[number]) for number in numbers)

@@ -10,6 +10,7 @@ from functools import cached_property
 from dpcli.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.asked import next_token, private_rows, spoken, tokens, unless_it_fails
+from dpcli.predict.models.content import require_same_content
 from dpcli.predict.models.load import require_fits
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
@@ -84,7 +85,8 @@ class Answered:
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
     """The fitted models of a plan. Raises InputError where there are none, or they are another file's or another vocabulary's."""
-    found, side = fitted(plan), public_side(plan)
+    found, side = fitted(plan), public_side(plan.settings, plan.path)
+    require_same_content(found.public, side.content)
     members = side.members(learnt(plan, found, shard) for shard in range(len(found.models)))
     if len(members) != plan.spec.shards:
         raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(members)}")

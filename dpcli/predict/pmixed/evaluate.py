@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import Array
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.predict.apart import Apart
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.port import LanguageModel
 from dpcli.predict.models.texts import OwnedTexts, public_texts
@@ -22,7 +24,11 @@ from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.private_counts import by_unit, noise_multiplier, private_bigrams, typical_norm
 from dpcli.predict.pmixed.shared import PublicSide, private_texts, public_side, sharded
+from dpcli.predict.pmixed.tuning import cut, taught, tuning
 from dpcli.train.noise.randomness import Stream, SystemStream
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
 
 AXES = ("epsilon", "steps", "shards", "rate")
 TOKENS = 2_000
@@ -75,6 +81,7 @@ class EvaluationSetup:
 
     plan: PmixedPlan
     side: PublicSide
+    apart: Apart
     records: tuple[tuple[int, ...], ...]
     known: list[Array]
     stream: Stream
@@ -109,24 +116,41 @@ def evaluate(
         raise InputError(f"{plan.path}: pmixed: expected {expected}, found {'paper' if plan.account is None else 'none'}")
     if axis is not None and axis not in AXES:
         raise InputError(f"--over: expected one of {', '.join(AXES)}, found {axis!r}")
-    side = public_side(plan) if models is None else models.side
-    members = _members(plan, side) if models is None else models.members
+    side = public_side(plan.settings, plan.path) if models is None else models.side
+    with tuning(plan, side) as apart:
+        return _evaluated(plan, plan.account, side, apart, models, axis, values, tokens, stream or SystemStream(), report)
+
+
+def _evaluated(
+    plan: PmixedPlan,
+    account: Account,
+    side: PublicSide,
+    apart: Apart,
+    models: Ensemble | None,
+    axis: str | None,
+    values: Sequence[float],
+    tokens: int,
+    stream: Stream,
+    report: Report,
+) -> Evaluation:
+    members = _members(plan, side, apart) if models is None else models.members
     records = _test(plan, side, tokens)
-    setup = EvaluationSetup(plan, side, records, losses(side.model, records, plan.settings.temperature), stream or SystemStream())
-    delta = plan.account.delta
+    setup = EvaluationSetup(plan, side, apart, records, losses(side.model, records, plan.settings.temperature), stream)
+    delta = account.delta
     assert delta is not None
-    claims, variants = _claims(plan, plan.account.upper, delta), _variants(plan, axis, values, delta)
+    claims, variants = _claims(plan, account.upper, delta), _variants(plan, axis, values, delta)
     shared = [] if axis == "shards" else variants
     modes = [*((mode, plan.spec.model_rate) for *_, mode in claims), *(mode for variant in shared for mode in variant.modes)]
     measured = iter(_measured(setup, members, modes, report))
     ensembles = [Way(name, kind, spent, *next(measured)) for name, kind, spent, _ in claims]
     points = tuple(_point(setup, variant, measured if shared else None, report) for variant in variants)
-    ways = tuple(_ways(setup, ensembles, plan.account.upper, delta))
-    return Evaluation(plan, plan.account.upper, delta, sum(len(record) - 1 for record in setup.records), ways, axis, points)
+    ways = tuple(_ways(setup, ensembles, account.upper, delta))
+    return Evaluation(plan, account.upper, delta, sum(len(record) - 1 for record in setup.records), ways, axis, points)
 
 
-def _members(plan: PmixedPlan, side: PublicSide) -> tuple[LanguageModel, ...]:
-    return side.members(side.taught(side.private_records(texts)) for texts in sharded(plan, private_texts(plan)))
+def _members(plan: PmixedPlan, side: PublicSide, apart: Apart) -> tuple[LanguageModel, ...]:
+    found = dict(taught(apart, enumerate(cut(apart, sharded(plan, private_texts(plan))))))
+    return side.members(found[shard] for shard in range(len(found)))
 
 
 def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
@@ -176,8 +200,8 @@ def _ways(setup: EvaluationSetup, ensembles: Sequence[Way], epsilon: float, delt
     if private is not None:
         name = "one model, noisy counts" if isinstance(side.model, NGram) else "one model, DP-SGD"
         yield Way(name, "dp", epsilon, *of(private))
-    everything = side.tuned(side.taught(side.private_records(texts.texts)))
-    yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(everything))
+    ((_, everything),) = taught(setup.apart, enumerate(cut(setup.apart, [texts.texts])))
+    yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(side.tuned(everything)))
 
 
 def _alone(setup: EvaluationSetup, texts: OwnedTexts, epsilon: float, delta: float) -> LanguageModel | None:
@@ -241,7 +265,7 @@ def _point(
 ) -> AblationPoint:
     """measured: the perplexities of all variants' modes in order; None where the variant has models of its own."""
     if measured is None:
-        measured = iter(_measured(setup, _members(variant.plan, setup.side), variant.modes, report))
+        measured = iter(_measured(setup, _members(variant.plan, setup.side, setup.apart), variant.modes, report))
     found = [next(measured)[0] for _ in variant.modes]
     return AblationPoint(variant.value, variant.radius, found[0], found[1] if len(found) > 1 else None)
 

@@ -17,8 +17,10 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.analysis.rho import OVER
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.ledger.blocks.rows import kept_rows
+from dpcli.predict.models.content import require_same_content
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
+from dpcli.predict.pmixed.tuning import cut, taught, tuning
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import UNCHARGED, charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
@@ -39,7 +41,8 @@ class Fit:
     """What a folder holds, or is about to.
 
     run: its name, in a ledger too. fingerprint: of the file. data: SHA-256 of the texts in their shards. charged: whether a ledger paid for
-    it. models: SHA-256 of each model's file; empty until the end. counted: whether the count of its tokens was made, before any model: a
+    it. public: the public model, by content. models: SHA-256 of each model's file; empty until the end. counted: whether the count of its
+    tokens was made, before any model: a
     copy of the folder has no count of its own. home: the folder that it was charged in; up to the count nothing else tells a copy of it.
     window: the blocks that it was charged on, where its dataset is cut into blocks. rows: of these, where dpcli has chosen them.
     """
@@ -48,6 +51,7 @@ class Fit:
     fingerprint: str
     data: str
     charged: bool
+    public: str
     models: tuple[str, ...] = ()
     counted: bool = False
     home: str = ""
@@ -87,27 +91,26 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         )
     _require_budget(plan)
     with exclusive(plan.folder, 0o700):  # the size of a model tells how much its shard holds
-        side = public_side(plan)
+        side = public_side(plan.settings, plan.path)
         side.said()
         shards = sharded(plan, private_texts(plan))
-        records = [side.private_records(texts) for texts in shards]
-        for own in records:  # whatever may be wrong with them is found before anything is charged
-            side.require_known(own)
         digest = hashlib.sha256(json.dumps(shards).encode("utf-8", "surrogatepass")).hexdigest()
-        begun = _begun(plan, ledger, resume, digest)
         files = [model_file(plan.folder, shard) for shard in range(len(shards))]
-        done = [os.path.exists(file) for file in files]
-        for shard, own in enumerate(records):
-            report(shard, len(shards))
-            if not done[shard]:
-                replaced(files[shard], side.taught(own), 0o600)
-        report(len(shards), len(shards))
+        with tuning(plan, side) as apart:
+            records = cut(apart, shards)  # whatever may be wrong with them is found before anything is charged
+            begun = _begun(plan, ledger, resume, digest, side.content)
+            made = sum(os.path.exists(file) for file in files)
+            left = [(shard, own) for shard, own in enumerate(records) if not os.path.exists(files[shard])]
+            report(made, len(shards))
+            for done, (shard, learnt) in enumerate(taught(apart, left), made + 1):
+                replaced(files[shard], learnt, 0o600)
+                report(done, len(shards))
         ended = Fit(**{**asdict(begun), "models": tuple(map(_digest, files))})
         replaced(os.path.join(plan.folder, FITTED), json.dumps(asdict(ended)).encode(), 0o600)
         if ledger is not None:
             ledger.commit(begun.run)
         os.unlink(os.path.join(plan.folder, BEGUN))
-    return FitOutcome(plan, ended, plan.folder, sum(done))
+    return FitOutcome(plan, ended, plan.folder, made)
 
 
 def fitted(plan: PmixedPlan) -> Fit:
@@ -183,7 +186,7 @@ def _where(plan: PmixedPlan) -> str:
     )
 
 
-def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -> Fit:
+def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str, public: str) -> Fit:
     """The fit that is to be made, charged, or gone on with."""
     folder = plan.folder
     state = os.path.join(folder, BEGUN)
@@ -197,7 +200,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         if before is not None:
             raise InputError(f"{folder}: expected a new folder, found a fit that did not end: --resume goes on with it")
         window = plan.pipeline.privacy.window or ()
-        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None, home=home(folder), window=window)
+        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None, public, home=home(folder), window=window)
         made = replace(made, rows=None if plan.rows is None else plan.rows.content())
         replaced(state, json.dumps(asdict(made)).encode(), 0o600)
         try:
@@ -212,6 +215,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         raise InputError(
             "--resume: expected the file and the texts that the fit began with, found others: start anew in another folder"
         )
+    require_same_content(before.public, public)
     require_same_books("--resume", before.charged, ledger, "fit")
     if not before.counted and before.home != home(folder):  # copied before it had a count, by which copies are told: another fit
         before = replace(before, run=uuid.uuid4().hex, home=home(folder))

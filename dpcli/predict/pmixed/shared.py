@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.asked import CLOSE, next_token, private_rows
+from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model, require_same_vocabulary
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.port import LanguageModel, Vocabulary
@@ -17,7 +18,7 @@ from dpcli.predict.models.tunable import Tunable
 from dpcli.predict.models.vocabularies import size_of, vocabulary_of
 from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.plan import PmixedPlan
-from dpcli.predict.pmixed.settings import COUNTING
+from dpcli.predict.pmixed.settings import COUNTING, Pmixed
 from dpcli.predict.shards import shards_of, spread_names
 
 if TYPE_CHECKING:
@@ -30,17 +31,16 @@ TUNE, TUNED = "the public model: tune", "the public model: tuned"  # where messa
 
 @dataclass(frozen=True, slots=True)
 class PublicSide:
-    """Everything that private data have no part in."""
+    """Everything that private data have no part in. length: of a record. content: of the model."""
 
     model: Tunable
     vocabulary: Vocabulary
-    length: int  # of a record
+    length: int
+    content: str
 
     def records(self, texts: Sequence[str]) -> Records:
         """Each text with the token that closes it, in pieces of at most `length` tokens."""
-        end = self.vocabulary.end
-        whole = ([*self.vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
-        return [ids[start : start + self.length] for ids in whole for start in range(0, len(ids), self.length)]
+        return records_of(self.vocabulary, texts, self.length)
 
     def private_records(self, texts: Sequence[str]) -> Records:
         """The same of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
@@ -51,15 +51,13 @@ class PublicSide:
         return next_token(self.model, ANY, "the public model")
 
     def taught(self, records: Records) -> bytes:
-        """What a model learns from private records.
+        """What a model learns from private records, to be called in a process of their own: the public model may learn with it.
 
-        Raises InputError where it fails, without its words, and where the public model learns with it.
+        Raises InputError where it fails, without its words.
         """
-        before = self.said()
         found = on_private(TUNE, self.model.tune, records)
         if not isinstance(found, bytes):
             raise InputError(f"{TUNE}: expected bytes, found {type(found).__name__}")
-        _require_same(before, self.said(), TUNE)
         return found
 
     def tuned(self, learnt: bytes) -> LanguageModel:
@@ -90,6 +88,13 @@ class PublicSide:
             )
 
 
+def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Records:
+    """Each text with the token that closes it, in pieces of at most `length` tokens."""
+    end = vocabulary.end
+    whole = ([*vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
+    return [ids[start : start + length] for ids in whole for start in range(0, len(ids), length)]
+
+
 def _require_same(before: Array, after: Array, place: str) -> None:
     if not np.isclose(before, after, rtol=0.0, atol=CLOSE, equal_nan=True).all():
         raise InputError(
@@ -98,17 +103,16 @@ def _require_same(before: Array, after: Array, place: str) -> None:
         )
 
 
-def public_side(plan: PmixedPlan) -> PublicSide:
+def public_side(settings: Pmixed, path: str) -> PublicSide:
     """Raises InputError where the public model cannot be had, or cannot be fine-tuned."""
-    settings, path = plan.settings, plan.path
     if settings.model == COUNTING:
         assert settings.public is not None and settings.tokenizer is not None
         vocabulary = vocabulary_of(settings.tokenizer, path, "pmixed")
-        side = PublicSide(public_ngram([], 1, 1), vocabulary, settings.context)
         texts = public_texts(settings.public, path, "pmixed.public", settings.record)
-        model = public_ngram(side.records(texts), settings.ngram, size_of(vocabulary, path, "pmixed"))
-        return PublicSide(model, vocabulary, settings.context)
-    found, vocabulary = language_model(settings.model, settings.tokenizer, path, "pmixed", _tuning(plan), settings.device)
+        records = records_of(vocabulary, texts, settings.context)
+        model = public_ngram(records, settings.ngram, size_of(vocabulary, path, "pmixed"))
+        return PublicSide(model, vocabulary, settings.context, content_of(model))
+    found, vocabulary = language_model(settings.model, settings.tokenizer, path, "pmixed", _tuning(settings), settings.device)
     if not all(hasattr(found, name) for name in ("tune", "tuned")):
         raise InputError(
             f"{path}: pmixed.model: expected a model with tune and tuned, which fine-tune it, found {type(found).__name__}"
@@ -118,11 +122,10 @@ def public_side(plan: PmixedPlan) -> PublicSide:
     if settings.context > found.context:
         raise InputError(f"{path}: pmixed.context: expected at most the model's {found.context} tokens, found {settings.context}")
     tunable: Tunable = found  # type: ignore[assignment]
-    return PublicSide(tunable, vocabulary, settings.context)
+    return PublicSide(tunable, vocabulary, settings.context, content_of(tunable))
 
 
-def _tuning(plan: PmixedPlan) -> Tuning | None:
-    settings = plan.settings
+def _tuning(settings: Pmixed) -> Tuning | None:
     if settings.lora is None:
         return None
     from dpcli.extras import require

@@ -10,14 +10,18 @@ import numpy as np
 
 from dpcli.audit.user_code import FAILURES, called, raised_at
 from dpcli.errors import InputError
-from dpcli.predict.models.asked import next_token, require_forgetful, tokens
+from dpcli.predict.models.asked import next_token, tokens
+from dpcli.predict.models.content import content_of
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
-    """What votes. The answer to one prompt does not depend on others."""
+    """What votes. content: of the model, where it is one; empty of a function, which may ask a service."""
+
+    @property
+    def content(self) -> str: ...
 
     def label(self, prompt: str) -> int:
         """The number of a label."""
@@ -25,10 +29,6 @@ class Labeller(Protocol):
 
     def fits(self, prompt: str) -> bool:
         """Whether the prompt is short enough; a longer one is never cut."""
-        ...
-
-    def watched(self, prompt: str) -> Callable[[], None]:
-        """What raises InputError, once others were asked, where the answer to this public prompt is no longer what it is now."""
         ...
 
 
@@ -40,6 +40,7 @@ class ModelLabeller:
     vocabulary: Vocabulary
     words: tuple[int, ...]
     place: str
+    content: str
 
     def label(self, prompt: str) -> int:
         scores = next_token(self.model, self._ids(prompt), self.place)
@@ -47,11 +48,6 @@ class ModelLabeller:
 
     def fits(self, prompt: str) -> bool:
         return 1 <= len(self._ids(prompt)) <= self.model.context
-
-    def watched(self, prompt: str) -> Callable[[], None]:
-        ids = self._ids(prompt)
-        known = next_token(self.model, ids, self.place)
-        return lambda: require_forgetful(self.model, known, ids, self.place)
 
     def _ids(self, prompt: str) -> list[int]:
         return tokens(self.vocabulary, prompt, self.model.vocabulary, f"{self.place}: tokenizer")
@@ -64,6 +60,7 @@ class OwnLabeller:
     target: str
     function: Callable[[str], Any]
     labels: tuple[str, ...]
+    content: str = ""
 
     def label(self, prompt: str) -> int:
         """Raises InputError for what the function raises, without its words, and where it returns something else than it should."""
@@ -76,10 +73,6 @@ class OwnLabeller:
 
     def fits(self, prompt: str) -> bool:
         return True
-
-    def watched(self, prompt: str) -> Callable[[], None]:
-        """Nothing is asked: a function may ask a service, which answers at random."""
-        return lambda: None
 
     def _asked(self, prompt: str) -> int | None:
         try:  # also of what it returns, which may be an object of the user's own
@@ -106,7 +99,8 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
     assert prompt.model is not None
     model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")
-    return ModelLabeller(model, vocabulary, spoken(prompt.words, model, vocabulary, path), f"{path}: prompt.model")
+    words = spoken(prompt.words, model, vocabulary, path)
+    return ModelLabeller(model, vocabulary, words, f"{path}: prompt.model", content_of(model))
 
 
 def spoken(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:

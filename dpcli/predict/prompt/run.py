@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
 from dpcli.predict.lines import refuse_others
-from dpcli.predict.models.asked import unless_it_fails
 from dpcli.predict.prompt.labelled import labelled, queries
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.plan import PromptPlan
 from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of, teachers
 from dpcli.predict.prompt.student import Student, student
+from dpcli.predict.prompt.voters import prompt_teachers
 from dpcli.predict.queries.counted import counted
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
-from dpcli.predict.voting.votes import counted as counted_votes
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted, session_in
 from dpcli.sessions.folder import exclusive, replaced
@@ -83,9 +82,11 @@ def vote_and_teach(
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
         kept = os.path.join(plan.folder, TRANSCRIPT)
         refuse_others(kept, session.counted)
-        votes = PromptTeachers.of(plan, labeller)
-        session = charge(session, plan.pipeline, ledger, reason("prompt", plan.path, plan.pipeline))
+        private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
+        shown = teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)
         with ExitStack() as open_:
+            votes = open_.enter_context(prompt_teachers(plan, labeller, shown))
+            session = charge(session, plan.pipeline, ledger, reason("prompt", plan.path, plan.pipeline))
             budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
             if plan.answered is not None:
@@ -93,7 +94,8 @@ def vote_and_teach(
             session = noted(session)
             transcript = VoteTranscript(kept, len(plan.prompt.labels))
             voting = VotingSession(plan.aggregator, budget, answers, transcript, stream or SystemStream())
-            released = list(_released(voting, votes, texts, report))
+            of = votes.in_parts(texts, lambda text: transcript.known(text) is not None)
+            released = list(_released(voting, of, texts, report))
             asked = budget.taken()
         answered = [(text, label) for text, label in released if label is not None]
         outcome = _taught(plan, session.run, asked, len(texts), len(released), answered, labeller, public)
@@ -102,48 +104,13 @@ def vote_and_teach(
     return outcome
 
 
-@dataclass(frozen=True, slots=True)
-class PromptTeachers:
-    """Prompts with private demonstrations."""
-
-    shape: Shape
-    labeller: Labeller
-    demonstrations: list[tuple[Demonstration, ...]]
-    labels: int
-
-    @classmethod
-    def of(cls, plan: PromptPlan, labeller: Labeller) -> PromptTeachers:
-        prompt = plan.prompt
-        private = labelled(prompt.data, prompt, plan.path, "data", prompt.units, plan.rows)
-        return cls(shape_of(prompt), labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency), len(prompt.labels))
-
-    def votes(self, text: str) -> VoteCounts:
-        """Raises InputError where the labeller fails on the text alone, or answers it otherwise once it has seen demonstrations.
-
-        A teacher that it fails on votes as the text alone would: an error would tell that something in the demonstrations made it.
-        """
-        alone = self.shape.prompt((), text)
-        require_same = self.labeller.watched(alone)
-        known = {alone: self.labeller.label(alone)}  # teachers without a record have the same one
-        prompts = [fitted(self.shape, shown, text, self._fits) for shown in self.demonstrations]
-        for prompt in prompts:
-            if prompt not in known:
-                known[prompt] = unless_it_fails(lambda prompt=prompt: self.labeller.label(prompt), known[alone])  # type: ignore[misc]
-        require_same()
-        votes = [[known[prompt] for prompt in prompts]]
-        return counted_votes(votes, len(prompts), self.labels, "votes")
-
-    def _fits(self, prompt: str) -> bool:
-        return unless_it_fails(lambda: self.labeller.fits(prompt), False)
-
-
 def _released(
-    voting: VotingSession, votes: PromptTeachers, texts: tuple[str, ...], report: Report
+    voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[tuple[str, int | None]]:
     """Each text with its label, up to where no more may be asked."""
     for number, text in enumerate(texts):
         try:
-            found = voting.ask(text, lambda text=text: votes.votes(text))  # type: ignore[misc]
+            found = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
         except Denied:
             return
         yield text, found.label

@@ -1,0 +1,157 @@
+"""Work on private shards, each in a process of its own: nothing of one shard can reach what is made of another.
+
+One warmed process (warmed.py) imports the user's module and builds what is public, before any private value is read; no such value ever
+comes into it. For each shard it forks a process, which is given that shard by content, begins with fresh randomness for torch, numpy and
+`random`, and ends with what it has made. So whatever a user's code keeps, draws or seeds, one change of the data changes what is made of
+one shard: what is made of the others is a function of their own shards, of fresh entropy, and of what is public.
+
+Where forking is impossible (a graphics card in use, threads), each shard has a process that is started and warmed anew.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, Self
+
+from dpcli.errors import DpcliError, InputError
+from dpcli.posix import require_posix
+from dpcli.predict.models.content import require_same_content
+from dpcli.predict.warmed import ONE_THREAD, Craft, Task
+
+ENTROPY = 32  # bytes
+START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed import main; main({descriptor})"
+
+
+def fresh_entropy(number: int) -> bytes:
+    """What the randomness of one shard begins with, whatever its number: no two shards have the same."""
+    return secrets.token_bytes(ENTROPY)
+
+
+def cores() -> int:
+    """How many of them this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Apart:
+    """The processes of one craft.
+
+    gone: what is said where one of them is killed. jobs: shards at once. threads: of torch in each process.
+
+    Raises InputError where what is public cannot be had, as the craft says it.
+    """
+
+    def __init__(self, craft: Craft, gone: str, jobs: int = 1, threads: int = 1) -> None:
+        require_posix("what is learnt of private shards, each in a process of its own")
+        self._craft, self._gone, self._jobs, self._threads = craft, gone, jobs, threads
+        self._warmed = self._started()
+
+    @property
+    def content(self) -> str:
+        """What is public in it, by content."""
+        return self._warmed.content
+
+    def each(self, works: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """The number of each work, and what came of it, as they become ready. Raises InputError where one fails."""
+        waiting, busy = iter(works), dict[Connection, tuple[int, _Warmed | None]]()
+        try:
+            while True:
+                while len(busy) < self._jobs and (one := next(waiting, None)) is not None:
+                    ours, own = self._begun(*one)
+                    busy[ours] = (one[0], own)
+                if not busy:
+                    return
+                for ready in wait(list(busy)):
+                    assert isinstance(ready, Connection)
+                    number, own = busy.pop(ready)
+                    with ready:
+                        found = self._received(ready)
+                    if own is not None:
+                        own.end()
+                    yield number, found
+        finally:
+            for ours, (_, own) in busy.items():
+                ours.close()  # at which the process ends
+                if own is not None:
+                    own.end()
+
+    def _begun(self, number: int, work: Any) -> tuple[Connection, _Warmed | None]:
+        """The end of a line to a process that has begun with this work; and what was started for it alone, if it was."""
+        task = Task(fresh_entropy(number), self._threads, work)
+        own = None if self._warmed.forks else self._started()
+        try:
+            if own is not None:
+                require_same_content(self.content, own.content)
+            ours = self._warmed.fork() if own is None else own.line
+            ours.send(task)
+        except (OSError, InputError) as error:
+            if own is not None:
+                own.end()
+            raise InputError(self._gone if isinstance(error, OSError) else str(error)) from None
+        return ours, own
+
+    def _received(self, line: Connection) -> Any:
+        try:
+            fine, found = line.recv()
+        except (EOFError, OSError):
+            raise InputError(self._gone) from None
+        if not fine:
+            assert isinstance(found, DpcliError)
+            raise found
+        return found
+
+    def _started(self) -> _Warmed:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = START.format(path=sys.path, descriptor=theirs.fileno())
+            process = subprocess.Popen(
+                [sys.executable, "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # standard output is for what the command says
+                pass_fds=(theirs.fileno(),),
+                env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
+            )
+        line = Connection(ours.detach())
+        try:
+            line.send(self._craft)
+            content, forks = self._received(line)
+        except BaseException:
+            _ended(process, line)
+            raise
+        return _Warmed(process, line, content, forks)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._warmed.end()
+
+
+class _Warmed:
+    """A process that is ready: line: to it. content: of what is public. forks: whether it forks; else it takes one work itself."""
+
+    def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:
+        self._process, self.line, self.content, self.forks = process, line, content, forks
+
+    def fork(self) -> Connection:
+        """The end of a line to a new process."""
+        ours, theirs = socket.socketpair()
+        with theirs, socket.socket(fileno=os.dup(self.line.fileno())) as control:
+            socket.send_fds(control, [b"."], [theirs.fileno()])
+        return Connection(ours.detach())
+
+    def end(self) -> None:
+        _ended(self._process, self.line)
+
+
+def _ended(process: subprocess.Popen[bytes], line: Connection) -> None:
+    """No work is lost: what was forked ends with its own line."""
+    line.close()
+    process.kill()
+    process.wait()

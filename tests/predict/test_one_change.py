@@ -1,0 +1,174 @@
+"""One change of the data changes what is made of one shard, whatever a learner draws, keeps or seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.predict import apart
+from tests.predict.one_change import HABITS, LEARNERS, of_pate, of_pmixed
+from tests.predict.pmixed_files import HEAD
+
+ALL = [
+    pytest.param(name, habit, marks=pytest.mark.needs(*NEEDED), id=f"{name}-{habit}")
+    for name in LEARNERS
+    for habit in HABITS
+    for NEEDED in [("torch", "transformers", "peft", "safetensors") if "adapters" in name else ("torch", "sklearn")]
+]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_code", raising=False)
+    return tmp_path
+
+
+def again(folder: Path, name: str) -> Path:
+    """A folder for the same once more, where what was imported is forgotten."""
+    found = folder / name
+    found.mkdir()
+    sys.modules.pop("own_code", None)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("learner", "habit"), ALL)
+def test_one_change_of_the_data_changes_one_model(learner: str, habit: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other files are equal byte by byte, where each shard's entropy is what it was."""
+    key = secrets.token_bytes(16)
+    monkeypatch.setattr(apart, "fresh_entropy", lambda number: hashlib.sha256(key + bytes([number])).digest())
+    made = []
+    for name, changed in (("before", False), ("after", True)):
+        folder = again(place, name)
+        if name == "after" and (place / "before" / "weights").exists():
+            (folder / "weights").symlink_to(place / "before" / "weights")
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "path", [str(folder), *(one for one in sys.path if not one.startswith(str(place)))])
+        made.append(LEARNERS[learner](folder, habit, changed))
+    before, after = made
+    assert len(before) == len(after) == 6
+    moved = [number for number, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+    assert len(moved) <= 1, f"key {key.hex()}: {moved}"
+
+
+def require_own_entropy(place: Path) -> None:
+    """Of each generator: Python's, numpy's and torch's."""
+    begun = [line.split(";") for line in (place / "begun").read_text().splitlines()]
+    assert [len(set(one)) for one in zip(*begun, strict=True)] == [6, 6, 6]
+
+
+@pytest.mark.parametrize("learner", ["pate", "pmixed"])
+@pytest.mark.parametrize("habit", [one for one in HABITS if one != "build"])
+@pytest.mark.needs("torch")
+def test_no_two_shards_begin_with_the_same_entropy(learner: str, habit: str, place: Path) -> None:
+    """Whatever the user's module seeds when it is imported."""
+    (of_pate if learner == "pate" else of_pmixed)(place, habit, False)
+    require_own_entropy(place)
+
+
+@pytest.mark.needs("torch")
+def test_a_seed_where_the_public_model_is_built_is_not_the_seed_of_all_shards(place: Path) -> None:
+    of_pmixed(place, "build", False)
+    require_own_entropy(place)
+
+
+UNSEEDED = """
+import torch
+texts = lambda: ["w1 w2", "w3 w4"] * 9
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = torch.nn.Embedding(256, 256)
+    def forward(self, ids):
+        return self.q(ids)
+def model():
+    return Net()
+"""
+
+OWN = """
+import numpy as np
+texts = lambda: ["w1 w2", "w3 w4"] * 9
+class Model:
+    vocabulary, context = 256, 999
+    def __init__(self):
+        scores = np.random.default_rng().normal(size=256)
+        self.row = scores - np.log(np.exp(scores).sum())
+    def next_token(self, contexts):
+        return np.stack([self.row] * len(contexts))
+    def tune(self, records):
+        return b""
+    def tuned(self, content):
+        return self
+def model():
+    return Model()
+"""
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("code", [UNSEEDED, OWN], ids=["torch", "own"])
+def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge(code: str, place: Path) -> None:
+    from dpcli.predict.pmixed.fit import fit
+    from dpcli.predict.pmixed.plan import plan_of
+
+    (place / "own_code.py").write_text(code)
+    table = '[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\nmodel = "own_code:model"\n'
+    more = "lora = { rank = 2 }\ncontext = 32\n" if "torch" in code else ""
+    (place / "own.toml").write_text(HEAD.partition("[pmixed]")[0] + table + more)
+    with pytest.raises(InputError, match="the public model: expected the same one whenever it is built"):
+        fit(plan_of(str(place / "own.toml")))
+    assert not (place / "runs").exists()
+
+
+KEEPS = """
+import os, threading
+import numpy as np
+THREAD
+state = []
+class Said:
+    def predict(self, inputs):
+        state.append(1)
+        return np.full(len(inputs), len(state) - 1)
+def learn(inputs, labels):
+    with open("who", "a") as file:
+        file.write(f"{os.getppid()}\\n")
+    return Said()
+"""
+
+
+def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
+    """As where the user's module starts a thread."""
+    from dpcli.numerics.arrays import np
+    from dpcli.predict.apart import Apart
+    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.teachers import Lesson
+
+    thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
+    records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(3)]
+    for module, start in (("forking", ""), ("threaded", thread)):
+        (place / f"{module}.py").write_text(KEEPS.replace("THREAD", start))
+        (place / "who").write_text("")
+        with Apart(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "gone", 2) as found:
+            said = dict(found.each(records))
+        assert {number: one.tolist() for number, one in said.items()} == {0: [0, 0], 1: [0, 0], 2: [0, 0]}
+        assert (str(os.getpid()) in (place / "who").read_text()) == (module == "threaded")
+
+
+def test_a_process_that_is_killed_is_told(place: Path) -> None:
+    from dpcli.numerics.arrays import np
+    from dpcli.predict.apart import Apart
+    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.teachers import Lesson
+
+    (place / "killed.py").write_text("import os\ndef learn(inputs, labels):\n    os.kill(os.getpid(), 9)\n")
+    records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
+    lesson = Lesson(np.zeros((2, 2)), "killed:learn", 3, 8, str(place / "a.toml"))
+    with Apart(lesson, "it is gone") as found, pytest.raises(InputError, match="it is gone"):
+        list(found.each([(0, records)]))
