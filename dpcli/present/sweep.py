@@ -201,7 +201,7 @@ def _point(variant: Variant) -> dict[str, Any]:
         "noise_multipliers": list(variant.noise_multipliers),
         "steps": variant.plan.steps,
         "result": _result(variant),
-        "fingerprint": variant.fingerprint,
+        "fingerprint": variant.plan.fingerprint(),
     }
 
 
