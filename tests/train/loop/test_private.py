@@ -225,7 +225,7 @@ def test_a_window_is_charged_and_stated(begin: Begin) -> None:
     private = begin(ledger="ledger.db", window="2026-01-01..2026-01-02")
     stepped(private)
     private.close()
-    with pytest.raises(InputError, match="window or model differ"):
+    with pytest.raises(InputError, match="found the file changed"):
         begin(ledger="ledger.db", window="2026-01-01", resume=True)
     private = begin(ledger="ledger.db", window=days, resume=True)
     stepped(private, STEPS)
