@@ -48,10 +48,11 @@ class Reading:
 
 
 def voting(plan: Any) -> Any:
-    from dpcli.predict.prompt.labeller import labeller_of
-    from dpcli.predict.prompt.run import PromptTeachers
+    from dpcli.predict.prompt.labelled import labelled
+    from dpcli.predict.prompt.prompts import teachers
 
-    return PromptTeachers.of(plan, labeller_of(plan.prompt, plan.path)).demonstrations
+    private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
+    return teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)
 
 
 NUMBERS = table_of("classification", model="logistic", classes=2, public="held-out")
