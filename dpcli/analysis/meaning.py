@@ -6,14 +6,14 @@ Every number is a bound on what any attack can achieve, from the whole privacy p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpcli.analysis.account import Account, account, headline
+from dpcli.analysis.account import Account, account
 from dpcli.analysis.curve import ProfileCurve, profile, trade_off
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.trade_off import delta_from_pairs, gaussian_above, pointwise_epsilon
+from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon, total_variation
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Pipeline
 
@@ -71,10 +71,9 @@ class Meaning:
     groups: tuple[GroupMeaning, ...]
 
 
+@limited
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
     """The account of a pipeline and what it means; None for the meaning where no finite epsilon is certified.
-
-    The advantage and the success of guesses are what `account` says of delta at the epsilons that they follow from, asked as it is asked.
 
     Args:
         delta: at which epsilon is reported; as for `account` where None.
@@ -89,27 +88,19 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
     found = account(pipeline, delta=delta)
     if math.isinf(found.upper):
         return found, None
-    epsilons = sorted({0.0, *(abs(_log_odds(prior)) for prior in priors)})
-    deltas = {epsilon: min(headline(pipeline, epsilon=epsilon).upper, 1.0) for epsilon in epsilons}
-    return found, _meaning(found, deltas, headline(pipeline, delta=0.0).upper, priors)
-
-
-@limited
-def _meaning(found: Account, deltas: Mapping[float, float], pure: float, priors: Sequence[float]) -> Meaning:
-    """deltas: at the epsilons that are asked for. pure: the epsilon that no loss exceeds, inf where there is none."""
     reach = _reach(found, found.delta)
-    curve = _curve(found, reach, deltas)
-    pointwise, exception = _pointwise(curve, found.delta, pure)
+    curve = _curve(found, found.delta, reach, priors)
+    pointwise, exception = _pointwise(curve, found.delta)
     within = curve.epsilons <= reach
-    return Meaning(
+    return found, Meaning(
         account=found,
         curve=curve,
         alphas=ALPHAS,
         false_negatives=tuple(trade_off(curve, ALPHAS).tolist()),
-        advantage=deltas[0.0],
+        advantage=total_variation(curve.epsilons, curve.upper),
         pointwise=pointwise,
         exception=exception,
-        beliefs=tuple(_belief(deltas[abs(_log_odds(prior))], prior, pointwise) for prior in priors),
+        beliefs=tuple(_belief(curve, prior, pointwise) for prior in priors),
         gaussian=gaussian_above(curve.epsilons[within], curve.upper[within]),
         reach=reach,
         groups=tuple(_group(found, size) for size in GROUPS),
@@ -124,13 +115,13 @@ def _reach(found: Account, delta: float) -> float:
     return max(found.upper, further) if math.isfinite(further) else found.upper
 
 
-def _curve(account: Account, reach: float, known: Mapping[float, float]) -> ProfileCurve:
-    """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline and what is known in it."""
+def _curve(account: Account, delta: float, reach: float, priors: Sequence[float]) -> ProfileCurve:
+    """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline in it."""
     bend = min(reach, STEEP)
-    epsilons, deltas = np.array([*known, account.upper]), np.array([*known.values(), account.delta])
-    grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), epsilons])
-    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(account.delta, SMALL))
-    upper = np.minimum(curve.upper, delta_from_pairs(epsilons, deltas, curve.epsilons))
+    odds = [abs(_log_odds(prior)) for prior in priors]
+    grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [account.upper, *odds]])
+    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL))
+    upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
 
@@ -139,28 +130,25 @@ def _log_odds(prior: float) -> float:
     return math.log1p(-prior) - math.log(prior)
 
 
-def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, float]:
-    """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta; at 0 where the loss
-    that is never exceeded is no larger.
+def _pointwise(curve: ProfileCurve, delta: float) -> tuple[float, float]:
+    """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta.
 
     An (epsilon, delta) pair alone says nothing of the loss at probability delta: its delta is an expectation and not a probability.
     """
-    probability = delta
-    exceeded = pointwise_epsilon(curve.epsilons, curve.upper, delta)
-    if math.isinf(exceeded) and 2.0 * delta < 1.0:
-        probability = 2.0 * delta
-        exceeded = pointwise_epsilon(curve.epsilons, curve.upper, probability)
-    return (pure, 0.0) if pure <= exceeded and math.isfinite(pure) else (exceeded, probability)
+    at_delta = pointwise_epsilon(curve.epsilons, curve.upper, delta)
+    if math.isfinite(at_delta) or 2.0 * delta >= 1.0:
+        return at_delta, delta
+    return pointwise_epsilon(curve.epsilons, curve.upper, 2.0 * delta), 2.0 * delta
 
 
-def _belief(gain: float, prior: float, pointwise: float) -> Belief:
+def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
     """Bayes' rule on the largest likelihood ratio, and the average success of the best guess.
 
-    The best guess is right with probability max over tests of (1-p)(1-a) + p(1-f(a)), which for p <= 1/2 is 1 - p + p gain,
-    gain = delta(log((1-p)/p)).
+    The best guess is right with probability max over tests of (1-p)(1-a) + p(1-f(a)), which for p <= 1/2 is 1 - p + p delta(log((1-p)/p)).
     """
     posterior = 1.0 / (1.0 + math.exp(min(_log_odds(prior) - pointwise, 700.0)))
     blind, rare = max(prior, 1.0 - prior), min(prior, 1.0 - prior)
+    gain = curve.at(abs(_log_odds(prior)))
     return Belief(prior, min(posterior * (1.0 + 1e-15), 1.0), min(blind + rare * gain, 1.0), blind)
 
 
