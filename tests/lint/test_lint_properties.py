@@ -49,7 +49,7 @@ def test_a_planted_fault_is_found_and_its_repair_is_not(code: str, examples: int
         planted, left = found(bad), found(good)
         assert code in planted, bad
         assert code not in left, good
-        assert planted - left - reader == {code}, bad
+        assert planted - left - reader - {"DP308"} == {code} - {"DP308"}, bad  # a planted sensitivity may make the noise small, too
 
     drawn_pairs(code, examples, check)
 
