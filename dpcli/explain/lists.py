@@ -51,7 +51,7 @@ def _premises(registry: Mapping[str, str]) -> Terms:
 
 
 def _premise(premise: Premise) -> str:
-    return f"{premise.holds} Seen to by {premise.owner}. Broken in {premise.test}."
+    return f"{premise.holds} Seen to by {premise.owner}. Broken by {premise.test.partition('::')[2]}."
 
 
 LISTS: dict[str, Callable[[], Terms]] = {
