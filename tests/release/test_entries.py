@@ -64,7 +64,8 @@ def test_of_a_unit_with_one_row_the_bounds_need_not_be_stated(table: Mapping[str
     data = text_of(document(silent, privacy=one))
     source, (query,) = section(data, "file.toml", "source"), section(data, "file.toml", "query")
     aggregation = query.aggregation(asked(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
-    most = MOST_ROWS if table["measure"] == "count" and table.get("of") == "units" else 1  # a unit counts once, whatever rows it has
+    units = table["measure"] == "count" and table.get("of") == "units"  # each counts once, whatever rows it has
+    most = MOST_ROWS if units else 1
     assert (aggregation.max_rows, aggregation.max_groups) == (most, 1)
     if bounds:
         with pytest.raises(InvalidFile, match="max_"):
