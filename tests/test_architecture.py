@@ -19,7 +19,7 @@ PACKAGE = ROOT / "dpcli"
 
 # Floors from the ground up: a room may import itself and the rooms of the floors below it, never one of its own floor.
 FLOORS = [
-    {"errors", "registry", "rounding", "stated", "values"},
+    {"errors", "premise", "registry", "rounding", "stated", "values"},
     {"fields"},
     {"extras", "numerics", "posix", "templates", "toml"},
     {"mechanisms", "keys"},
