@@ -90,7 +90,7 @@ def profile_of(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyP
             "(for runs chosen one after the other, a ledger has filters: dpcli budget init --filter)"
         )
     profile = accountant.compose(steps)
-    return AtZero(profile) if adaptive and accountant.name == "basic" else profile
+    return AtZero(profile) if adaptive and accountant.at_zero else profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Preparation:
     """What every shard needs. content: of what is public in it, the same wherever that is. work: done in a process of its own."""
 
     content: str
@@ -39,7 +39,7 @@ class Craft(Protocol):
         """Where a message begins, where the user's code fails on a shard."""
         ...
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> Preparation:
         """Import, load and build what is public, once."""
         ...
 

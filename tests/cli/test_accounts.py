@@ -58,7 +58,10 @@ def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[
     assert found.delta == expected.delta
     assert found.upper == expected.upper
     assert max(headline(part).upper for part in parts) <= found.upper
-    assert math.isfinite(found.upper)
+    filtered = not {1, 4} & {
+        index for entries in cut for index in entries
+    }  # rho adds up all but samples and approximate statements
+    assert math.isfinite(found.upper) == (filtered or not adaptive)
 
 
 def test_runs_count_as_the_horizon_of_one_file_does() -> None:

@@ -702,7 +702,7 @@ def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[
         with pytest.raises(LedgerError, match="expected the approval of another person than ada"):
             ada.approve(asked["void"], "mine")
         for seq in asked.values():
-            eve.approve(seq, "fine")
+            eve.approve(seq, "fine", unseen=True)
         assert not eve.state().proposals and eve.state().epsilon == 2.0 and len(eve.state().quotas) == 2
         charge(ada, "of a wider cap", "0.5")
         with pytest.raises(Denied):

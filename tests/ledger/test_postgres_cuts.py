@@ -49,7 +49,7 @@ ASKED: dict[str, Callable[[str, str], object]] = {
     "start": on(lambda ledger: ledger.start("kept")),
     "commit": on(lambda ledger: ledger.commit("kept", "it was started elsewhere")),
     "void": on(lambda ledger: ledger.void("kept", "it never began")),
-    "amend": on(lambda ledger: ledger.amend(2.0, "more is needed", "the board")),
+    "amend": on(lambda ledger: ledger.amend(2.0, "more is needed", "the board", unseen=True)),
     "retire": on(lambda ledger: ledger.retire(DAYS, "deleted")),
     "upgrade": lambda url, dataset: upgrade(url),
     "moved": on(lambda ledger: ledger.leave("/elsewhere.db")),

@@ -19,7 +19,7 @@ from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
 from dpcli.predict.pate.together import GONE, fitting_ranks
 from dpcli.predict.pate.transcript import OWN
 from dpcli.predict.voting.votes import counted
-from dpcli.predict.warmed import Prepared
+from dpcli.predict.warmed import Preparation
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Lesson:
     def place(self) -> str:
         return self.model
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> Preparation:
         learner = learner_of(self.model, self.classes, self.hidden, self.path)
         if self.model in SKLEARN:
             SKLEARN[self.model](self.hidden, 1)  # imports what all of them need, once
@@ -66,7 +66,7 @@ class Lesson:
         def said(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
 
-        return Prepared("", said)
+        return Preparation("", said)
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: None) -> Teachers:

@@ -11,7 +11,7 @@ from dpcli.predict.models.content import require_same_content
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.pmixed.shared import PublicSide, Records, public_side
-from dpcli.predict.warmed import Prepared
+from dpcli.predict.warmed import Preparation
 
 GONE = "a process that fine-tunes a model was killed, or out of memory: the models that were made are kept, and --resume goes on"
 
@@ -24,9 +24,9 @@ class ShardTuning:
     path: str
     place: str = "the models of shards"
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> Preparation:
         side = public_side(self.settings, self.path)
-        return Prepared(side.content, lambda work: work.done(side))
+        return Preparation(side.content, lambda work: work.done(side))
 
 
 @dataclass(frozen=True, slots=True)

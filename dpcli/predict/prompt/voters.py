@@ -15,7 +15,7 @@ from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.predict.voting.votes import counted as counted_votes
-from dpcli.predict.warmed import Prepared
+from dpcli.predict.warmed import Preparation
 
 GONE = "a process of a teacher was killed, or out of memory: --resume goes on"
 PART = 32  # texts that each teacher is asked about in one process
@@ -29,9 +29,9 @@ class Voting:
     path: str
     place: str = "the labeller"
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> Preparation:
         labeller, shape = labeller_of(self.prompt, self.path), shape_of(self.prompt)
-        return Prepared(labeller.content, lambda ballot: ballot.votes(shape, labeller))
+        return Preparation(labeller.content, lambda ballot: ballot.votes(shape, labeller))
 
 
 @dataclass(frozen=True, slots=True)
