@@ -21,6 +21,7 @@ NEXT = {
     "template",
     type=click.Choice(["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release", *NEXT]),
     default="dp-sgd",
+    metavar="[TEMPLATE]",
 )
 @new_file_option
 def command(template: str, output: str | None) -> None:

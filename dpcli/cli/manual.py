@@ -121,7 +121,8 @@ def _paragraphs(text: str) -> tuple[str, ...]:
 
 
 def _options(command: click.Command, context: click.Context) -> tuple[tuple[str, str], ...]:
-    records = (parameter.get_help_record(context) for parameter in command.get_params(context))
+    options = (parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option))
+    records = (option.get_help_record(context) for option in options)
     return tuple(record for record in records if record is not None)
 
 

@@ -10,7 +10,7 @@ from dpcli.cli.printing import show
 
 
 @click.command(short_help="The JSON Schema of the pipeline, policy or schedule file, for editors.")
-@click.argument("format", type=click.Choice(["pipeline", "policy", "schedule"]), default="pipeline")
+@click.argument("format", type=click.Choice(["pipeline", "policy", "schedule"]), default="pipeline", metavar="[FORMAT]")
 def command(format: str) -> None:
     """Print the JSON Schema (draft 2020-12) of the pipeline file, format 1, of the policy file of dpcli gate, or of the schedule of dpcli
     budget plan."""

@@ -125,18 +125,18 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
     """How each column is set, and how wide a console must be."""
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
-        folds = i not in table.numeric and (
+        may_fold = i not in table.numeric and (
             i == len(table.columns) - 1 or longest[i] > width // 3
         )  # a long path must not squeeze out the reason beside it
-        least = min(longest[i], FOLDED) if folds else longest[i]
-        needed += 3 + least
+        folds = may_fold and longest[i] > FOLDED
+        needed += 3 + (FOLDED if folds else longest[i])
         columns.append(
             {
                 "header": column,
                 "justify": "right" if i in table.numeric else "left",
                 "no_wrap": not folds,
                 "overflow": "fold",
-                "min_width": least,
+                "min_width": FOLDED if folds else None,
                 "max_width": max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
             }
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -43,7 +44,7 @@ EDITABLE = "__editable__.library-1.0.pth,sha256=x,20\nlibrary-1.0.dist-info/RECO
 def test_where_a_library_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, record: str | None, library: bool, own: bool
 ) -> None:
-    folder = layout(tmp_path / name, record)
+    folder = layout(Path(mkdtemp(dir=tmp_path), name), record)  # a path that no other test has had
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
     assert is_library(str(folder / "library/inner/part.py")) is library
     for file in (OWN, "mine/__init__.py"):

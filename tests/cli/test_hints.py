@@ -83,7 +83,7 @@ def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
         (("qwxz",), "no such command 'qwxz'; dpcli --help lists the commands\n"),
         (("budget", "sigma"), "no such command 'sigma'; dpcli budget --help lists the commands\n"),
         (("comment", "qwxz"), "no such command 'qwxz'; commands: github, gitlab\n"),
-        (("account", "--stepz", "2"), "Did you mean"),
+        (("account", "--stepz", "2"), "--steps"),
         ((MNIST,), f"no such command '{MNIST}'; for what a file costs: dpcli account {MNIST}\n"),
         (("a b.toml",), "for what a file costs: dpcli account 'a b.toml'\n"),
         (("acount",), "no such command 'acount'; did you mean 'account'?"),

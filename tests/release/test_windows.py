@@ -242,7 +242,7 @@ def test_a_time_with_a_zone_is_in_no_block(tmp_path: Path, request: pytest.Fixtu
 
     with duckdb.connect(str(tmp_path / "rows.duckdb")) as connection:
         connection.execute('CREATE TABLE rows (who VARCHAR, "when" TIMESTAMPTZ, stamp TIMESTAMP)')
-        connection.execute("INSERT INTO rows VALUES ('a', '2020-12-20 23:00+00', '2020-12-20 23:00')")
+        connection.execute("INSERT INTO rows VALUES ('a', '2020-12-20 23:00:00+00', '2020-12-20 23:00')")
     source = Source(columns={}, path="rows.duckdb", table="rows")
     asked = aggregation(random.Random(0), unit=False)
     plain = replace(asked.aggregation, where=None, keys=(), values=())
