@@ -18,6 +18,9 @@ class Premise(NamedTuple):
     owner: str
     test: str
 
+    def __str__(self) -> str:
+        return f"{self.holds} Seen to by {self.owner}. Broken by {self.test}."
+
 
 Premises = tuple[Premise, ...]
 

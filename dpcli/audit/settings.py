@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.errors import InputError
 from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
 from dpcli.keys.annotations import members_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import section
+from dpcli.premise import Premise, Premises
 from dpcli.toml.findings import Problem
 from dpcli.toml.shown import quoted
 
@@ -33,6 +34,24 @@ REPEATED = read_by("two-run", "replay")
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
     """One audit. What it is decided by (guesses, threshold, trials) is stated before the first score is seen."""
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "Whether a canary is in the data was decided by a fair coin, one for each canary.",
+            "audit, where it inserts them; elsewhere the author of the scores",
+            "tests/audit/test_laws.py::test_unfair_coins_are_refused",
+        ),
+        Premise(
+            "What is judged was fixed before the scores that judge it were seen.",
+            "audit",
+            "tests/audit/test_laws.py::test_split_judges_other_scores_than_it_chose_on",
+        ),
+        Premise(
+            "A program that is replayed reports all of its noise.",
+            "audit, which runs it twice",
+            "tests/audit/test_replay.py::test_noise_that_is_not_reported_fails",
+        ),
+    )
 
     kind: Annotated[
         Literal["one-run", "two-run", "replay"] | None,

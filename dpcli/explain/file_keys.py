@@ -9,6 +9,7 @@ from dpcli.explain.wrapped import filled, hanging
 from dpcli.keys.described import describe_keys
 from dpcli.pipeline.key_places import every_table, places_of
 from dpcli.pipeline.table_places import TablePlace
+from dpcli.registry import MECHANISMS, SAMPLING, load
 
 
 @cache
@@ -25,8 +26,13 @@ def of_table(path: str) -> str:
 
 
 def of_word(word: str) -> str:
-    """What a word that selects the keys of a table means, and those keys."""
-    return "\n\n".join(_whole(place) for place in every_table() if place.word == word)
+    """What a word that selects the keys of a table means, those keys, and the premises of a mechanism or a sampling scheme."""
+    return "\n\n".join([*(_whole(place) for place in every_table() if place.word == word), *_premises(word)])
+
+
+def _premises(word: str) -> Iterator[str]:
+    if target := {**MECHANISMS, **SAMPLING}.get(word):
+        yield "\n".join(["premises:", *(hanging(str(premise)) for premise in load(target).premises)])
 
 
 def of_key(name: str) -> str:

@@ -6,8 +6,20 @@ from collections.abc import Callable, Mapping
 
 from dpcli.accountants.base import Accountant
 from dpcli.ledger.filters.filter import summaries
-from dpcli.premise import Premise
-from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING, load
+from dpcli.premise import Premises
+from dpcli.registry import (
+    ACCOUNTANTS,
+    BLOCKS,
+    CHART_FORMATS,
+    FILTERS,
+    FORMATS,
+    MECHANISMS,
+    PLOTS,
+    RELEASED,
+    SAMPLING,
+    SECTIONS,
+    load,
+)
 
 Terms = tuple[tuple[str, str], ...]
 
@@ -46,12 +58,11 @@ def formats() -> Terms:
 
 
 def _premises(registry: Mapping[str, str]) -> Terms:
-    """What must be true for the numbers of each class to hold, who sees to it, and the test that breaks it."""
-    return tuple((name, " ".join(map(_premise, load(target).premises))) for name, target in registry.items())
-
-
-def _premise(premise: Premise) -> str:
-    return f"{premise.holds} Seen to by {premise.owner}. Broken by {premise.test.partition('::')[2]}."
+    """What must be true for the numbers of each class to hold, who sees to it, and the test that breaks it; alike ones together."""
+    alike: dict[Premises, list[str]] = {}
+    for name, target in registry.items():
+        alike.setdefault(load(target).premises, []).append(name)
+    return tuple((", ".join(names), " ".join(map(str, premises))) for premises, names in alike.items())
 
 
 LISTS: dict[str, Callable[[], Terms]] = {
@@ -61,6 +72,8 @@ LISTS: dict[str, Callable[[], Terms]] = {
     "chart-formats": lambda: _of_modules(CHART_FORMATS),
     "mechanisms": lambda: _of_classes(MECHANISMS),
     "premises-of-mechanisms": lambda: _premises(MECHANISMS),
+    "premises-of-commands": lambda: _premises({**SECTIONS, "release": RELEASED["source"]}),
+    "premises-of-ledgers": lambda: _premises({**FILTERS, **{f"blocks by {by}": target for by, target in BLOCKS.items()}}),
     "premises-of-sampling": lambda: _premises(SAMPLING),
     "plots": lambda: _of_modules(PLOTS),
     "sampling": lambda: _of_classes(SAMPLING),

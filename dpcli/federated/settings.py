@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.premise import Premise, Premises
 from dpcli.toml.findings import Problem
 from dpcli.train.plan.clipping import MEASURABLE
 
@@ -23,6 +24,19 @@ SUMMED = Reader('noise = "secure-aggregation"', lambda table: table.noise == "se
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federated:
     """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and their sum is used with noise."""
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "The server draws as sampling says, and a round that is given up is drawn anew and counted.",
+            "the operator of the server",
+            "tests/federated/test_judged.py::test_amplification_does_not_survive_rounds_that_are_given_up",
+        ),
+        Premise(
+            "No more clients drop out or tell their noise than min_clients and dishonest say.",
+            "the operator of the server",
+            "tests/federated/test_judged.py::test_noise_that_drops_out_is_paid_for",
+        ),
+    )
 
     # Tables that between them state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

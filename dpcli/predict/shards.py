@@ -12,8 +12,33 @@ from collections.abc import Iterable, Sequence
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Pipeline
+from dpcli.premise import Premise, Premises
 
 KEY = b"dpcli shard 1"
+
+# What the numbers of pate, pmixed and prompt rest on, beside the mechanism.
+PREMISES: Premises = (
+    Premise(
+        "One change of a unit changes the model or the prompt of one shard, and nothing else that answers.",
+        "pate, pmixed and prompt; of files and services outside of the process, the author of the model",
+        "tests/predict/test_one_change.py::test_one_change_of_the_data_changes_one_model",
+    ),
+    Premise(
+        "Each shard draws random numbers of its own, whatever seed the author's code sets.",
+        "pate, pmixed and prompt",
+        "tests/predict/test_one_change.py::test_no_two_shards_begin_with_the_same_entropy",
+    ),
+    Premise(
+        "The public model is the same one each time that it is made, or its content is kept.",
+        "pate, pmixed and prompt",
+        "tests/predict/test_one_change.py::test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge",
+    ),
+    Premise(
+        "What a model remembers of one shard reaches no other.",
+        "prompt; elsewhere a process of its own",
+        "tests/predict/test_prompt.py::test_what_a_model_remembers_of_one_teacher_reaches_no_other",
+    ),
+)
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:

@@ -16,6 +16,7 @@ from dpcli.present import account as account_report
 from dpcli.present import meaning as meaning_report
 
 COLUMNS = ("item", "asked by", "answer")
+TRUST = "who is trusted with what, and which premises each number rests on: dpcli explain threats"
 
 
 def document(
@@ -38,7 +39,7 @@ def document(
         passages=tuple(Passage(one.title, one.paragraphs, one.points) for one in statement.passages),
         pictures=tuple(pictures),
         tables=(*_items(statement), *((*whole.tables, *behind) if statement.passages else ())),
-        notes=(_count(statement),),
+        notes=(_count(statement), TRUST),
         total=whole.total,
         log=tuple(f"{answer.item.id}: {answer.line}" for answer in statement.answers),
         exit_code=code,

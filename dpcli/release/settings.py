@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import Key, Reader
+from dpcli.premise import Premise, Premises
 from dpcli.release.columns import Column
 from dpcli.toml.findings import Problem
 
@@ -17,6 +18,24 @@ OF_PATH = Reader("path", lambda source: source.path is not None)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """The table of data that queries are put to. Only what [source.columns] declares can be asked about."""
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "A unit owns the rows that name it, and no query reads more of them than it is charged for.",
+            "release; that the column names the unit, the author of the file",
+            "tests/release/test_bounding.py::test_a_planted_bug_is_caught",
+        ),
+        Premise(
+            "Of a unit's rows each is kept with the same chance, so that an answer means what it is said to.",
+            "release",
+            "tests/release/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
+        ),
+        Premise(
+            "Of a unit's groups each is kept with the same chance.",
+            "release",
+            "tests/release/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
+        ),
+    )
 
     # Tables that between them state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import POSITIVE, Constraint, Key, Open
 from dpcli.pipeline.read import refuse, section, toml_document
+from dpcli.premise import Premise, Premises
 from dpcli.toml.findings import Findings, Problem
 from dpcli.toml.shown import shown
 
@@ -25,6 +26,19 @@ class Sweep:
 
     Of each run the random numbers are its own, from the operating system: there are no seeds that anybody could know.
     """
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "A trial that is not made again is the one that was made: its code, its data, its labels.",
+            "sweep",
+            "tests/sweep/test_run.py::test_other_labels_from_the_same_function_are_another_run",
+        ),
+        Premise(
+            "Of a search that is charged as repeat-and-select, nobody learns how many trials there were.",
+            "sweep",
+            "tests/sweep/test_search.py::test_what_is_printed_does_not_tell_how_many_trials_there_were",
+        ),
+    )
 
     epsilon: Annotated[
         tuple[float, ...], Key("epsilons of one run (public), or of the whole search; the noise is solved for", POSITIVE)

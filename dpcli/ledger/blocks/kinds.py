@@ -9,11 +9,31 @@ from datetime import date, timedelta
 from typing import ClassVar, Literal, Protocol
 
 from dpcli.errors import InputError
+from dpcli.premise import Premise, Premises
 from dpcli.registry import BLOCKS, load
 
 ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]
 PARTS: tuple[Part, ...] = ("value", "week")
+
+# What every ledger of blocks rests on, beside its filter.
+PREMISES: Premises = (
+    Premise(
+        "The block of a record depends on that record alone.",
+        "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
+        "tests/premises/test_blocks.py::test_blocks_by_rank_move_as_a_whole",
+    ),
+    Premise(
+        "No unit has records in more blocks than max_blocks says.",
+        "who opens the ledger",
+        "tests/premises/test_blocks.py::test_a_unit_in_one_block_more_loses_more_than_the_cap",
+    ),
+    Premise(
+        "A run reads no block outside of its window.",
+        "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
+        "tests/premises/test_blocks.py::test_a_block_outside_of_the_window_is_read_for_nothing",
+    ),
+)
 
 
 class BlockKind(Protocol):
@@ -28,6 +48,11 @@ class BlockKind(Protocol):
 
     @property
     def within(self) -> bool: ...
+
+    @property
+    def premises(self) -> Premises:
+        """What must be true for the numbers of its blocks to hold."""
+        ...
 
     @property
     def ordered(self) -> bool: ...
@@ -101,6 +126,7 @@ class Days:
 
     names: tuple[str, ...] = ()
     count: int | None = None
+    premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = ""
     within: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
@@ -136,6 +162,7 @@ class Weeks:
 
     names: tuple[str, ...] = ()
     count: int | None = None
+    premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = ""
     within: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
@@ -172,6 +199,7 @@ class Regions:
 
     names: tuple[str, ...]
     count: int | None = None
+    premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = "names"
     within: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
@@ -209,6 +237,7 @@ class Hashes:
 
     names: tuple[str, ...]
     count: int
+    premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = "count"
     within: ClassVar[bool] = True
     ordered: ClassVar[bool] = True

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import EXACT, Amounts, stated, upward, written, written_down
-from dpcli.ledger.filters.filter import Cost, described, finite, floored, largest, pure_within, require_delta, steps_of
+from dpcli.ledger.filters.filter import PREMISES, Cost, described, finite, floored, largest, pure_within, require_delta, steps_of
+from dpcli.premise import Premises
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -23,6 +24,7 @@ class AdvancedFilter:
     name: str = "advanced"
     source: str = "Whitehouse et al. 2023, arXiv:2203.05481"
     currency: ClassVar[tuple[str, ...]] = ("half_squares", "delta")
+    premises: ClassVar[Premises] = PREMISES
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"slack": (5e-324, 1.0 - 2.0**-53)}
     summary: ClassVar[str] = "squares of epsilon; any run, many small ones"
     labels: ClassVar[Mapping[str, str]] = {"half_squares": "epsilon^2/2"}

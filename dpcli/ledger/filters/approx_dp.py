@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.ledger.amounts import Amounts, stated, upward, written, written_down
-from dpcli.ledger.filters.filter import Cost, described
+from dpcli.ledger.filters.filter import PREMISES, Cost, described
+from dpcli.premise import Premises
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -20,6 +21,7 @@ class ApproxFilter:
     name: str = "approx-dp"
     source: str = "Rogers et al. 2016, arXiv:1605.08294, for basic composition"
     currency: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
+    premises: ClassVar[Premises] = PREMISES
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     summary: ClassVar[str] = "epsilons and deltas add up; any run, few of them"
     labels: ClassVar[Mapping[str, str]] = {}

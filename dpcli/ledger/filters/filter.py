@@ -15,11 +15,31 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpcli.errors import CannotCertify, InputError
 from dpcli.ledger.amounts import Amounts, add, read, rounded_up
+from dpcli.premise import Premise, Premises
 from dpcli.registry import FILTERS, load
 
 if TYPE_CHECKING:
     from dpcli.accountants.base import Steps
     from dpcli.pipeline.model import Pipeline
+
+# What every filter rests on, beside its theorem.
+PREMISES: Premises = (
+    Premise(
+        "Whatever is released of the dataset is charged, before anybody sees it.",
+        "train, release, pate, pmixed, prompt and generate; elsewhere whoever charges",
+        "tests/premises/test_filters.py::test_what_is_not_charged_exceeds_the_cap",
+    ),
+    Premise(
+        "What a run is charged for was fixed before it began.",
+        "the ledger, which prices the file; that the run is the file's, whoever charges",
+        "tests/premises/test_filters.py::test_a_run_that_grows_by_its_own_output_exceeds_the_cap",
+    ),
+    Premise(
+        "Nobody who had seen an output raised the cap beyond the ceiling, or the ledger says that nothing is guaranteed.",
+        "the ledger, and the word of who approves with --no-output-seen",
+        "tests/ledger/test_raised_caps.py::test_a_cap_that_is_raised_after_outputs_bounds_nothing",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +77,11 @@ class Filter(Protocol):
     @property
     def source(self) -> str:
         """The theorem."""
+        ...
+
+    @property
+    def premises(self) -> Premises:
+        """What must be true for its numbers to hold, beside the theorem."""
         ...
 
     @property

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters.filter import Cost, finite, floored, largest, pure_within, require_delta, steps_of
+from dpcli.ledger.filters.filter import PREMISES, Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
 from dpcli.numerics.logspace import log_ndtr
+from dpcli.premise import Premises
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -26,6 +27,7 @@ class GdpFilter:
     name: str = "gdp"
     source: str = "Smith & Thakurta 2022, arXiv:2210.17520; Koskela et al. 2022, arXiv:2209.15596"
     currency: ClassVar[tuple[str, ...]] = ("mu_squared",)
+    premises: ClassVar[Premises] = PREMISES
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     summary: ClassVar[str] = "mu^2; tightest for Gaussian noise without sampling"
     labels: ClassVar[Mapping[str, str]] = {"mu_squared": "mu^2"}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters.filter import Cost, finite, floored, largest, pure_within, require_delta, steps_of
+from dpcli.ledger.filters.filter import PREMISES, Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import renyi_epsilon
 from dpcli.numerics.roots import minimise_scalar
+from dpcli.premise import Premise, Premises
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -29,6 +30,14 @@ class RdpFilter:
     name: str = "rdp"
     source: str = "Feldman & Zrnic 2021, arXiv:2008.11193; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21"
     currency: ClassVar[tuple[str, ...]] = ("rdp",)
+    premises: ClassVar[Premises] = (
+        *PREMISES,
+        Premise(
+            "The order was chosen before the first run.",
+            "the ledger, whose opening entry states it",
+            "tests/premises/test_filters.py::test_an_order_that_is_chosen_afterwards_bounds_no_divergence",
+        ),
+    )
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"order": (1.0 + 1e-6, 1e6)}
     summary: ClassVar[str] = "Renyi DP at one order; for DP-SGD and mixtures of mechanisms"
     labels: ClassVar[Mapping[str, str]] = {"rdp": "Renyi divergence"}

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters.filter import Cost, finite, floored, largest, pure_within, require_delta, steps_of
+from dpcli.ledger.filters.filter import PREMISES, Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.numerics.closed.conversion import zcdp_epsilon
+from dpcli.premise import Premises
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -25,6 +26,7 @@ class ZcdpFilter:
     name: str = "zcdp"
     source: str = "Feldman & Zrnic 2021, arXiv:2008.11193, at every order; Whitehouse et al. 2023, arXiv:2203.05481"
     currency: ClassVar[tuple[str, ...]] = ("rho",)
+    premises: ClassVar[Premises] = PREMISES
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     summary: ClassVar[str] = "rho; for Gaussian and pure mechanisms without sampling"
     labels: ClassVar[Mapping[str, str]] = {}

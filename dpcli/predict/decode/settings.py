@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, Constraint, Key, Note
 from dpcli.predict.templates import ALONE, SHOWING
+from dpcli.premise import Premise, Premises
 from dpcli.toml.findings import Problem
 
 AT_MOST = Constraint("a whole number from 1 to 10^6", lambda x: 1 <= x <= 10**6, (("minimum", 1), ("maximum", 10**6)))
@@ -20,6 +21,19 @@ class Generate:
     How far one private context may move it, and the temperature, stand in the private-decoding entry; everything here is fixed before the
     data are seen. Which batch of private contexts a text is written from depends on no one but the units in it.
     """
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "One change of a unit changes one batch of private contexts, whoever else is in the data.",
+            "generate",
+            "tests/predict/test_generate.py::test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_contribute",
+        ),
+        Premise(
+            "A model answers from what it is asked, and remembers nothing of it.",
+            "generate, which asks twice; what hides from that, the author of the model",
+            "tests/predict/test_generate.py::test_a_model_that_remembers_what_it_was_asked_writes_no_token",
+        ),
+    )
 
     # Tables that between them state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

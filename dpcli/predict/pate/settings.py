@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Reader
 from dpcli.pipeline.read import refuse, section, toml_document
+from dpcli.predict.shards import PREMISES
 from dpcli.predict.source import same_source
+from dpcli.premise import Premises
 from dpcli.toml.findings import Findings, Problem
 
 CALLED = r"[^:\s]+:[^:\s]+"
@@ -84,6 +86,8 @@ class Sanitise:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pate:
     """Teachers on disjoint shards of private data, whose noisy votes label public data; and the student that learns from these labels."""
+
+    premises: ClassVar[Premises] = PREMISES
 
     teachers: Annotated[int, Key("how many teachers vote, each trained without noise on a shard of its own", TEACHERS)]
     classes: Annotated[

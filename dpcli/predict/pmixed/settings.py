@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.predict.shards import PREMISES
 from dpcli.predict.source import same_source
+from dpcli.premise import Premises
 from dpcli.toml.findings import Findings, Problem
 from dpcli.train.plan.settings import DEVICE
 from dpcli.train.plan.settings_classification import WITH_COLUMNS
@@ -39,6 +41,8 @@ class Pmixed:
     """Text from an ensemble of language models, each fine-tuned without noise on a shard of private texts and then mixed towards a public
     model. How many shards, at which rate and radius, and how many tokens: that is a mechanism of type pmixed.
     """
+
+    premises: ClassVar[Premises] = PREMISES
 
     # Tables that between them state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

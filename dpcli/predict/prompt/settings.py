@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Constraint, Key, Note, Reader
+from dpcli.predict.shards import PREMISES
 from dpcli.predict.source import same_source
 from dpcli.predict.templates import ALONE, SHOWING
+from dpcli.premise import Premises
 from dpcli.toml.findings import Problem
 from dpcli.train.plan.sources import FUNCTION
 
@@ -22,6 +24,8 @@ class Prompt:
 
     Source: Duan, Dziedzic, Papernot, Boenisch 2023, arXiv:2305.15594, Section 5.
     """
+
+    premises: ClassVar[Premises] = PREMISES
 
     # Tables that between them state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

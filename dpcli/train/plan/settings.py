@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Reader, Selection
 from dpcli.keys.annotations import members_of
 from dpcli.pipeline.read import refuse, section, toml_document
+from dpcli.premise import Premise, Premises
 from dpcli.registry import STYLES, TASKS, load
 from dpcli.toml.findings import Findings, Problem
 from dpcli.train.plan.clipping import Clipping
@@ -41,6 +42,29 @@ class Covers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(ABC):
     """What is trained, on which data, and how; the privacy of it is the pipeline's."""
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "A record's gradient depends on that record, on the model and on public data alone.",
+            "train, before the charge and at every batch; what shows in neither, the author of the model",
+            "tests/train/test_mixing.py::test_a_model_that_mixes_is_refused_before_any_charge",
+        ),
+        Premise(
+            "A record that makes an error moves no other record's gradient.",
+            "train",
+            "tests/train/test_isolation_records.py::test_an_error_of_one_record_moves_no_other",
+        ),
+        Premise(
+            "A row number is one record, in every process that loads the data.",
+            "train",
+            "tests/train/test_ranks.py::test_a_row_number_is_one_record_whatever_order_each_process_loads",
+        ),
+        Premise(
+            "A run that goes on is the one that was begun: its code, its data, its file.",
+            "train",
+            "tests/train/test_run.py::test_a_run_does_not_go_on_with_other_code",
+        ),
+    )
 
     selection: ClassVar[Selection] = Selection("task", TASKS)
     # The function that makes a learning problem of the table, as module:name; only training imports it.
