@@ -191,6 +191,7 @@ BREACHES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_a_breach_is_seen(rule: Callable[[Sources], list[str]]) -> None:
     """Planted among the modules as they are: what is found is what was planted."""

@@ -117,6 +117,7 @@ def test_the_way_to_laplace_noise_that_is_told_is_one(tmp_path: Path) -> None:
 NOISE = "this is delta with the noise as stated; the noise that meets epsilon = 3.0: dpcli "
 
 
+@pytest.mark.long
 @of_each(
     "arguments",
     [

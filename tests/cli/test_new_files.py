@@ -75,6 +75,7 @@ def test_noise_solved_for_a_budget_of_flags_is_no_warning(target: str, tmp_path:
     assert json.loads(dpcli("account", str(path), "-f", "json").out)["budget"]["verdict"] == "pass"
 
 
+@pytest.mark.long
 @of_each("name", WRITING)
 def test_no_file_is_left_where_the_command_ends_by_an_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"

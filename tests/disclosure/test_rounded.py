@@ -79,6 +79,7 @@ def test_no_mechanism_is_told_with_a_number_of_many_digits(kind: str) -> None:
     assert not re.search(r"(?<![\w.])\d+\.\d{7,}", told), told
 
 
+@pytest.mark.long
 def test_a_release_is_told_rounded_and_json_has_every_digit() -> None:
     (sigma,) = (
         one["sigma"]

@@ -54,6 +54,7 @@ def test_a_planted_fault_is_found_and_its_repair_is_not(code: str, examples: int
     drawn_pairs(code, examples, check)
 
 
+@pytest.mark.long
 @EXAMPLES
 @of_each("code", SECTION_RULES)
 def test_what_a_rule_about_sections_tells_of_is_refused_by_the_reader(code: str, examples: int) -> None:

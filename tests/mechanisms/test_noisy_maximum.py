@@ -43,6 +43,7 @@ def beyond(p: Array, q: Array, pure: float) -> float:
 MOVES = st.lists(st.tuples(st.floats(0.0, 9.0), st.sampled_from([-1.0, -0.4, 0.0, 1.0])), min_size=2, max_size=5)
 
 
+@pytest.mark.long
 @given(st.floats(-3.0, 2.0).map(lambda x: 10.0**x), MOVES)
 @settings(max_examples=150)
 def test_permute_and_flip_is_below_the_laplace_pair(pure: float, moves: list[tuple[float, float]]) -> None:

@@ -188,6 +188,7 @@ def test_sampled_gaussian_at_a_vanishing_rate() -> None:
     assert exact <= MixtureRemoveLoss(binomial_mixture(5.0, 1e-25, 1)).cgf(np.array([0.01]))[0]
 
 
+@pytest.mark.long
 @given(st.floats(-2.0, 0.7), st.floats(-6.0, -0.01), st.floats(-14.0, 1.5), st.sampled_from(["remove", "add"]))
 @settings(max_examples=10)
 def test_sampled_gaussian_anywhere(log10_mu: float, log10_rate: float, log10_z: float, direction: str) -> None:

@@ -121,6 +121,7 @@ REST = (
 )
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=4), *REST)
 @settings(max_examples=20)
 def test_every_cut_where_cuts_are_rare(

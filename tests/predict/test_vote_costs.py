@@ -129,6 +129,7 @@ def test_the_bound_is_never_below_its_formula(size: float, noise: float, above: 
 VOTED = st.lists(st.integers(0, 300), min_size=2, max_size=6).filter(lambda counts: sum(counts) > 0)
 
 
+@pytest.mark.long
 @given(st.lists(VOTED.map(lambda counts: (counts * 6)[:6]), min_size=1, max_size=8), st.floats(1.0, 200.0), st.randoms())
 def test_laws_of_the_sum(rows: list[list[int]], sigma: float, random: Any) -> None:
     """Order of queries and labels is irrelevant; n equal queries are n times one; more noise costs less; a query more costs more."""

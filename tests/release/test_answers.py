@@ -103,6 +103,7 @@ def test_counts_by_declared_keys_and_their_total(rows: Rows, found: dict[str, Ro
     assert by_key(found["states"]) == {("CA",): truth["CA"], ("NY",): truth["NY"], ("total",): truth["CA"] + truth["NY"]}
 
 
+@pytest.mark.long
 def test_counts_where(rows: Rows, found: dict[str, Rows]) -> None:
     assert by_key(found["adults"]) == {(): sum(row["age"] >= 18 and row["state"] in ("CA", "TX") for row in rows)}
 
