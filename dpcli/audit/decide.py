@@ -181,10 +181,11 @@ def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
     return _tested_audit(tested, claim, settings, subject, INDEPENDENT, measured)
 
 
-def _merit(counts: Counts, significance: float, cautious: float, claim: Claim) -> float:
-    """First of all that its error rates are below the claim's curve; where they are not, the epsilon that it surely proves."""
-    below = _below(two_run.error_rates(counts, significance), claim) if claim.whole else 0.0
-    return REFUTED + below if below > 0.0 else two_run.epsilon_lower(two_run.error_rates(counts, cautious), claim.delta)
+def _merit(counts: Counts, significance: float, claim: Claim) -> float:
+    """First of all that its error rates are below the claim's curve; where they are not, the epsilon that it proves."""
+    rates = two_run.error_rates(counts, significance)
+    below = _below(rates, claim) if claim.whole else 0.0
+    return REFUTED + below if below > 0.0 else two_run.epsilon_lower(rates, claim.delta)
 
 
 def _below(rates: ErrorRates, claim: Claim) -> float:

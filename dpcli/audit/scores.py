@@ -18,13 +18,18 @@ CHOOSING = 0.25  # share of the scores that choose the threshold; the others jud
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries, guessed about where no number of guesses was stated
 SHUFFLE = 20230515  # fixed, so that nobody can try several shuffles; independent of who was a member
 UNFAIR = 1e-9  # chance below which the coins of the canaries were not fair
+HIGHEST = float(np.finfo(np.float64).max)
 LEAST = 20  # scores of each kind that a split needs
 MOST, END = 96, 16  # thresholds that are tried: over the whole range, and at either end of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One score for each canary or run; higher means likelier a member."""
+    """One score for each canary or run; higher means likelier a member.
+
+    A score that is no number counts as the highest, beyond every threshold that is another score: where it comes up on one side alone, that
+    tells who is a member as well as any number does.
+    """
 
     members: NDArray[np.bool_]
     values: Array
@@ -32,9 +37,7 @@ class Scores:
     def __post_init__(self) -> None:
         if self.members.shape != self.values.shape or self.members.ndim != 1 or not len(self.values):
             raise InputError(f"expected one member flag for each score, found {self.members.shape} and {self.values.shape}")
-        wrong = np.flatnonzero(~np.isfinite(self.values))
-        if len(wrong):
-            raise InputError(f"expected finite scores, found {float(self.values[wrong[0]])!r} in row {int(wrong[0]) + 1}")
+        object.__setattr__(self, "values", np.nan_to_num(self.values, nan=HIGHEST, posinf=HIGHEST, neginf=-HIGHEST))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -87,11 +90,14 @@ class Tested:
     chosen: str
 
 
-Merit = Callable[[Counts, float, float], float]  # how much a test proves, at one significance and, more cautiously, at another
+Merit = Callable[[Counts, float], float]  # how much a test proves at a significance
 
 
 def by_split(scores: Scores, merit: Merit, significance: float) -> Tested:
     """Choose the threshold and its side on a quarter of the scores, judge it on the rest: no correction is needed.
+
+    Chosen is what would prove most if the rest were like the quarter, of as many scores as will judge: at the quarter's own size no test of
+    a rare leak proves anything.
 
     Raises InputError for fewer than LEAST members or others.
     """
@@ -102,8 +108,7 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> Tested:
         )
     first, rest = scores.halves()
     sides = [Threshold(at, above) for above in (True, False) for at in _between(first)]
-    cautious = significance / len(sides)  # what stands out by luck alone should not be chosen
-    best = max(sides, key=lambda one: merit(one.counts(first), significance, cautious))
+    best = max(sides, key=lambda one: merit(one.counts(first).of_so_many(len(rest.inside), len(rest.outside)), significance))
     counts = best.counts(rest)
     return Tested(
         best, counts, error_rates(counts, significance), f"threshold chosen on {len(first):,} scores, judged on the others"
@@ -118,7 +123,7 @@ def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> Tested:
     are looked at, and each is exact.
     """
     each = significance / len(scores)
-    best = max(_at_scores(scores), key=lambda one: merit(one[1], each, each))
+    best = max(_at_scores(scores), key=lambda one: merit(one[1], each))
     words = f"best of {len(scores):,} thresholds, each at {100.0 * each:.2g} %"
     return Tested(best[0], best[1], error_rates(best[1], each), words)
 

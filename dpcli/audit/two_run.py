@@ -38,6 +38,11 @@ class Counts:
         if not (self.members and self.others):
             raise InputError(f"expected runs with the record and without it, found {self.members} and {self.others}")
 
+    def of_so_many(self, members: int, others: int) -> Counts:
+        """The same shares of so many runs, rounded against the test."""
+        false_positives = -(-self.false_positives * others // self.others)
+        return Counts(members, others, self.true_positives * members // self.members, false_positives)
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:

@@ -140,7 +140,7 @@ def test_scores_at_the_best_threshold(case: dict[str, Any]) -> None:
     assert found == pytest.approx(case["one_run_bonferroni"], abs=1e-4)
     family = max(f_dp.gaussian_epsilon_lower(2 * case["n"], r, v, delta, level) for r, v in guesses if r)
     assert family == pytest.approx(case["one_run_fdp_bonferroni"], abs=1e-3)
-    ours = by_bonferroni(scores, lambda counts, _, level: two_run.epsilon_lower(two_run.error_rates(counts, level), delta), LEVEL)
+    ours = by_bonferroni(scores, lambda counts, level: two_run.epsilon_lower(two_run.error_rates(counts, level), delta), LEVEL)
     assert two_run.epsilon_lower(ours.rates, delta) <= case["cp_bonferroni"]
 
 
@@ -159,7 +159,7 @@ def test_no_bound_exceeds_the_truth(case: dict[str, Any]) -> None:
     scores, delta = scores_of(case), case["delta"]
     truth = case["true_eps_gdp"] or np.inf
     for choose in (by_split, by_bonferroni):
-        tested = choose(scores, lambda counts, _, level: two_run.epsilon_lower(two_run.error_rates(counts, level), delta), LEVEL)
+        tested = choose(scores, lambda counts, level: two_run.epsilon_lower(two_run.error_rates(counts, level), delta), LEVEL)
         assert 0.5 < two_run.epsilon_lower(tested.rates, delta) < truth
         assert two_run.gaussian_epsilon_lower(tested.rates, delta) < truth
     made = guess(scores, 200, one_sided=False)
