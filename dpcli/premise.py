@@ -19,7 +19,7 @@ class Premise(NamedTuple):
     test: str
 
     def __str__(self) -> str:
-        return f"{self.holds} Seen to by {self.owner}. Broken by {self.test}."
+        return f"{self.holds} Seen to by {self.owner}. Shown by {self.test}."
 
 
 Premises = tuple[Premise, ...]
@@ -47,12 +47,13 @@ def _owner(commands: str) -> str:
 SECRET = of_mechanism(
     "Every release draws random numbers of its own, which nobody sees.",
     "test_who_knows_the_random_numbers_learns_more",
-    "train, release, pate, pmixed, prompt and generate",
+    "the command that draws: train, sweep and federated (Gaussian and correlated noise), release (whole numbers, choices, tests), pate and "
+    "prompt (votes), pmixed and generate (tokens)",
 )
 NOISE = of_mechanism(
     "The noise has the law that is named; added in floating-point numbers, its last digits may tell what it was added to.",
     "test_noise_of_floating_point_numbers_shows_what_it_was_added_to",
-    "train and release",
+    "train and federated, but for the last digits of Gaussian noise",
 )
 OWN_NOISE = of_mechanism("No two queries share noise.", "test_noise_that_two_queries_share_cancels", "release")
 SCORES = (

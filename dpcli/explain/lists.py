@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dpcli.accountants.base import Accountant
 from dpcli.ledger.filters.filter import summaries
-from dpcli.premise import Premises
+from dpcli.premise import Premise
 from dpcli.registry import (
     ACCOUNTANTS,
     BLOCKS,
@@ -58,11 +58,20 @@ def formats() -> Terms:
 
 
 def _premises(registry: Mapping[str, str]) -> Terms:
-    """What must be true for the numbers of each class to hold, who sees to it, and the test that breaks it; alike ones together."""
-    alike: dict[Premises, list[str]] = {}
+    """Each premise that a class of the registry states, by the names of those that state it."""
+    stated: dict[Premise, list[str]] = {}
     for name, target in registry.items():
-        alike.setdefault(load(target).premises, []).append(name)
-    return tuple((", ".join(names), " ".join(map(str, premises))) for premises, names in alike.items())
+        for premise in load(target).premises:
+            stated.setdefault(premise, []).append(name)
+    return tuple((_together(names, [*registry]), str(premise)) for premise, names in stated.items())
+
+
+def _together(names: Sequence[str], every: Sequence[str]) -> str:
+    """Some of the names of a registry: all but a few, or each."""
+    others = [name for name in every if name not in names]
+    if len(others) < len(names) / 4:
+        return f"all but {', '.join(others)}" if others else "all"
+    return ", ".join(names)
 
 
 LISTS: dict[str, Callable[[], Terms]] = {

@@ -42,7 +42,7 @@ class GaussianSpec(Spec):
         SECRET,
         moves(
             "No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.",
-            "train and release",
+            "train",
         ),
         NOISE,
     )
