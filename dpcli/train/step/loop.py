@@ -54,7 +54,7 @@ class Trainer:
     records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative;
     None where somebody else sets it.
     physical: records in memory at once; the sum does not depend on it. quantile: of adaptive clipping, whose C moves after each step;
-    the noise is then over C = 1.
+    the noise is then over C = 1. before_sums: called before each sum over private records, as whoever charges for them asks.
     """
 
     model: nn.Module
@@ -67,6 +67,7 @@ class Trainer:
     quantile: Quantile | None = None
     ranks: Ranks = field(default_factory=Alone)
     average: Average | None = None
+    before_sums: Callable[[], None] = lambda: None
     shapes: dict[str, torch.Size] = field(init=False)
     base: list[float] = field(init=False)
 
@@ -110,6 +111,7 @@ class Trainer:
 
     def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
         """The noisy gradient of a sample, in place of what each parameter has as its gradient."""
+        self.before_sums()
         bound = 1.0 if self.quantile is None else self.quantile.clip.bound  # of this step's sum: it moves below
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.summed(sums.gradients)

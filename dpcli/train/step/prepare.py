@@ -83,9 +83,10 @@ class Prepared:
             tell(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.made_up)
         few = self.few()
-        self.trainer.gradients(few)
+        self.trainer.gradients.checked(few, 0)  # as a step is: what that refuses, it refuses here
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(few))
+        self.require_buffers()
 
     def require_buffers(self) -> None:
         """Raises InputError where training has moved a buffer: what it took from the data has no noise."""
