@@ -37,9 +37,8 @@ def require_apart(data: str, public: str | None, path: str) -> None:
     """Raises InputError where what is declared public is the private data: by one name, or by two files of one content."""
     if public is None:
         return
-    folder = os.path.dirname(os.path.abspath(path))
-    files = [os.path.join(folder, source) for source in (data, public)]
-    if data == public or (all(map(os.path.isfile, files)) and filecmp.cmp(*files, shallow=False)):
+    one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
+    if data == public or (os.path.isfile(one) and os.path.isfile(other) and filecmp.cmp(one, other, shallow=False)):
         raise one_source(path, public, data)
 
 

@@ -24,6 +24,7 @@ from dpcli.train.run.stopping import Stopped
 from dpcli.train.step.adam_bc import tell
 from dpcli.train.step.adaptive import Quantile
 from dpcli.train.step.average import Average
+from dpcli.train.tasks.user_code import called_on_records
 
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
@@ -153,6 +154,8 @@ class Trainer:
         return sums
 
     def _part(self, part: Tensor, row: int) -> Sums:
-        """One micro-batch; the row is checked where it is in it."""
+        """One micro-batch; the row is checked where it is in it. Raises Raised for what is no error of ours, without its words."""
         records = take(self.records, part)
-        return self.gradients.checked(records, row) if 0 <= row < len(part) else self.gradients(records)
+        checked = (self.gradients.checked, records, row) if 0 <= row < len(part) else (self.gradients, records)
+        found: Sums = called_on_records("a step", *checked)
+        return found

@@ -58,7 +58,8 @@ def record(loader: Any, tell: Callable[[Indices], None]) -> bool:
 
 def drawn_by(loader: Any) -> tuple[Any, str, Any]:
     """What draws its batches, and which attribute of what it is: not what cuts them for memory, as Opacus' BatchMemoryManager does."""
-    holder, name, found = loader, "batch_sampler", getattr(loader, "batch_sampler", None)
+    found: Any = getattr(loader, "batch_sampler", None)
+    holder, name = loader, "batch_sampler"
     while type(found).__name__ == "BatchSplittingSampler":
         holder, name, found = found, "sampler", found.sampler
     return holder, name, found
