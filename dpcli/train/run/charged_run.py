@@ -13,7 +13,7 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.results import ended, log
-from dpcli.train.run.start import Charge, begun, reserved
+from dpcli.train.run.start import RunCharge, begun, reserved
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -57,7 +57,7 @@ class ChargedRun:
     ledger: Ledger | None
     folder: str
     ranks: Ranks
-    charge: Charge
+    charge: RunCharge
 
     def start(self) -> None:
         """Called before each sum: before the first the run is charged, and a state saved, which tells that it has begun after a crash.

@@ -55,7 +55,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
 
 
 @dataclass(slots=True)
-class Charge:
+class RunCharge:
     """What a run costs: reserved before its first step, and given back where it stops before that.
 
     A step reads private records before it draws noise, and may fail by what it finds: a loss that raises, a sum that no record alone
@@ -89,7 +89,7 @@ class Charge:
             self.ledger.void(self.key, f"stopped before the first step{'' if stopped_by is None else f': {why}'}")
 
 
-def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> Charge:
+def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
     """The run in the ledger, or what a resumed one may do twice.
 
     After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
@@ -105,4 +105,4 @@ def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> C
             key = f"{before.run} resumed {uuid.uuid4().hex}"
     if ledger is not None and key is not None:
         ledger.reserve(cost, key, why=why)
-    return Charge(ledger, key, cost, why, bool(before.model))
+    return RunCharge(ledger, key, cost, why, bool(before.model))
