@@ -36,23 +36,26 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
 
 
 class Reading(TorchDispatchMode):
-    """Finds operands that are neither known beforehand nor made by an operator before. found: with where they are read."""
+    """Finds operands that are neither known beforehand nor made by an operator before. found: with where they are read.
+
+    known: by where they are in memory. What an operator made may be gone when something else lies there; constants were there before.
+    """
 
     def __init__(self, known: tuple[Tensor, ...]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.known = {key_of(one): one for one in known}  # what is known stays in memory, so that nothing else takes its place
+        self.known = set(map(key_of, known))
         self.found: list[tuple[Tensor, str]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         given = dict(kwargs or {})
         for one in tree_leaves((args, given)):
-            if isinstance(one, Tensor) and key_of(one) not in self.known:
-                self.known[key_of(one)] = one
+            if isinstance(one, Tensor) and (func is MADE_ON_THE_WAY or key_of(one) not in self.known):
+                self.known.add(key_of(one))
                 place = read_at()
                 if one.numel() > 1 and (place or func is not MADE_ON_THE_WAY):
                     self.found.append((one, place or "a tensor of a library"))
         made = func(*args, **given)
-        self.known.update((key_of(one), one) for one in tree_leaves(made) if isinstance(one, Tensor))
+        self.known.update(key_of(one) for one in tree_leaves(made) if isinstance(one, Tensor))
         return made
 
 

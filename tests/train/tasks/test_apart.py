@@ -16,6 +16,7 @@ from dpcli.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import open_ledger  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
+from tests.command import dpcli  # noqa: E402
 from tests.train.loop.conftest import FILE  # noqa: E402
 from tests.train.loop.fronts import books_of  # noqa: E402
 
@@ -87,6 +88,8 @@ def test_a_model_that_is_made_of_the_records_is_refused(way: str) -> None:
 def test_what_the_program_reads_beside_them_is_in_the_statement() -> None:
     """And a right one is trained."""
     written(CUSTOM, PLAIN.replace("nn.Linear(5, 3)", "nn.Sequential(nn.Linear(5, 3), Scaled())") + SCALED)
+    planned = dpcli("train", "own.toml", "--dry-run", folder=Path("."))
+    assert "also reads" in planned.out and "BEGINNING of shape (3): nothing of these may come from private records" in planned.out
     outcome = train(plan_of("own.toml"))
     said = (Path(outcome.folder) / "statement.md").read_text()
     assert "BEGINNING of shape (3): that nothing of these comes from private records" in said

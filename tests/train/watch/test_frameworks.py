@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,7 +85,13 @@ def test_a_trainer_with_a_right_sampler_stops_at_the_plan_and_states_nothing(fol
     watch = dpcli.watch("own.toml")
     trainer = Sampled(model=Classifier(), args=args, train_dataset=Items(), callbacks=[watch.trainer_callback()])
     trainer.train()
-    assert watch.steps == trainer.state.global_step == 6
+    assert watch.steps == trainer.state.global_step == 6 and watch.unwatched == 0
+    later = dpcli.watch("own.toml")
+    state = SimpleNamespace(global_step=4)
+    later.trainer_callback().on_train_begin(
+        args, state, None, optimizer=trainer.optimizer, train_dataloader=Sampled.get_train_dataloader(trainer)
+    )
+    assert later.steps == later.unwatched == 6 and "not seen: the first 6 steps" in later.report  # as its optimizer counts them
     assert watch.found["sampling"] == "no contradiction seen" and watch.report.endswith("no guarantee")
 
 
