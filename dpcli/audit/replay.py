@@ -68,10 +68,24 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """One replay: the steps on both datasets, under the same randomness."""
+    """One replay: the steps on both datasets, under the same randomness.
+
+    restarted: whether each step on the right began with what the left one had released. Elsewhere both go on with their own, and what
+    follows from different releases differs in a right program too: weights, a clipping norm that adapts, when it stops.
+    """
 
     left: tuple[Step, ...]
     right: tuple[Step, ...]
+    restarted: bool = True
+
+    @property
+    def compared(self) -> int:
+        """Steps that begin with the same released numbers on both: up to the first that the record takes part in."""
+        together = min(len(self.left), len(self.right))
+        if self.restarted:
+            return together
+        pairs = enumerate(zip(self.left, self.right, strict=False), 1)
+        return next((i for i, (left, right) in pairs if _apart(left, right)), together)
 
 
 def taken(program: str, steps: Any) -> tuple[Step, ...]:
@@ -109,7 +123,8 @@ def _judged(one: Statistic, level: float) -> ReplayCheck:
 
 
 def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
-    wrong = [(len(pair.left), len(pair.right)) for pair in pairs if len(pair.left) != len(pair.right)]
+    ended = [pair for pair in pairs if pair.compared == min(len(pair.left), len(pair.right))]
+    wrong = [(len(pair.left), len(pair.right)) for pair in ended if len(pair.left) != len(pair.right)]
     said = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
     return ReplayCheck("number of steps", not wrong, said)
 
@@ -117,6 +132,17 @@ def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
 def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
     for pair in pairs:
         yield from ((i, left, right) for i, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1))
+
+
+def _alike(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
+    """Those that begin with the same released numbers."""
+    for pair in pairs:
+        yield from ((i, left, right) for i, left, right in _both([pair]) if i <= pair.compared)
+
+
+def _apart(left: Step, right: Step) -> bool:
+    """Whether the record takes part: by the batches, or by the sums where no batches are told."""
+    return set(left.batch) != set(right.batch) if left.batch or right.batch else distance(left, right) != 0.0
 
 
 def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
@@ -168,7 +194,7 @@ def distance(left: Step, right: Step) -> float:
 
 def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Measured against declared; only a lower bound on the true one, as other records may move the sums further."""
-    found = [(distance(left, right), i) for i, left, right in _both(pairs)]
+    found = [(distance(left, right), i) for i, left, right in _alike(pairs)]
     worst, step = max(found)
     said = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), said, worst)
@@ -211,7 +237,7 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
-    for i, left, right in _both(pairs):
+    for i, left, right in _alike(pairs):
         one, other = _flat(left), _flat(right)
         if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=ALIKE * std, equal_nan=True):
             return ReplayCheck("noise does not depend on the record", False, f"step {i}: other draws with the record than without")

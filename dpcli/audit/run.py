@@ -174,7 +174,8 @@ def _replay(audit_request: AuditRequest) -> Audit:
     )
     pairs = []
     for index in range(count):
-        pairs.append(Pair(*replayed(index, np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))))))
+        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
+        pairs.append(Pair(*replayed(index, rng), restarted=settings.function is None))
         audit_request.progress(index + 1, count)
     found = checks(pairs, limits)
     by_size = next((check.power for check in found if check.name == "size of the noise"), "")
@@ -196,6 +197,10 @@ def _replay(audit_request: AuditRequest) -> Audit:
 
 
 Replayed = Callable[[int, "np.random.Generator"], tuple[tuple[Step, ...], tuple[Step, ...]]]
+OWN = (
+    "sums and noise were compared up to the first step of each run that the record took part in: what the program makes of different "
+    "releases afterwards cannot be told from a leak, and was not judged"
+)
 
 
 def _of_function(audit_request: AuditRequest, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
@@ -209,7 +214,7 @@ def _of_function(audit_request: AuditRequest, function: str, entropy: int) -> tu
         )
         return left, right
 
-    return declared(audit_request.settings, audit_request.pipeline, audit_request.varied(None)), replayed, ()
+    return declared(audit_request.settings, audit_request.pipeline, audit_request.varied(None)), replayed, (OWN,)
 
 
 def _of_training(audit_request: AuditRequest) -> tuple[Declared, Replayed, tuple[str, ...]]:

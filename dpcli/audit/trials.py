@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
+from dpcli.audit.code import code_files, digest_of_files
 from dpcli.audit.scores import Scores
 from dpcli.audit.user_code import called, user_function
 from dpcli.errors import InputError
@@ -44,6 +45,7 @@ class TrialPlan:
             "data": self.data,
             "trials": self.trials,
             "entropy": self.entropy,
+            "code": [digest_of_files(code_files(target, self.folders)) for target in (self.function, self.data)],
         }
 
     def generator(self, world: bool, trial: int) -> np.random.Generator:
@@ -64,7 +66,8 @@ def planned(function: str, data: str, trials: int, seed: int | None, folders: tu
     entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
         raise InputError(
-            f"{kept}: expected trials of {function} on {data}, {trials} in each world, found another audit's; name a new file"
+            f"{kept}: expected trials of {function} on {data}, {trials} in each world, by the code as it is, found another audit's; name a "
+            "new file"
         )
     return TrialPlan(function, data, trials, entropy, folders)
 

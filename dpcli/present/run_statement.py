@@ -57,6 +57,10 @@ def _done(outcome: Outcome) -> str:
             "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
             "of a step, which does not prove it; what data and metric do was not checked."
         )
+    if outcome.constants:
+        lines.append(
+            f"The program also reads {', '.join(outcome.constants)}: that nothing of these comes from private records is the author's word."
+        )
     lines += outcome.unchecked
     if outcome.metrics:
         lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")

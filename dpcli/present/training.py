@@ -25,6 +25,7 @@ def planned(plan: TrainingPlan) -> Document:
     from dpcli.train.plan.estimate import estimate
 
     chosen, measured = plan.train, estimate(plan)
+    read = () if isinstance(measured, str) else measured.constants
     details = (
         *(
             f"{steps:,} steps of {stage.entry.name} ({stage.entry.type}): noise multiplier {stage.noise_multiplier:.7g}, "
@@ -36,6 +37,7 @@ def planned(plan: TrainingPlan) -> Document:
         f"leaves {MODEL} and {STATEMENT} in {shown(plan.folder)}",
         *window_note(plan),
         estimated(measured),
+        *([f"the program also reads {', '.join(read)}: nothing of these may come from private records"] if read else []),
     )
     data = {
         "steps": plan.steps,

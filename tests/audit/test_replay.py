@@ -11,6 +11,7 @@ import pytest
 from dpcli.audit.replay import Declared, Pair, Step, checks, taken
 from dpcli.audit.result import ReplayCheck
 from dpcli.errors import InputError
+from tests.audit import learners
 from tests.audit.sums import FILE
 from tests.command import dpcli
 
@@ -22,7 +23,7 @@ BUGS = {
     "noise_over_batch": "size of the noise",
     "fixed_seed": "new noise in every run",
     "noise_once": "new noise in every step",
-    "empty_skipped": "number of steps",
+    "empty_skipped": "members of the batches",
     "drawn_twice_as_often": "records drawn as often as declared",
     "shuffled": "batches drawn by Poisson sampling",
     "noise_follows_data": "noise does not depend on the record",
@@ -51,6 +52,21 @@ def test_planted_bug_is_caught_by_its_check(tmp_path: Path, program: str, check:
     code, found = replay(tmp_path, program)
     assert code == 1
     assert not found[check]
+
+
+@pytest.mark.parametrize("program", [*learners.RIGHT, *learners.WRONG])
+def test_what_follows_from_other_releases_is_not_blamed(tmp_path: Path, program: str) -> None:
+    """After the first step with the record two right trainings go apart; a wrong one shows itself in that step."""
+    path = tmp_path / "p.toml"
+    path.write_text(FILE)
+    given = ("--function", f"tests.audit.learners:{program}", "--data", "tests.audit.learners:pair")
+    result = dpcli("audit", str(path), *given, "-f", "json")
+    exact = {one["name"]: one["passed"] for one in json.loads(result.out)["checks"] if not one["statistical"]}
+    assert {"number of steps", "members of the batches", "sensitivity of the sums"} <= exact.keys()
+    assert {name for name, passed in exact.items() if not passed} == (
+        {"sensitivity of the sums"} if program in learners.WRONG else set()
+    )
+    assert "cannot be told from a leak, and was not judged" in result.out
 
 
 def test_nan_that_is_passed_through_is_caught(tmp_path: Path) -> None:

@@ -301,6 +301,33 @@ def test_trials_of_another_audit_are_refused(tmp_path: Path) -> None:
         assert "found another audit's" in result.err
 
 
+def test_kept_trials_of_other_code_are_refused(tmp_path: Path) -> None:
+    """Also where a module that the function imports is what has changed."""
+    (tmp_path / "parts.py").write_text("SCALE = 1.0\n")
+    pair = "def pair(rng):\n    return 1.0, 0.0\n"
+    program = f"from parts import SCALE\n{pair}def score(data, rng):\n    return data + SCALE * rng.laplace()\n"
+    (tmp_path / "kept.py").write_text(program)
+    (tmp_path / "kept.toml").write_text(Path(EXAMPLE).read_text().replace("laplace_mean:", "kept:"))
+    flags = (
+        "audit",
+        "kept.toml",
+        "--function",
+        "kept:score",
+        "--data",
+        "kept:pair",
+        "--jobs",
+        "1",
+        "--trials",
+        "100",
+        "--scores",
+        "t.jsonl",
+    )
+    assert dpcli(*flags, folder=tmp_path).code == dpcli(*flags, folder=tmp_path).code == 0
+    (tmp_path / "parts.py").write_text("SCALE = 0.5\n")
+    result = dpcli(*flags, folder=tmp_path)
+    assert result.code == 2 and "by the code as it is, found another audit's" in result.err
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ model = "bad_user:model"
 data = "bad_user:records"
 loss = "bad_user:LOSS"
 metric = "bad_user:METRIC"
-public = "bad_user:records"
+public = "bad_user:others"
 learning_rate = 1.0
 clipping = { norm = 1.0 }
 """
@@ -88,6 +88,8 @@ def number(*arguments):
     return 0.5
 def words(*arguments):
     return {"name": "Alice Smith"}
+def others():
+    return records()
 """
 SECRET = "Alice"
 
@@ -422,8 +424,9 @@ def test_metrics_are_taken_without_dropout_and_leave_the_modes_alone(monkeypatch
         return {"mean": float(model(batch[0]).mean())}
 
     chosen = {"task": "custom", "model": "bad_user:model", "loss": "bad_user:loss", "metric": "bad_user:metric"}
-    settings = returning((INPUTS, LABELS), monkeypatch, public="bad_user:load", **chosen)
+    settings = returning((INPUTS, LABELS), monkeypatch, public="bad_user:others", **chosen)
     monkeypatch.setattr(sys.modules["bad_user"], "model", lambda: model)
+    monkeypatch.setattr(sys.modules["bad_user"], "others", lambda: (INPUTS[:3], LABELS[:3]), raising=False)
     monkeypatch.setattr(sys.modules["bad_user"], "metric", metric, raising=False)
     found = custom.build(settings, "bad.toml").measure()
     with torch.no_grad():

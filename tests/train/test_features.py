@@ -167,6 +167,8 @@ def model():
 def records():
     x = torch.linspace(-1, 1, 600).reshape(200, 3)
     return {"x": x, "y": x.sum(1)}
+def others():
+    return {name: column[::2] for name, column in records().items()}
 def loss(model, batch):
     return (model(batch["x"])[:, 0] - batch["y"]) ** 2
 def metric(model, batch):
@@ -181,7 +183,7 @@ model = "own:model"
 data = "own:records"
 loss = "own:loss"
 metric = "own:metric"
-public = "own:records"
+public = "own:others"
 learning_rate = 0.5
 clipping = { norm = 1.0 }
 """
@@ -200,9 +202,10 @@ def test_functions_of_ones_own() -> None:
 def test_a_csv_names_its_columns(tmp_path: Path) -> None:
     rows = [f"{i % 7 / 7},{i % 2},{i % 5 / 5},u{i // 2}" for i in range(40)]
     Path("table.csv").write_text("\n".join(["a,label,b,user", *rows]) + "\n")
+    Path("public.csv").write_text("\n".join(["a,label,b,user", *rows[:30]]) + "\n")
     text = (
         UNITS.replace("users:load", "table.csv")
-        .replace("users:public", "table.csv")
+        .replace("users:public", "public.csv")
         .replace("classes = 3", 'classes = 2\nlabel = "label"')
     )
     found = prepare(

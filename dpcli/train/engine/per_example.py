@@ -57,6 +57,7 @@ class ClippedGradients:
     mode: object = field(default=None, init=False)
     program: Program | None = field(default=None, init=False)
     form: object = field(default=None, init=False)
+    said: str = field(default="not chosen yet", init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
@@ -70,8 +71,8 @@ class ClippedGradients:
         self.ready(batch)
         try:
             return clipped(self.method.parts(batch), self.clip, parameters)
-        except Unsuitable as problem:  # what the rehearsal did not show: from here on one example at a time
-            self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: {problem}",))
+        except Unsuitable:  # what the rehearsal did not show: from here on one example at a time
+            self.choice = MethodChoice(Looped(self.model, self.loss))
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
@@ -97,7 +98,7 @@ class ClippedGradients:
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), modes(self.model)
-        self.form = form(draw(1))
+        self.form, self.said = form(draw(1)), str(self.choice)
         give_back()  # the copies that were tried: a gigabyte of GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:
@@ -117,5 +118,5 @@ class ClippedGradients:
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def describe(self) -> str:
-        """The method, and why each faster one was passed over."""
-        return str(self.choice) if self.choice else "not chosen yet"
+        """The method that the rehearsal chose, and why each faster one was passed over; what a batch changes of it may tell of records."""
+        return self.said

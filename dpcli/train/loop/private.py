@@ -202,7 +202,10 @@ class Private(Displayed):
         return PrivateResult(found.folder, found.taken, found.epsilon, self.delta, found.private, said)
 
     def close(self) -> None:
-        """Leave the run for later: `resume=True` goes on from here. Nothing is repeated unless a step was broken off."""
+        """Leave the run for later: `resume=True` goes on from here. Nothing is repeated unless a step was broken off.
+
+        Before the first step there is nothing to go on from: its reservation is given back.
+        """
         if self._release.alive:
             self._steps.pause()
             self._release()
@@ -243,7 +246,8 @@ def private(
             Dataset, which is read once into memory. No DataLoader: batches are drawn here.
         pipeline: the path of the file.
         units: (n,) whose each record is; needed where the file says `units` in [train].
-        ledger: a ledger's file or URL, charged in full before the first noise. dataset: its name there, where the ledger holds several.
+        ledger: a ledger's file or URL: the whole run is reserved at once, and charged before its first sum. dataset: its name there, where
+            the ledger holds several.
         window: the blocks of that dataset that `data` are from, where it is cut into blocks ("2026-01-01..2026-01-28", one name, or
             several of these), each of which is charged in full; as the file says (privacy.window) where empty. That the records lie in
             them is your word: nobody checks it, and the statement says so.
@@ -258,7 +262,7 @@ def private(
     Raises:
         InputError: the file cannot be read or honoured, or something given is not as described. Denied: the file's own budget or the
             ledger says no. LedgerError: the ledger cannot be read. CannotCertify: nobody can say what the file costs. Unavailable: torch
-            is not installed. In each case nothing was drawn; where the ledger was charged just before, the run stays charged.
+            is not installed. In each case nothing was drawn, and nothing stays charged.
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
 
@@ -290,6 +294,7 @@ def private(
         found = held.enter_context(_opened(ledger, dataset)) if ledger is not None else None
         plan = over_window(plan, found, blocks)
         steps = begin(plan, problem, optimizer, found, resume, insecure_seed)
+        held.callback(steps.leave)
         for handle in steps.watch():
             held.callback(handle)
         return Private(steps, held.pop_all())

@@ -71,7 +71,14 @@ def begin(
 
     run = charged_run(plan, ledger, resume, seed, Alone(), plan.folder, prepared)
     trainer = run.prepared.trainer
-    return LoopSteps(run, Guard(trainer.model, optimizer, trainer.records), samples(run))
+    try:
+        guard = Guard(trainer.model, optimizer, trainer.records)
+        trainer.gradients.checked(run.prepared.few(), 0)
+        guard.require_untouched()  # by what a step does itself
+    except BaseException as problem:
+        run.charge.give_back(problem)
+        raise
+    return LoopSteps(run, guard, samples(run))
 
 
 def samples(run: ChargedRun) -> Iterator[Sample]:
@@ -107,7 +114,8 @@ class LoopSteps:
     @property
     def noised(self) -> int:
         """Steps that drew noise: one more where the optimizer has not used it yet, or the step broke off."""
-        return self.taken + (self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None)
+        open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
+        return self.taken + (open_step and self.run.charge.started)
 
     def draw(self) -> int:
         """The number of the next step, whose sample is drawn. Raises StopIteration after the last."""
@@ -168,8 +176,13 @@ class LoopSteps:
         with self._breaking():
             self.guard.require_untouched()
             self.guard.require_same_records()
-            self.run.save(clean=True)
+            self.run.pause()
             self._end(LoopPhase.ENDED)
+
+    def leave(self) -> None:
+        """Without a first step: what was reserved is given back, by the process that reserved it."""
+        if this_process() == self.process:
+            self.run.charge.give_back()
 
     @property
     def planned_epsilon(self) -> float:
@@ -241,9 +254,10 @@ class LoopSteps:
                 "dpcli.private: expected the process that began the run, found a copy of it, whose steps nothing would count"
             )
         if self.phase is LoopPhase.BROKEN:
+            left = "what the file declares stays charged, and resume=True goes on from its last state"
             raise InputError(
-                f"the run broke off after {self.taken} steps: expected no further call, found one; what the file declares stays charged, "
-                "and resume=True goes on from its last state"
+                f"the run broke off after {self.taken} steps: expected no further call, found one; "
+                f"{left if self.run.charge.started else 'nothing was charged for it: begin it again'}"
             )
         if self.phase not in phases:
             raise InputError(f"dpcli.private: expected {self.phase.value}, found another call")
@@ -261,6 +275,7 @@ class Broken:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
             self.steps.phase = LoopPhase.BROKEN
+            self.steps.run.charge.give_back(error)

@@ -13,12 +13,16 @@ from dpcli.train.plan.plan import TrainingPlan
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums."""
+    """seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums.
+
+    constants: what the user's own program reads beside its parameters, its buffers and the records, by name.
+    """
 
     seconds: float
     bytes: int
     method: str
     parameters: int
+    constants: tuple[str, ...] = ()
 
 
 def estimate(plan: TrainingPlan) -> Estimate | str:
@@ -55,7 +59,8 @@ def _measured(plan: TrainingPlan) -> Estimate:
     drawn = quickest(lambda: noise.next(trainer.shapes))
     seconds = sum(stage.steps * (part * max(1.0, stage.expected_batch / physical) + drawn) for stage in plan.stages)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak()
-    return Estimate(seconds, memory, trainer.gradients.describe(), sum(shape.numel() for shape in trainer.shapes.values()))
+    parameters = sum(shape.numel() for shape in trainer.shapes.values())
+    return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
 
 
 def _peak() -> int:

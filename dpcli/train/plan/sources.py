@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 
+from dpcli.errors import InputError
 from dpcli.fields import Constraint
 
 NAME = r"[^\s:./\\()]+"  # one that may be imported: no path, and no call
@@ -29,3 +31,20 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
     """The same for what is declared public, which may be a split of the private data too."""
     return source_rule(endings, HELD_OUT, *words)
+
+
+def require_apart(data: str, public: str | None, path: str) -> None:
+    """Raises InputError where what is declared public is the private data: by one name, or by two files of one content."""
+    if public is None:
+        return
+    one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
+    if data == public or (os.path.isfile(one) and os.path.isfile(other) and filecmp.cmp(one, other, shallow=False)):
+        raise one_source(path, public, data)
+
+
+def one_source(path: str, public: str, data: str) -> InputError:
+    """That what is measured on would be the private records."""
+    return InputError(
+        f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or holds the same: metrics on "
+        "private records have no noise"
+    )

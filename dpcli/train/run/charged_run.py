@@ -11,9 +11,9 @@ from dpcli.errors import InputError
 from dpcli.train.noise.randomness import Streams, insecure_seed, system_entropy
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save
-from dpcli.train.run.outcome import STATE, Outcome
+from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.results import ended, log
-from dpcli.train.run.start import begun, charge
+from dpcli.train.run.start import RunCharge, begun, reserved
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def charged_run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, seed: int | None, ranks: Ranks, folder: str, prepare: Prepare
 ) -> ChargedRun:
-    """Everything up to the first noise: what is not honoured is refused, then the ledger is charged, then a state is saved.
+    """Everything up to the first step: what is not honoured is refused, then the charge is reserved in the ledger.
 
     Raises as `dpcli.train.run.run.train` does.
     """
@@ -40,11 +40,10 @@ def charged_run(
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
     prepared.rehearse()
-    if ranks.first:
-        charge(plan, ledger, before, folder)
-    run = ChargedRun(plan, prepared, before, ledger, folder, ranks)
-    run.save()  # before the first noise: what is resumed after a crash is known to have begun
-    ranks.same(True)  # nobody draws before the first has charged
+    charge = reserved(plan, ledger if ranks.first else None, before)
+    run = ChargedRun(plan, prepared, before, ledger, folder, ranks, charge)
+    prepared.trainer.before_sums = run.start
+    ranks.same(True)  # nobody reads a record before the first has reserved
     return run
 
 
@@ -58,6 +57,26 @@ class ChargedRun:
     ledger: Ledger | None
     folder: str
     ranks: Ranks
+    charge: RunCharge
+
+    def start(self) -> None:
+        """Called before each sum: before the first the run is charged, and a state saved, which tells that it has begun after a crash.
+
+        Then nothing of an earlier run's metrics is left.
+        """
+        if self.charge.started:
+            return
+        self.charge.start()
+        if self.ranks.first and not self.before.model:
+            open(os.path.join(self.folder, METRICS), "w").close()
+        self.save()
+
+    def pause(self) -> None:
+        """Leave a state that nothing is repeated from; where no step was taken, there is none and the charge is given back."""
+        if self.charge.started:
+            self.save(clean=True)
+        else:
+            self.charge.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
         """Called with the number of each step done: a state now and then, and the metrics that were measured with it."""
@@ -87,5 +106,6 @@ class ChargedRun:
 
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
         """Leave the model and the statement, and commit. unchecked: what the statement says that nobody looked at."""
+        self.start()
         with self.prepared.final():
             return ended(self.prepared, self.folder, self.before, self.ledger, unchecked)

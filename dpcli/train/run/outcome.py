@@ -27,7 +27,8 @@ class Outcome:
     repeated: portions that may have been done twice, and are charged twice. metrics: on data declared public; empty where
     there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the folder held the model
     of an earlier run, which this one's takes the place of. taken: steps; fewer than planned where a caller's own loop ended sooner.
-    unchecked: sentences of the statement about what the guarantee rests on besides, and nobody looked at.
+    unchecked: sentences of the statement about what the guarantee rests on besides, and nobody looked at. constants: tensors that the
+    user's own program reads beside its parameters, its buffers and the records, in words.
     """
 
     plan: TrainingPlan
@@ -41,6 +42,7 @@ class Outcome:
     earlier: bool
     taken: int
     unchecked: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
     charged: str = ""  # to the ledger, in words, with what a resumed run repeats; "" where there was none
 
     @property

@@ -68,6 +68,7 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tup
         os.path.exists(os.path.join(folder, MODEL)),
         prepared.trainer.step,
         unchecked,
+        constants=tuple(prepared.constants),
     )
 
 

@@ -29,7 +29,8 @@ def train(
     """Do what the plan says, on this process or with the others that torchrun started.
 
     Args:
-        ledger: charged in full before the first noise; a resumed run is charged again for the steps that it may repeat.
+        ledger: the run is reserved in full at the start, and charged before the first sum, which may fail by what it finds; a resumed run
+            is charged again for the steps that it may repeat.
         insecure_seed: reproducible noise, which is no noise to whoever knows the seed: the statement says NOT PRIVATE, a ledger refuses.
 
     Raises:
@@ -62,7 +63,10 @@ def _run(
             for stage in plan.stages:
                 run.prepared.stage(stage, lambda step: report(step, run.after(step)), asked)
         except Stopped:
-            run.save(clean=True)
+            run.pause()
             ranks.part_ways()
             raise KeyboardInterrupt from None
+        except BaseException as problem:
+            run.charge.give_back(problem)
+            raise
     return run.end()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.errors import DpcliError, InputError
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
 from dpcli.sessions.reason import reason
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.outcome import METRICS, STATE
+from dpcli.train.run.outcome import STATE
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.pipeline.model import Pipeline
     from dpcli.train.run.checkpoint import Checkpoint
 
 
@@ -52,20 +54,55 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     return replace(before, private=before.private and private)
 
 
-def charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
-    """Charge the run, or what a resumed one may do twice; then nothing of an earlier run's metrics is left.
+@dataclass(slots=True)
+class RunCharge:
+    """What a run costs: reserved before its first step, and given back where it stops before that.
+
+    A step reads private records before it draws noise, and may fail by what it finds: a loss that raises, a sum that no record alone
+    confirms. So the run is started before the first sum and not only before the first noise: what was given back after a look at a record
+    would say so, in books that others read, for nothing. Until then a stop depends on the file, the program and made-up records.
+
+    key: the run's, or where steps may be repeated one of their own; None where there is nothing to charge. cost: of it.
+    """
+
+    ledger: Ledger | None
+    key: str | None
+    cost: Pipeline
+    why: str
+    repeats: bool
+    started: bool = False
+
+    def start(self) -> None:
+        """From here on it is charged whatever happens. Raises LedgerError where the books say otherwise: draw nothing then."""
+        if self.ledger is not None and self.key is not None:
+            charge_run(self.ledger, self.key, self.cost, self.why)
+            if self.repeats:
+                self.ledger.commit(self.key)  # steps of another run, which ends by its own key
+        self.started = True
+
+    def give_back(self, stopped_by: BaseException | None = None) -> None:
+        """The reservation, with the reason, unless it was started. Where the books cannot be written, it stays charged."""
+        if self.ledger is None or self.key is None or self.started:
+            return
+        why = str(stopped_by) if isinstance(stopped_by, DpcliError) else type(stopped_by).__name__
+        with contextlib.suppress(DpcliError):
+            self.ledger.void(self.key, f"stopped before the first step{'' if stopped_by is None else f': {why}'}")
+
+
+def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
+    """The run in the ledger, or what a resumed one may do twice.
 
     After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
     their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
     """
+    again, key = before.step, None
     if not before.model:
-        if ledger is not None:
-            charge_run(ledger, before.run, plan.pipeline, reason("train", plan.path, plan.pipeline))
-        open(os.path.join(folder, METRICS), "w").close()
-    elif ledger is not None and before.resumed and before.resumed[-1] == before.step:
-        again = before.step
-        ledger.spend(
-            plan.costs([(again, plan.milestone(again))], beside=False),
-            f"{before.run} resumed {uuid.uuid4().hex}",
-            why=f"steps that may have been done before the run was resumed at {again}",
-        )
+        key, cost, why = before.run, plan.pipeline, reason("train", plan.path, plan.pipeline)
+    else:
+        cost = plan.costs([(again, plan.milestone(again))], beside=False)
+        why = f"steps that may have been done before the run was resumed at {again}"
+        if before.resumed and before.resumed[-1] == again:
+            key = f"{before.run} resumed {uuid.uuid4().hex}"
+    if ledger is not None and key is not None:
+        ledger.reserve(cost, key, why=why)
+    return RunCharge(ledger, key, cost, why, bool(before.model))

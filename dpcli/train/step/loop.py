@@ -24,6 +24,7 @@ from dpcli.train.run.stopping import Stopped
 from dpcli.train.step.adam_bc import tell
 from dpcli.train.step.adaptive import Quantile
 from dpcli.train.step.average import Average
+from dpcli.train.tasks.user_code import called_on_records
 
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
@@ -54,7 +55,7 @@ class Trainer:
     records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative;
     None where somebody else sets it.
     physical: records in memory at once; the sum does not depend on it. quantile: of adaptive clipping, whose C moves after each step;
-    the noise is then over C = 1.
+    the noise is then over C = 1. before_sums: called before each sum over private records, as whoever charges for them asks.
     """
 
     model: nn.Module
@@ -67,6 +68,7 @@ class Trainer:
     quantile: Quantile | None = None
     ranks: Ranks = field(default_factory=Alone)
     average: Average | None = None
+    before_sums: Callable[[], None] = lambda: None
     shapes: dict[str, torch.Size] = field(init=False)
     base: list[float] = field(init=False)
 
@@ -110,6 +112,7 @@ class Trainer:
 
     def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
         """The noisy gradient of a sample, in place of what each parameter has as its gradient."""
+        self.before_sums()
         bound = 1.0 if self.quantile is None else self.quantile.clip.bound  # of this step's sum: it moves below
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.summed(sums.gradients)
@@ -151,6 +154,8 @@ class Trainer:
         return sums
 
     def _part(self, part: Tensor, row: int) -> Sums:
-        """One micro-batch; the row is checked where it is in it."""
+        """One micro-batch; the row is checked where it is in it. Raises Raised for what is no error of ours, without its words."""
         records = take(self.records, part)
-        return self.gradients.checked(records, row) if 0 <= row < len(part) else self.gradients(records)
+        checked = (self.gradients.checked, records, row) if 0 <= row < len(part) else (self.gradients, records)
+        found: Sums = called_on_records("a step", *checked)
+        return found

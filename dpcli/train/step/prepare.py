@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -18,12 +18,14 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.registry import load
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
+from dpcli.train.isolation.constants import constants
 from dpcli.train.isolation.rehearsal import like
 from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.randomness import Streams, cryptographic
 from dpcli.train.noise.step import Noise, total
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.settings import Train
+from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.canaries import Canaries, canaries
 from dpcli.train.replay.gradients import GradientCanaries, gradient_canaries
@@ -47,7 +49,10 @@ ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus":
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan with its data. canaries: of an audit; records that won the toss are among the records."""
+    """A plan with its data. canaries: of an audit; records that won the toss are among the records.
+
+    constants: what the user's own program reads beside its parameters, its buffers and the records, by name; after the rehearsal.
+    """
 
     plan: TrainingPlan
     problem: Learning
@@ -55,6 +60,7 @@ class Prepared:
     streams: Streams
     canaries: Canaries | GradientCanaries | None
     buffers: dict[str, Tensor]
+    constants: list[str] = field(default_factory=list)
 
     def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
         """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample. Raises Stopped where asked to."""
@@ -82,10 +88,13 @@ class Prepared:
             next(self.batches(stage))
             tell(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.made_up)
+        if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
+            self.constants[:] = constants(self.problem.model, self.problem.loss, self.made_up(2))
         few = self.few()
-        self.trainer.gradients(few)
+        self.trainer.gradients.checked(few, 0)  # as a step is: what that refuses, it refuses here
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(few))
+        self.require_buffers()
 
     def require_buffers(self) -> None:
         """Raises InputError where training has moved a buffer: what it took from the data has no noise."""

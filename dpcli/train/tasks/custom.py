@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from dpcli.audit.user_code import called
 from dpcli.errors import InputError
@@ -14,10 +14,11 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_custom import Custom
+from dpcli.train.plan.sources import one_source
 from dpcli.train.tasks.augmentation import augmented
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
 from dpcli.train.tasks.owners import whose
-from dpcli.train.tasks.user_code import called_on_records, code_of, private_result, result, user
+from dpcli.train.tasks.user_code import built, called_on_records, code_of, private_result, result, user
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,12 +31,13 @@ def build(train: Custom, path: str) -> Learning:
     Raises:
         InputError: a function cannot be imported, raises, or returns something else.
     """
-    model = result(train.model, path)
+    model = built(train.model, train.data, path)
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path)
     loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path)
-    plain = Learning(model, loss, records, measure_of(train, path, model), units, draw, code_of(train.model, path))
+    measure = measure_of(train, path, model, records)
+    plain = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
     return augmented(plain, train, path)
 
 
@@ -92,18 +94,26 @@ def _form(records: Batch) -> object:
     return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
-def measure_of(train: Custom, path: str, model: nn.Module) -> Callable[[], Metrics]:
-    """What `metric` says of the records declared public; nothing where there are none."""
+def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
+    """What `metric` says of the records declared public; nothing where there are none. records: the private ones, which are others."""
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)
     public = checked(result(train.public, path), train.public, path)
+    if records is not None and alike(public, records):
+        raise one_source(path, train.public, train.data)
 
     def measure() -> Metrics:
         with evaluating(model) as device:
             return metrics(called(source, function, model, moved(public, device)), source)
 
     return measure
+
+
+def alike(public: Batch, private: Batch) -> bool:
+    """Whether they hold the same numbers."""
+    one, other = tree_leaves(public), tree_leaves(private)
+    return len(one) == len(other) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
 
 
 def metrics(found: Any, source: str) -> Metrics:

@@ -16,6 +16,7 @@ from dpcli.errors import InputError
 from dpcli.registry import load
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
+from dpcli.train.plan.sources import require_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,6 +91,7 @@ def _tensor(values: Any) -> torch.Tensor:
 
 def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = None) -> Learning:
     """The problem that [train] describes, on these rows of its data; `path` is its file's. Raises InputError where it cannot be built."""
+    require_apart(train.data, train.public, path)
     # Initial weights show nothing of the data: torch's own generator may draw them.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)
     build: Callable[..., Learning] = load(train.build)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
-from dpcli.train.tasks.user_code import code_of, result
+from dpcli.train.tasks.user_code import built, code_of
 
 
 class Prompted(nn.Module):
@@ -64,7 +64,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
 def _base(train: Language, path: str) -> nn.Module:
     if ":" not in train.model:
         return _pretrained(train, path)
-    own = result(train.model, path)
+    own = built(train.model, train.data, path)
     if not isinstance(own, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(own).__name__}")
     return own.eval()

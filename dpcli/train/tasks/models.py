@@ -9,13 +9,13 @@ from torch import nn
 
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_classification import Classification
-from dpcli.train.tasks.user_code import result
+from dpcli.train.tasks.user_code import built
 
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """The model that [train] names, for inputs of one example's `shape`. Raises InputError for one that is not known."""
     if ":" in train.model:
-        found = result(train.model, path)
+        found = built(train.model, train.data, path)
         if not isinstance(found, nn.Module):
             raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(found).__name__}")
         return found

@@ -23,12 +23,16 @@ ALARM = 1e-9
 
 @dataclass(slots=True)
 class DrawnBatches(ABC):
-    """records: how many the loader has. rate: as declared. seen: batches so far. times: how often each record came; None when settled."""
+    """records: how many the loader has. rate: as declared. seen: batches so far. times: how often each record came.
+
+    unsettled: whether they may still be passes over the data, as far as is known.
+    """
 
     records: int
     rate: float
     seen: int = 0
-    times: Indices | None = field(init=False)
+    times: Indices = field(init=False)
+    unsettled: bool = True
 
     def __post_init__(self) -> None:
         self.times = np.zeros(self.records, np.int64)
@@ -40,6 +44,7 @@ class DrawnBatches(ABC):
             return "a record that the dataset does not have"
         if len(np.unique(batch)) < len(batch):
             return "a record twice in one batch"
+        self.times[batch] += 1
         return self.contradiction(batch)
 
     @abstractmethod
@@ -53,17 +58,24 @@ class DrawnBatches(ABC):
 
     def evenly(self, batch: Indices) -> str:
         """Counts that differ by one at most: passes over data in some order, where each record should come for itself."""
-        if self.times is None:
-            return ""
-        self.times[batch] += 1
         least, most = int(self.times.min()), int(self.times.max())
-        if most - least > 1:
-            self.times = None  # passes are excluded for good
+        self.unsettled = self.unsettled and most - least <= 1  # else passes are excluded for good
+        if not self.unsettled:
             return ""
         # Whichever two counts they are: one of seen + 1.
         if math.log(self.seen + 1.0) + self.records * math.log(max(self._likeliest(), 1e-300)) < self.alarm:
             return f"every record {least} or {least + 1} times in {self.seen} batches, as in passes over shuffled data"
         return ""
+
+    def often(self) -> str:
+        """A record that came far more often than the others: its own rate is what its privacy costs."""
+        most = int(self.times.max())
+        share = most / self.seen
+        if share <= self.rate:
+            return ""
+        beyond = 0.0 if share >= 1.0 else (1.0 - share) * math.log((1.0 - share) / (1.0 - self.rate))
+        chance = math.log(self.records) - self.seen * (share * math.log(share / self.rate) + beyond)  # Chernoff, of any record
+        return f"one record {most} times in {self.seen} batches of rate {self.rate:.4g}" if chance < self.alarm else ""
 
     def _likeliest(self) -> float:
         """The largest chance that a binomial count is one of two neighbours."""
@@ -89,7 +101,7 @@ class PoissonBatches(DrawnBatches):
         highest = log_binomial(n, self.rate, int((n + 1) * self.rate))
         if len(self.sizes) == 1 and (self.seen - 1) * highest < self.alarm:
             return f"{self.seen} batches of exactly {len(batch)} records, where their sizes should vary"
-        return self.evenly(batch)
+        return self.often() or self.evenly(batch)
 
 
 @dataclass(slots=True)
@@ -99,12 +111,8 @@ class FixedSizeBatches(DrawnBatches):
     def contradiction(self, batch: Indices) -> str:
         if len(batch) > math.floor(self.rate * self.records):
             return f"a batch of {len(batch)} records, more than the declared share"
-        if self.times is None:
-            return ""
-        self.times[batch] += 1
-        if int(self.times.max()) > 1:
-            self.times = None
-            return ""
+        if self.times.max() > 1:
+            return self.often()
         once = (1.0 - self.rate) ** self.seen + self.seen * self.rate * (1.0 - self.rate) ** (self.seen - 1)
         if self.records * math.log(max(once, 1e-300)) < self.alarm:  # negatively associated: at most the product
             return f"no record twice in {self.seen} batches, as in a pass over shuffled data"
@@ -118,10 +126,9 @@ class PassBatches(DrawnBatches):
     length: int = 1
 
     def contradiction(self, batch: Indices) -> str:
-        assert self.times is not None
         if (self.seen - 1) % self.length == 0:
             self.times[:] = 0
-        self.times[batch] += 1
+            self.times[batch] = 1
         return f"a record twice in a pass of {self.length} batches" if len(batch) and self.times[batch].max() > 1 else ""
 
 
@@ -145,7 +152,7 @@ def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnB
     """What tests the batches of a scheme; None where nothing here does."""
     rate = None if scheme is None else scheme.exact_rate(dataset_size)
     chosen = next((make for kind, make in KINDS.items() if isinstance(scheme, kind)), None)
-    if scheme is None:
+    if scheme is None or (rate is not None and rate >= 1):
         return WholeBatches(records, 1.0)
     return None if chosen is None else chosen(scheme, dataset_size, records, 1.0 if rate is None else float(rate))
 

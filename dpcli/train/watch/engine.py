@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from dpcli.train.watch.drawn import ALARM
 
 INNER = ("optimizer", "original_optimizer", "_optimizer")  # of wrappers: accelerate's, Opacus', Lightning's
+
+ALIKE = 1e-3  # standard deviations: of noise that is the difference of sums in single precision
+HEAD, FEW = 16, 6  # numbers of a step's noise that are kept; fewer than that could be alike by chance
 
 
 def layers_of(optimizer: Any) -> list[Any]:
@@ -23,6 +27,11 @@ def layers_of(optimizer: Any) -> list[Any]:
         if inner is None or any(inner is one for one in found):
             return found
         found.append(inner)
+
+
+def steps_of(optimizer: Any) -> int:
+    """Steps that an optimizer took before, as far as its state counts them."""
+    return max((int(state["step"]) for state in optimizer.state.values() if "step" in state), default=0)
 
 
 def opacus_in(layers: list[Any]) -> Any:
@@ -42,39 +51,61 @@ def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
 
 @dataclass(slots=True)
 class MeasuredNoise:
-    """What Opacus added to its clipped sums, over what it should have: one test over all steps. squares: in units of the variance."""
+    """What Opacus added to its clipped sums, over what it should have: each tensor by itself, over all steps.
+
+    noise_multiplier, norm: as the file declares. squares: by tensor, in units of the variance. heads: of each step, a few numbers.
+    """
 
     engine: Any
-    std: float
-    squares: float = 0.0
-    numbers: int = 0
-    steps: int = 0
+    noise_multiplier: float
+    norm: float
+    squares: dict[int, float] = field(default_factory=dict)
+    heads: list[Tensor] = field(default_factory=list)
 
     def watch(self, tell: Callable[[str], None]) -> Any:
         """Look at each step of the inner optimizer. Returns the hook's handle."""
 
         def before(optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
-            tell(self.see())
+            tell(self.see(optimizer))
 
         return self.engine.original_optimizer.register_step_pre_hook(before)
 
     @torch.no_grad()
-    def see(self) -> str:
-        """One step more. Returns words where the noise is too small, as in one run of 10^9; "" where it is not."""
+    def see(self, optimizer: torch.optim.Optimizer) -> str:
+        """One step more. Returns words where the noise is too small, as in one run of 10^9, or no fresh noise; "" where it is not."""
         engine, scale = self.engine, 1.0
+        said = contradiction(engine, self.noise_multiplier, self.norm)
+        if said:
+            return f"an Opacus optimizer with {said}"
         if engine.loss_reduction == "mean":
             scale = float(engine.expected_batch_size * engine.accumulated_iterations)
-        for parameter in engine.params:
-            if parameter.grad is None or parameter.summed_grad is None:
+        stepped = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+        noises = []
+        for parameter in stepped:
+            clipped = getattr(parameter, "summed_grad", None)
+            if clipped is None:
                 return "a gradient without a clipped sum"
-            noise = parameter.grad.double() * scale - parameter.summed_grad.double().view_as(parameter)
-            self.squares += float(noise.square().sum()) / self.std**2
-            self.numbers += noise.numel()
-        self.steps += 1
-        ratio = self.squares / self.numbers
+            noise = parameter.grad.double() * scale - clipped.double().view_as(parameter)
+            noises.append(noise.flatten() / (self.noise_multiplier * self.norm))
+        return next((said for said in map(self._size, range(len(noises)), noises) if said), "") or self._again(noises)
+
+    def _size(self, place: int, noise: Tensor) -> str:
+        """Of one tensor: as large as declared, and not one number throughout."""
+        if len(noise) >= FEW and float(noise.max() - noise.min()) < ALIKE:
+            return "one number as the noise of a whole tensor"
+        self.squares[place] = self.squares.get(place, 0.0) + float(noise.square().sum())
+        steps = len(self.heads) + 1
+        numbers = steps * len(noise)
+        ratio = self.squares[place] / numbers
         if ratio >= 1.0:
             return ""
-        chance = -0.5 * self.numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))  # Chernoff, of the lower tail of chi-square
-        if chance < math.log(ALARM / (self.steps * (self.steps + 1))):
-            return f"noise of {math.sqrt(ratio):.3g} times the declared size"
-        return ""
+        chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))  # Chernoff, of the lower tail of chi-square
+        least = math.log(ALARM / (steps * (steps + 1) * (place + 1) * (place + 2)))
+        return f"noise of {math.sqrt(ratio):.3g} times the declared size" if chance < least else ""
+
+    def _again(self, noises: list[Tensor]) -> str:
+        """Whether a step before had this noise: by a few numbers, no two of which are equal by chance."""
+        head = torch.cat([noise[: max(1, HEAD // len(noises))].cpu() for noise in noises])[:HEAD]
+        again = len(head) >= FEW and any(bool(((head - one).abs() < ALIKE).all()) for one in self.heads)
+        self.heads.append(head)
+        return "the noise of a step before" if again else ""

@@ -7,12 +7,11 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback
 
 from dpcli.errors import InputError
-from dpcli.rounding import up
 from dpcli.train.watch.watch import Watch
 
 
 class LightningWatch(Callback):
-    """Follows a Trainer, logs `epsilon_so_far` where everything was seen, and stops it after the planned steps."""
+    """Follows a Trainer, and stops it after the planned steps."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -28,12 +27,10 @@ class LightningWatch(Callback):
         """Look at its optimizer."""
         if len(trainer.optimizers) != 1:
             raise InputError(f"watch: expected one optimizer, found {len(trainer.optimizers)}")
-        self.watch.follow_optimizer(trainer.optimizers[0])
+        self.watch.follow_optimizer(trainer.optimizers[0], trainer.global_step)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any) -> None:
-        """Log, and stop at the plan's end."""
-        if self.watch.epsilon is not None:
-            pl_module.log("epsilon_so_far", float(up(self.watch.epsilon, 3)))
+        """Stop at the plan's end."""
         if self.watch.finished:
             trainer.should_stop = True
 

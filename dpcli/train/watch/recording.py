@@ -48,13 +48,21 @@ def record(loader: Any, tell: Callable[[Indices], None]) -> bool:
     loader = inside(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
-    if not isinstance(loader.batch_sampler, Recording):
-        object.__setattr__(
-            loader, "batch_sampler", Recording(loader.batch_sampler, tell)
-        )  # a DataLoader refuses it, for its own sake
+    holder, name, drawing = drawn_by(loader)
+    if isinstance(drawing, Recording):
+        drawing.tell = tell
     else:
-        loader.batch_sampler.tell = tell
+        object.__setattr__(holder, name, Recording(drawing, tell))  # a DataLoader refuses it, for its own sake
     return True
+
+
+def drawn_by(loader: Any) -> tuple[Any, str, Any]:
+    """What draws its batches, and which attribute of what it is: not what cuts them for memory, as Opacus' BatchMemoryManager does."""
+    found: Any = getattr(loader, "batch_sampler", None)
+    holder, name = loader, "batch_sampler"
+    while type(found).__name__ == "BatchSplittingSampler":
+        holder, name, found = found, "sampler", found.sampler
+    return holder, name, found
 
 
 def inside(loader: Any) -> Any:
@@ -64,11 +72,11 @@ def inside(loader: Any) -> Any:
 
 def order_of(loader: Any) -> str:
     """The sampler's name where torch documents that it goes through the data in passes, or draws with replacement; else ""."""
-    sampler = getattr(getattr(inside(loader), "batch_sampler", None), "sampler", None)
+    sampler = getattr(drawn_by(inside(loader))[2], "sampler", None)
     return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
 
 
 def rate_of(loader: Any) -> float | None:
     """The rate that its sampler says it draws with, as that of Opacus does; None where it says nothing."""
-    rate = getattr(getattr(inside(loader), "batch_sampler", None), "sample_rate", None)
+    rate = getattr(drawn_by(inside(loader))[2], "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dpcli.errors import InputError, Unavailable
 from dpcli.extras import require
 from dpcli.registry import Displayed, load
-from dpcli.rounding import up
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 
 if TYPE_CHECKING:
@@ -37,15 +36,16 @@ NOT_SEEN = {
 class Watch(Displayed):
     """Compares a training loop with a file while it runs; `dpcli.watch` makes it.
 
-    What contradicts the file raises an InputError in the loop, and the watch states nothing from then on. What cannot be seen is said in
-    `report`; `epsilon` is None as long as something is.
+    What contradicts the file raises an InputError in the loop. What cannot be seen is said in `report`. It states no epsilon: that is the
+    file's, for a loop that does all of it, and `dpcli account` prints it.
 
-    found: of the sampling, the clipping and the noise, in words. steps: that the optimizer took.
+    found: of the sampling, the clipping and the noise, in words. steps: that the optimizer took. unwatched: how many of them before.
     """
 
     plan: TrainingPlan
     found: dict[str, str] = field(default_factory=lambda: dict(NOT_SEEN))
     steps: int = 0
+    unwatched: int = 0
     batches: int = 0
     wrong: str = ""
     drawn: DrawnBatches | None = None
@@ -58,20 +58,21 @@ class Watch(Displayed):
         wrong = "; contradicts the file: no guarantee" if self.wrong else ""
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{wrong}"
 
-    def follow(self, optimizer: Any, loader: Any, accumulated: int = 1) -> None:
+    def follow(self, optimizer: Any, loader: Any, accumulated: int = 1, taken: int = 0) -> None:
         """Look at a loop from here on; the callbacks call it where training starts.
 
         Args:
             optimizer: that the loop steps, wrapped by a framework or not.
             loader: its loader, before the first batch is drawn.
             accumulated: batches for each step of the optimizer.
+            taken: steps before, of a loop that goes on: they count, and what this watch did not see of them is said.
 
         Raises:
             InputError: the loader or the optimizer contradicts the file already.
         """
         self.release()
         self.follow_loader(loader, accumulated)
-        self.follow_optimizer(optimizer)
+        self.follow_optimizer(optimizer, taken)
 
     def release(self) -> None:
         """Take every hook off again."""
@@ -91,19 +92,7 @@ class Watch(Displayed):
     @property
     def complete(self) -> bool:
         """Whether sampling, clipping and noise were all seen, and nothing contradicts the file."""
-        return not self.wrong and not set(self.found.values()) & set(NOT_SEEN.values())
-
-    @property
-    def epsilon(self) -> float | None:
-        """Upper bound, unrounded, on the epsilon of a run that had been planned to end here and does what the file says.
-
-        None where something was not seen, or contradicts the file. It is no guarantee: what was seen is `report`.
-        """
-        if not self.complete or self.steps == 0:
-            return None
-        from dpcli.analysis.account import headline
-
-        return headline(self.plan.costs([(0, self.steps)])).upper
+        return not self.wrong and not self.unwatched and not set(self.found.values()) & set(NOT_SEEN.values())
 
     @property
     def report(self) -> str:
@@ -111,15 +100,9 @@ class Watch(Displayed):
         if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
         lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {said}" for name, said in self.found.items())]
-        if not self.complete:
-            return "; ".join([*lines, "no guarantee"])
-        epsilon = self.epsilon
-        bound = (
-            ""
-            if epsilon is None
-            else f"; epsilon so far <= {up(epsilon)} at delta = {self.plan.account.delta!r}, if all of it holds"
-        )
-        return "; ".join(lines) + bound
+        if self.unwatched:
+            lines.append(f"not seen: the first {self.unwatched:,} steps")
+        return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
 
     def trainer_callback(self) -> TrainerCallback:
         """For the `callbacks` of a Trainer of transformers. Raises Unavailable where that is not installed."""
@@ -155,11 +138,15 @@ class Watch(Displayed):
             said = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
             self.refuse("sampling", f"{said} (Opacus draws with 1 / len(loader), whatever the batch size)")
 
-    def follow_optimizer(self, optimizer: Any) -> None:
+    def follow_optimizer(self, optimizer: Any, taken: int = 0) -> None:
         """The half of `follow` about the optimizer."""
-        from dpcli.train.watch.engine import MeasuredNoise, contradiction, layers_of, opacus_in
+        from dpcli.train.watch.engine import MeasuredNoise, contradiction, layers_of, opacus_in, steps_of
 
         layers = layers_of(optimizer)
+        taken = max(taken, steps_of(layers[-1]))
+        self.unwatched += max(0, taken - self.steps)
+        self.batches += max(0, taken - self.steps)
+        self.steps = max(self.steps, taken)
         self.handles.append(layers[-1].register_step_pre_hook(self._step))
         engine = opacus_in(layers)
         if engine is None:
@@ -169,7 +156,7 @@ class Watch(Displayed):
         if said:
             self.refuse("noise", f"an Opacus optimizer with {said}")
         self.found["clipping"] = f"by Opacus, whose own code is believed, to norm {norm:g}"
-        self.noise = MeasuredNoise(engine, multiplier * norm)
+        self.noise = MeasuredNoise(engine, multiplier, norm)
         self.handles.append(self.noise.watch(self._noise))
 
     def _batch(self, batch: Indices) -> None:
@@ -190,7 +177,7 @@ class Watch(Displayed):
         if self.steps >= self.planned:
             self.refuse("steps", f"another step after the {self.planned:,} that it declares")
         self.steps += 1
-        if not self.batches:
+        if self.drawn is not None and not self.drawn.seen:
             self.drawn = None  # its loader drew before it was looked at, or not at all: what comes later does not tell
         if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
@@ -213,8 +200,8 @@ def watch(pipeline: str | os.PathLike[str]) -> Watch:
 
     It tests how the loader draws records against the declared scheme (sizes, repetitions, passes; a right sampler is refused once in 10^9
     runs), the numbers of steps and records, and, of an Opacus optimizer, its settings and the noise that it really adds. A loader that
-    shuffles is refused where the file declares Poisson sampling. Who clips and adds noise otherwise is not seen, and then no epsilon is
-    stated. What was seen proves nothing: it finds mistakes. To make a loop private, use `dpcli.private`.
+    shuffles is refused where the file declares Poisson sampling. Who clips and adds noise otherwise is not seen, and no epsilon is stated.
+    What was seen proves nothing: it finds mistakes. To make a loop private, use `dpcli.private`.
 
     Raises:
         InputError: the file cannot be read or honoured. Denied: its own budget does not allow it. CannotCertify: nobody can say what it

@@ -347,7 +347,8 @@ def test_a_declared_weight_is_a_factor_of_the_records_own_loss() -> None:
 @pytest.mark.long
 def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     written(folder, people() * 8)
-    (folder / "people.toml").write_text(FILE)
+    written(folder, people() * 9, "others.csv")
+    (folder / "people.toml").write_text(FILE.replace('public = "people.csv"', 'public = "others.csv"'))
     assert dpcli("train", "people.toml", folder=folder).code == 0
     (folder / "people.toml").unlink()
     assert json.loads((folder / "runs/people/model.json").read_text())["model"]["input_names"] == NAMES

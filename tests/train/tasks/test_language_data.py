@@ -181,7 +181,7 @@ def test_refusals(place: str) -> None:
                 "train.context: expected at most the model's 32 tokens, prompt included, found more",
             ),
             ({"context": 1}, "train.data: expected a record of two tokens or more, found none"),
-            ({"model": "own_language:texts"}, "train.model: expected a torch module from own_language:texts, found list"),
+            ({"model": "own_language:arrays"}, "train.model: expected a torch module from own_language:arrays, found ndarray"),
             (
                 {"model": "own_language:bag", "soft_prompt": 2},
                 "train.soft_prompt: expected a model of transformers, found Sequential",

@@ -104,6 +104,7 @@ OWN_TASK = """
 import torch
 def model(): return torch.nn.Linear(3, 1)
 def records(): return torch.ones(50, 3), torch.ones(50)
+def others(): return torch.ones(25, 3), torch.ones(25)
 def loss(model, batch): return (model(batch[0]).squeeze(1) - batch[1]) ** 2
 def metric(model, batch): return {"error": float(loss(model, batch).mean())}
 """
@@ -117,7 +118,7 @@ model = "own_task:model"
 data = "own_task:records"
 loss = "own_task:loss"
 metric = "own_task:metric"
-public = "own_task:records"
+public = "own_task:others"
 learning_rate = 0.5
 clipping = { norm = 1.0 }
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_a_shuffling_loader_under_a_poisson_claim_is_refused() -> None:
     watch = dpcli.watch("own.toml")
     with pytest.raises(InputError, match="sampling: expected what the file declares, found a loader with RandomSampler"):
         loop(watch, DataLoader(dataset(), batch_size=BATCH, shuffle=True))
-    assert watch.epsilon is None and watch.report.endswith("no guarantee") and not watch.complete
+    assert watch.report.endswith("no guarantee") and not watch.complete
 
 
 class Disguised:
@@ -81,7 +82,7 @@ def test_what_is_not_seen_is_not_stated() -> None:
     """SGD without clipping and noise behind a right sampler: nothing contradicts the file, and nothing is claimed."""
     watch = dpcli.watch("own.toml")
     assert loop(watch, DataLoader(dataset(), batch_sampler=PoissonSampler())) == STEPS == watch.planned
-    assert watch.finished and not watch.complete and watch.epsilon is None
+    assert watch.finished and not watch.complete
     assert "sampling: no contradiction seen" in watch.report
     assert "not seen: whether noise is added" in watch.report and watch.report.endswith("no guarantee")
 
@@ -144,7 +145,7 @@ def test_a_loader_that_began_before_it_was_looked_at_is_not_seen() -> None:
         loss_of(model, next(begun)).mean().backward()
         optimizer.step()
     next(iter(loader))
-    assert watch.steps == 2 and watch.found["sampling"].startswith("not seen") and watch.epsilon is None
+    assert watch.steps == 2 and watch.found["sampling"].startswith("not seen")
 
 
 def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
@@ -153,44 +154,133 @@ def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
         dpcli.watch("own.toml")
 
 
-def opacus_loop(noise_multiplier: float = 2.0, norm: float = 0.5, tampered: float = 1.0) -> dpcli.Watch:
+def test_every_record_in_every_step_may_come_in_any_order(folder: Path) -> None:
+    (folder / "own.toml").write_text(POISSON.replace(f"batch_size = {BATCH}", "rate = 1.0"))
+    watch = dpcli.watch("own.toml")
+    assert loop(watch, DataLoader(dataset(), batch_size=N)) == STEPS and watch.found["sampling"] == "no contradiction seen"
+
+
+class Unequal:
+    """Ten records come ten times as often as the others: on average there are as many in a batch as declared."""
+
+    def __init__(self) -> None:
+        self.chances = torch.full((N,), (BATCH - 5.0) / (N - 10))
+        self.chances[:10] = 0.5
+
+    def __iter__(self) -> Any:
+        return (torch.nonzero(torch.rand(N) < self.chances).flatten().tolist() for _ in range(STEPS))
+
+
+def test_a_record_that_comes_too_often_is_found() -> None:
+    with pytest.raises(InputError, match=r"found one record \d+ times in \d+ batches of rate 0\.05"):
+        loop(dpcli.watch("own.toml"), DataLoader(dataset(), batch_sampler=Unequal()))
+
+
+def test_steps_before_the_watch_count_and_are_said() -> None:
+    """A loop that goes on: by what its framework says, or by what its optimizer counts."""
+    for taken, steps in ((20, 0), (0, 20)):
+        watch, model = dpcli.watch("own.toml"), model_of()
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(steps):
+            loss_of(model, records()).mean().backward()
+            optimizer.step()
+        loader = DataLoader(dataset(), batch_sampler=PoissonSampler())
+        watch.follow(optimizer, loader, taken=taken)
+        for batch in loader:
+            loss_of(model, batch).mean().backward()
+            if watch.finished:
+                break
+            optimizer.step()
+        assert (watch.steps, watch.unwatched, watch.complete) == (STEPS, 20, False)
+        assert "not seen: the first 20 steps" in watch.report and watch.found["sampling"] == "no contradiction seen"
+
+
+Tamper = Callable[[Any, int], None]
+
+
+def opacus_loop(tamper: Tamper = lambda optimizer, step: None, noise_multiplier: float = 2.0, norm: float = 0.5) -> dpcli.Watch:
+    """tamper: called with the optimizer after it has added its noise, and with the number of the step."""
     pytest.importorskip("opacus", reason="the extra opacus is not installed")
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
+    from opacus.utils.batch_memory_manager import BatchMemoryManager
+
+    class Tampered(DPOptimizer):  # type: ignore[misc]
+        def add_noise(self) -> None:
+            super().add_noise()
+            tamper(self, watch.steps + 1)
 
     watch, model = dpcli.watch("own.toml"), GradSampleModule(nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 3)))
-    optimizer = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1),
-        noise_multiplier=noise_multiplier,
-        max_grad_norm=norm,
-        expected_batch_size=BATCH,
-    )
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = Tampered(inner, noise_multiplier=noise_multiplier, max_grad_norm=norm, expected_batch_size=BATCH)
     loader = DataLoader(dataset(), batch_sampler=PoissonSampler())
-    watch.follow(optimizer, loader)
-    optimizer.noise_multiplier *= tampered  # after it was looked at
-    for _ in range(2):
-        for batch in loader:
-            if watch.finished:
-                return watch
-            optimizer.zero_grad()
-            loss_of(model, batch).mean().backward()
-            optimizer.step()
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=8, optimizer=optimizer) as cut:
+        watch.follow(optimizer, cut)
+        for _ in range(2):
+            for batch in cut:
+                if watch.finished:
+                    return watch
+                optimizer.zero_grad()
+                loss_of(model, batch).mean().backward()
+                optimizer.step()
     return watch
 
 
+def noises(optimizer: Any) -> list[Any]:
+    return [p.grad - p.summed_grad.view_as(p) for p in optimizer.params]
+
+
+def put(optimizer: Any, noise: list[Any]) -> None:
+    for parameter, values in zip(optimizer.params, noise, strict=True):
+        parameter.grad = parameter.summed_grad.view_as(parameter) + values
+
+
+def repeated(every: int) -> Tamper:
+    kept: dict[int, Any] = {}
+    return lambda optimizer, step: put(optimizer, kept.setdefault(step % every, noises(optimizer)))
+
+
+def without_the_last(optimizer: Any, step: int) -> None:
+    put(optimizer, [*noises(optimizer)[:-1], torch.zeros_like(optimizer.params[-1])])
+
+
+def another_norm(optimizer: Any, step: int) -> None:
+    optimizer.max_grad_norm = 0.5 if step < 3 else 778.8
+
+
+TAMPERED: dict[str, tuple[Tamper, str]] = {
+    "less": (lambda optimizer, step: put(optimizer, [0.8 * one for one in noises(optimizer)]), r"noise of 0\.[78]\d* times"),
+    "none": (lambda optimizer, step: put(optimizer, [0.0 * one for one in noises(optimizer)]), "one number as the noise"),
+    "none for one tensor": (without_the_last, r"noise of \S+ times the declared size"),
+    "again": (repeated(1), "the noise of a step before"),
+    "again later": (repeated(4), "the noise of a step before"),
+    "one number": (
+        lambda optimizer, step: put(optimizer, [one.flatten()[0].expand_as(one) for one in noises(optimizer)]),
+        "one number as the noise of a whole tensor",
+    ),
+    "another norm": (another_norm, r"clipping norm 778\.8, where the file declares 0\.5"),
+}
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
-def test_opacus_behind_a_right_sampler_has_an_epsilon() -> None:
+def test_opacus_behind_a_right_sampler_is_seen_and_states_no_epsilon() -> None:
+    """Also where a batch is cut for memory."""
     watch = opacus_loop()
-    assert watch.steps == STEPS and watch.complete
-    assert watch.epsilon == dpcli.account(dpcli.load("own.toml")).upper
-    assert "seed of torch's generator was not" in watch.report and "if all of it holds" in watch.report
+    assert watch.steps == STEPS and watch.complete and not hasattr(watch, "epsilon")
+    assert "seed of torch's generator was not" in watch.report and watch.report.endswith("no proof of an epsilon")
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
-def test_less_noise_than_declared_is_found() -> None:
+@pytest.mark.parametrize("way", TAMPERED)
+def test_noise_that_is_not_as_declared_is_found(way: str) -> None:
+    tamper, said = TAMPERED[way]
+    with pytest.raises(InputError, match=said):
+        opacus_loop(tamper)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_other_settings_than_declared_are_found() -> None:
     with pytest.raises(InputError, match=r"an Opacus optimizer with noise multiplier 1.9, where the file declares 2"):
         opacus_loop(noise_multiplier=1.9)
     with pytest.raises(InputError, match=r"an Opacus optimizer with clipping norm 1.0, where the file declares 0.5"):
         opacus_loop(norm=1.0)
-    with pytest.raises(InputError, match=r"found noise of 0\.[78]\d* times the declared size"):
-        opacus_loop(tampered=0.8)

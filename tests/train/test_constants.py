@@ -1,0 +1,93 @@
+"""What the user's program reads beside its parameters, its buffers and the records is named, and what it makes itself is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+import numpy as np  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from dpcli.train.isolation.constants import constants  # noqa: E402
+
+WEIGHTS, BANK, SHIFT = torch.rand(3), torch.randn(40, 5), np.ones((5,), np.float32)
+
+
+class Net(nn.Module):
+    """With a buffer, a tensor that is none, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.drop, self.lstm = nn.Linear(5, 3), nn.Dropout(0.5), nn.LSTM(5, 5)
+        self.register_buffer("scale", torch.ones(5))
+        self.kept, self.alias = torch.ones(5), self.scale[:]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.body(self.drop(self.lstm(inputs[None])[0][0] * self.scale))
+
+
+def plain(model: nn.Module, batch: Any) -> Tensor:
+    inputs, labels = batch
+    return functional.cross_entropy(model(inputs), labels, reduction="none")
+
+
+def weighted(model: nn.Module, batch: Any) -> Tensor:
+    return functional.cross_entropy(model(batch[0]), batch[1], weight=WEIGHTS, reduction="none")
+
+
+def near(model: nn.Module, batch: Any) -> Tensor:
+    return plain(model, batch) + torch.cdist(batch[0], BANK[:7]).amin(1)
+
+
+def shifted(model: nn.Module, batch: Any) -> Tensor:
+    return plain(model, (batch[0] - torch.from_numpy(SHIFT), batch[1]))
+
+
+def attribute(model: Any, batch: Any) -> Tensor:
+    return plain(model, (batch[0] * model.kept, batch[1]))
+
+
+def closed(made: Tensor) -> Callable[..., Tensor]:
+    return lambda model, batch: plain(model, (batch[0] - made, batch[1]))
+
+
+def written(model: nn.Module, batch: Any) -> Tensor:
+    return plain(model, (batch[0] - torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), batch[1]))
+
+
+def own(model: Any, batch: Any) -> Tensor:
+    """Numbers, parameters past autograd, and what is made on the way."""
+    inputs, labels = batch
+    noise = torch.zeros(5) + torch.arange(5) * 0.5 + torch.tensor(2.0) + model.scale.clone() + model.alias
+    return plain(model, (inputs * noise, labels)) + 1e-3 * model.body.weight.data.square().sum() * labels.new_ones(len(labels))
+
+
+NAMED: dict[str, tuple[Callable[..., Tensor], str]] = {
+    "class weights": (weighted, "test_constants.WEIGHTS of shape (3)"),
+    "a bank of records": (near, "test_constants.BANK of shape (40, 5)"),
+    "an array": (shifted, "of shape (5)"),
+    "an attribute": (attribute, "model: kept of shape (5)"),
+    "a closure": (closed(torch.randn(5)), "made of shape (5)"),
+    "written down": (written, "a tensor read at test_constants.py, line"),
+}
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 5), torch.tensor([0, 2])
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_a_captured_tensor_is_named(what: str) -> None:
+    loss, said = NAMED[what]
+    (found,) = constants(Net(), loss, batch())
+    assert said in found
+
+
+@pytest.mark.parametrize("loss", [plain, own])
+def test_what_a_program_makes_itself_is_none(loss: Callable[..., Tensor]) -> None:
+    assert constants(Net(), loss, batch()) == ()
