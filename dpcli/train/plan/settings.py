@@ -60,6 +60,31 @@ class Train(ABC):
             "tests/train/test_ranks.py::test_a_row_number_is_one_record_whatever_order_each_process_loads",
         ),
         Premise(
+            "What stops a run before its first sum does not depend on a record; from there on it is charged.",
+            "train and dpcli.private",
+            "tests/train/loop/test_fronts.py::test_what_may_depend_on_a_record_is_charged_first",
+        ),
+        Premise(
+            "The model is made without the private records.",
+            "train, which refuses a model that calls the data's function; elsewhere the author of the model",
+            "tests/train/tasks/test_apart.py::test_a_model_that_is_made_of_the_records_is_refused",
+        ),
+        Premise(
+            "What the program reads beside parameters, buffers and records comes from public data.",
+            "the author of the model; train names it in the statement",
+            "tests/train/test_constants.py::test_a_captured_tensor_is_named",
+        ),
+        Premise(
+            "Records that are declared public are others than the private ones.",
+            "train, by name and content; elsewhere the author of the file",
+            "tests/train/tasks/test_apart.py::test_files_of_the_same_records",
+        ),
+        Premise(
+            "Messages and statements after the charge show no value and no row of the records.",
+            "train",
+            "tests/train/test_after_the_charge.py::test_an_error_of_a_step_shows_no_record",
+        ),
+        Premise(
             "A run that goes on is the one that was begun: its code, its data, its file.",
             "train",
             "tests/train/test_run.py::test_a_run_does_not_go_on_with_other_code",
