@@ -14,6 +14,10 @@ from dpcli.pipeline.datasets import by_dataset
 from dpcli.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.registry import ACCOUNTANTS
 
+FIXED = (
+    "the sum holds if its files were fixed before the first of them ran; charge what was chosen later to a ledger (dpcli budget)"
+)
+
 
 @limited
 def together(
