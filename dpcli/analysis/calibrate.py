@@ -139,9 +139,10 @@ def calibrate(
             if certified and not _tight(result):
                 certified.clear()
                 result = asked(candidate, value, _without(accountants, refused, value))
-            if result.winner is not None and accountants is None and _tight(result):
-                certified[:] = [result.winner.accountant.name]
-            best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
+            row = result.listed
+            if row is not None and accountants is None and _tight(result):
+                certified[:] = [row.accountant.name]
+            best[value] = (math.inf, "", result.delta) if row is None else (row.upper, row.accountant.name, result.delta)
         return best[value][0]
 
     try:
