@@ -17,6 +17,7 @@ from dpcli.pipeline.samples import together
 from dpcli.pipeline.section import refuse_contradicted
 from dpcli.registry import ACCOUNTANTS, Displayed, load
 from dpcli.rounding import up
+from dpcli.toml.shown import first_names
 from dpcli.values import dataclass
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
@@ -418,7 +419,7 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
     if not found:
         raise InputError(none_has(pipeline.mechanisms, solve))
     if len(found) > 1:
-        names = ", ".join(name for name, _ in found)
+        names = first_names(name for name, _ in found)
         raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
     return tuple(found)
 
