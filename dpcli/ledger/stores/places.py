@@ -79,7 +79,10 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
 def _only(store: Store) -> str:
     found = store.datasets()
     if len(found) != 1:
-        raise InputError(f"--dataset: expected the name of one, found none; {store.place} holds {first_names(found, 'no dataset')}")
+        seen = (
+            f"shows this login {first_names(found, 'no dataset')}" if store.hides else f"holds {first_names(found, 'no dataset')}"
+        )
+        raise InputError(f"--dataset: expected the name of one, found none; {store.place} {seen}")
     return found[0]
 
 
