@@ -17,6 +17,7 @@ from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
 
 MOST = 1e9  # rho
+UNCAPPED = "privacy.adaptive is true, and what then holds is a cap fixed before the first output: state one in [budget]"
 
 
 def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
@@ -63,8 +64,7 @@ def _cap(pipeline: Pipeline, listed: tuple[BillLine, ...], group_size: int) -> M
     steps = tuple((charge.mechanism, charge.count) for charge in listed)
     if cap.rho is None and (cap.epsilon is None or delta is None):
         raise InputError(
-            f"{pipeline.path or '<pipeline>'}: privacy.adaptive is true: expected a cap in [budget], which is what holds where later "
-            f"parameters depend on earlier outputs, found {'none' if cap.epsilon is None else 'one on epsilon without a delta'}"
+            f"{pipeline.path or '<pipeline>'}: budget: expected a cap{'' if cap.epsilon is None else ' with a delta'}, found none: {UNCAPPED}"
         )
     if cap.epsilon is not None and delta == 0.0 and cap.rho is None:
         basic = accountant_named("basic")

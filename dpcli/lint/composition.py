@@ -69,12 +69,12 @@ def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, E
 
 def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
     """Of entries that are sampled alike, those that do not say whether they share; of several, all but the first of them."""
-    from dpcli.pipeline.samples import differing
-
     unsaid = [(path, entry) for path, entry in alike if entry.sample is None]
     first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
     for path, entry in unsaid:
         if entry is not first:
+            from dpcli.pipeline.samples import differing
+
             keys = [key for key, *_ in differing(first, entry)]
             also = f" (and {' and '.join(keys)} in the same words)" if keys else ""
             message = (

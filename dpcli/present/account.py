@@ -78,7 +78,9 @@ def _uncapped(account: Account) -> str:
     privacy, cap = account.pipeline.privacy, account.budget
     if not privacy.adaptive or cap is not None or account.listed is None:
         return ""
-    return "privacy.adaptive is true, and what then holds is a cap fixed before the first output: state one in [budget]"
+    from dpcli.analysis.promised import UNCAPPED
+
+    return UNCAPPED
 
 
 def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:

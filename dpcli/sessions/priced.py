@@ -46,7 +46,10 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 
     found = account(pipeline)
     if found.winner is None:
-        raise CannotCertify(f"{path}: no finite epsilon can be certified for this file")
+        from dpcli.analysis.promised import UNCAPPED
+
+        why = f": {UNCAPPED}" if pipeline.privacy.adaptive and found.listed is not None else ""
+        raise CannotCertify(f"{path}: no finite epsilon can be certified for this file{why}")
     return PricedFile(path, pipeline, found)
 
 
