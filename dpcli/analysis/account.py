@@ -163,7 +163,8 @@ def account(
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
-        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply, to within 1e-9. An accountant that
+        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply, to within 1e-9; of an adaptive
+        pipeline it is its cap, which is all that holds where outputs choose what comes next, and inf without one. An accountant that
         would take more work than one command may cost (numerics/work.py) has that as its reason.
 
     Raises:

@@ -47,7 +47,9 @@ def promised(
     row = row_of(accountant, accountant.compose(steps), quantity, at)
     cap = pipeline.budget or Budget()
     whole = group_size == runs == 1 and quantity == "epsilon" and at == _delta(pipeline)
-    if row.bound is None or not whole or cap.epsilon is None:
+    if row.bound is None:
+        return None
+    if not whole or cap.epsilon is None:
         return row
     exact = max(cap.epsilon, listed.upper)  # what meets the cap at this delta, however its rho was rounded
     return replace(row, bound=replace(row.bound, upper=min(row.bound.upper, exact)))
@@ -64,7 +66,8 @@ def _cap(pipeline: Pipeline, listed: tuple[BillLine, ...], group_size: int) -> M
     steps = tuple((charge.mechanism, charge.count) for charge in listed)
     if cap.rho is None and (cap.epsilon is None or delta is None):
         raise InputError(
-            f"{pipeline.path or '<pipeline>'}: budget: expected a cap{'' if cap.epsilon is None else ' with a delta'}, found none: {UNCAPPED}"
+            f"{pipeline.path or '<pipeline>'}: budget: expected a cap{'' if cap.epsilon is None else ' with a delta'}, found none: "
+            + UNCAPPED
         )
     if cap.epsilon is not None and delta == 0.0 and cap.rho is None:
         basic = accountant_named("basic")

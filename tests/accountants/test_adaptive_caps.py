@@ -74,6 +74,12 @@ def test_at_delta_0_epsilons_add_up_to_the_cap() -> None:
     assert account(pure).upper == 2.0 and headline(pure, group_size=3).upper == pytest.approx(6.0)
 
 
+@pytest.mark.parametrize("cap", [Budget(epsilon=3.0, delta=DELTA), Budget(rho=0.2), Budget(epsilon=3.0, delta=DELTA, rho=0.2)])
+def test_a_cap_in_zcdp_says_nothing_at_delta_0(cap: Budget) -> None:
+    found = account(adaptive(3.0, cap), delta=0.0)
+    assert found.winner is None and math.isinf(found.upper) and found.exit_code == 3
+
+
 def test_without_a_cap_nothing_is_promised_anywhere(tmp_path: Path) -> None:
     """Every command that prints the number of a file, in every form that has one."""
     (tmp_path / "free.toml").write_text(HEAD + MECHANISM)
@@ -116,7 +122,8 @@ def test_in_a_sum_an_adaptive_file_counts_with_its_cap() -> None:
 
 
 def test_the_smallest_of_several_accountants_for_each_file_is_no_filter() -> None:
-    """B where the first answer is rare, else A: each is within (6, 1e-6) by an accountant of its own, and both together are at 1.8 delta (1.97 on a finer grid).
+    """B where the first answer is rare, else A: each is within (6, 1e-6) by an accountant of its own, and the choice is at 1.8 delta, or
+    1.97 on a finer grid.
 
     The one filter that adds up now refuses one of the two: their choice is within its cap.
     """
