@@ -136,7 +136,7 @@ ADAPTIVE = RuleInfo(
     title="parameters chosen from earlier outputs",
     what="privacy.adaptive is true. dpcli then adds up with one privacy filter, zCDP (at delta = 0 the sum of epsilons), and leaves "
     "the others out; epsilon may be larger than without adaptivity. What holds is the cap in [budget], fixed before the first output: "
-    "it is the epsilon that dpcli prints, and without one there is none, which is an error.",
+    "it is the epsilon that dpcli prints, with a warning; without one there is none, which is an error.",
     why="Most composition theorems fix every mechanism's parameters in advance. Where an earlier output decides a "
     "later noise scale or the number of steps, their bound need not hold.",
     fix="Fix all parameters before the first release and set adaptive = false; or keep true with a cap in [budget]; or charge each run to "
