@@ -58,6 +58,18 @@ def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[
     assert math.isfinite(found.upper)
 
 
+def test_a_sum_says_that_its_files_were_fixed_before_the_first_ran(tmp_path: Path) -> None:
+    """In each form that has room for a sentence, for each dataset that is added up and no other."""
+    texts = [text_of(0), text_of(1), text_of(0).replace('dataset = "', 'dataset = "other-')]
+    for count in (2, 3):
+        (one,) = json.loads(report(tmp_path, *texts[:count]).out)["datasets"]
+        assert "fixed before the first" in one["premise"]
+    for form in ("table", "markdown", "html"):
+        said = " ".join(dpcli("account", "file-0.toml", "file-1.toml", "-f", form, folder=tmp_path).out.split())
+        assert said.count("fixed before the first") == 1, form
+    assert "fixed before the first" not in dpcli("account", "file-0.toml", "file-2.toml", folder=tmp_path).out
+
+
 def test_runs_count_as_the_horizon_of_one_file_does() -> None:
     part = pipeline(0, 3)
     assert together([(part, 3)], rows=False).upper == headline(part, runs=3).upper

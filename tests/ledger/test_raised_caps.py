@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.present.ledger_balance import guaranteed
-from dpcli.registry import FILTERS
+from dpcli.registry import FILTERS, load
 from tests.ledger.adversary import STEP, Attempt, of_failure, of_gaussian, of_response, staged, worst
 from tests.ledger.pipelines import gaussian, pure
 from tests.ledger.setting import DATASET
@@ -121,6 +122,18 @@ def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[floa
     assert staged(steps, (caps[-1],) * len(caps), 24.0) <= delta * SLACK
     said = guaranteed(state)
     assert (f"epsilon {caps[-1]!r}" in said and caps[0] != caps[-1]) if way != "none" else "no epsilon is guaranteed" in said
+
+
+@pytest.mark.parametrize("name", [name for name, target in FILTERS.items() if "delta" in load(target).currency])
+def test_the_delta_of_an_entry_is_the_one_that_it_states(name: str) -> None:
+    """Whole, however many mechanisms share it: no filter splits a delta anew for each file, which an output could then choose."""
+    rule = opened_filter(name, CAPS[1], 1e-4, {})
+    for delta in (1e-6, 3e-7):
+        for count in (1, 2, 7):
+            several = gaussian(9.0)
+            entries = tuple(replace(several.mechanisms[0], name=f"m{k}") for k in range(count))
+            cost = rule.cost(replace(several, mechanisms=entries), delta)
+            assert float(cost.amounts["delta"]) == delta
 
 
 def test_a_cap_is_raised_with_a_word_about_outputs_or_knowingly_without(tmp_path: Path) -> None:
