@@ -9,7 +9,7 @@ from dataclasses import replace
 from dpcli.accountants.base import Accountant, PrivacyProfile
 from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
 from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
-from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, profile_of, require_known, smallest
+from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, require_known, smallest
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.lint.delta import mark
 from dpcli.numerics.work import limited
@@ -247,8 +247,7 @@ def sound_profiles(
     charges = binding_charges(pipeline, _checked_group(group_size))
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
-    found = [(accountant, profile_of(accountant, steps, False)) for accountant in chosen if accountant.sound]
-    return tuple((accountant, profile.tuned(None, GLANCE)) for accountant, profile in found if not isinstance(profile, str))
+    return tuple((accountant, accountant.compose(steps).tuned(None, GLANCE)) for accountant in chosen if accountant.sound)
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
