@@ -468,7 +468,7 @@ def test_the_function_looks_at_the_team_too(teams: Database) -> None:
 
 def test_a_name_or_data_of_another_team_is_not_taken_twice(teams: Database) -> None:
     url = teams.cluster.url(teams.name, "bob")
-    with pytest.raises(LedgerError, match="nothing was written"):
+    with pytest.raises(LedgerError, match="taken by a dataset which this login may not see; nothing was written"):
         init(url, "red", terms())
     with pytest.raises(LedgerError, match="the same data under a second name"):
         init(url, "purple", replace(terms(), fingerprint=digest("red")))
