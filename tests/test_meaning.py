@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpcli.analysis.meaning import Meaning, meaning, profile, trade_off
 from dpcli.errors import InputError, InternalError
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
-from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.model import Budget, Pipeline
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline, pipelines
 
 NORMAL = NormalDist()
@@ -252,9 +253,12 @@ def test_nothing_released_is_nothing_learnt() -> None:
 def test_adaptive_pipelines_use_filters_alone() -> None:
     grid = np.linspace(0.0, 4.0, 9)
     steps = [entry("gaussian", rate=0.05, noise_multiplier=2.0, steps=10)]
-    fixed, adaptive = profile(pipeline(*steps), grid), profile(pipeline(*steps, adaptive=True), grid)
+    chosen = replace(pipeline(*steps, adaptive=True, delta=1e-6), budget=Budget(epsilon=4.0, delta=1e-6))
+    fixed, adaptive = profile(pipeline(*steps), grid), profile(chosen, grid)
     assert np.all(adaptive.upper >= fixed.upper)
     assert not np.any(adaptive.lower)
+    with pytest.raises(InputError, match="expected a cap, found none"):
+        profile(replace(chosen, budget=None), grid)
 
 
 @pytest.mark.long

@@ -73,7 +73,7 @@ class Accountant:
     """One row of the table.
 
     sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
-    adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter). at_zero: so at delta = 0 alone.
+    adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: its work grows with the difficulty of the question, and others answer where it is refused.
     fallback: it is asked with all that a question may cost, whatever was spent before: so that a file of thousands of different steps has
         a number.
@@ -88,7 +88,6 @@ class Accountant:
     compose: Callable[[Steps], PrivacyProfile] = field(repr=False)
     sound: bool = True
     adaptive: bool = False
-    at_zero: bool = False
     heavy: bool = False
     fallback: bool = False
     stepwise: bool = False

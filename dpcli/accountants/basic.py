@@ -38,7 +38,6 @@ ACCOUNTANT = Accountant(
     source="Dwork & Roth 2014, Theorem 3.16",
     compose=BasicProfile,
     adaptive=True,
-    at_zero=True,
     stepwise=True,
     cells=lambda parts: 2e3 * parts,
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dpcli.accountants.base import Accountant, PrivacyProfile
 from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
 from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
-from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, profile_of, require_known
+from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, require_known, smallest
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.lint.delta import mark
 from dpcli.numerics.work import limited
@@ -77,7 +77,8 @@ class Account(Displayed):
     quantity: what was asked for, given the other: epsilon at a delta, or delta at an epsilon; `at` is that other.
     rows: one for each accountant; where the headline is settled, those with much work were not asked.
     winner: the row that settles the headline, an interval narrower than any other accountant could tell; else that with the smallest bound
-        among the sound accountants that apply, None where there is none.
+        among the sound accountants that apply, None where there is none. Of an adaptive pipeline: its cap, by the filter that holds it,
+        None where it has no cap; `rows` are of what it lists.
     epsilon, delta: the guarantee: what was asked for is an upper bound, inf where nothing can be certified, and the other is `at`.
     upper, lower: the headline, of `quantity`; `lower` is None where no accountant certifies one.
     shares: of each charge, in the winner's currency.
@@ -122,6 +123,11 @@ class Account(Displayed):
         return self.at if self.quantity == "epsilon" else self.upper
 
     @property
+    def listed(self) -> AccountRow | None:
+        """What the mechanisms of the file cost; of an adaptive one that is not what it guarantees."""
+        return smallest(self.rows) if self.pipeline.privacy.adaptive else self.winner
+
+    @property
     def rho(self) -> TotalRho:
         """What all charges cost in zCDP."""
         return total_rho(self.charges)
@@ -157,7 +163,8 @@ def account(
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
-        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply, to within 1e-9. An accountant that
+        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply, to within 1e-9; of an adaptive
+        pipeline it is its cap, which is all that holds where outputs choose what comes next, and inf without one. An accountant that
         would take more work than one command may cost (numerics/work.py) has that as its reason.
 
     Raises:
@@ -173,7 +180,8 @@ def account(
     for name in names:
         require_known(name)
     quick = accountants is None and tolerance is None
-    return priced(pipeline, charges_of(pipeline, group_size, runs), Panel(names, quick, tolerance), delta, epsilon, group_size)
+    panel = Panel(names, quick, tolerance)
+    return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 @limited
@@ -182,9 +190,8 @@ def headline(
 ) -> Account:
     """`account`, for whoever reads the headline alone: where an interval settles it, the other rows are left out; a lower end is looked for
     where every pair is attained."""
-    return priced(
-        pipeline, charges_of(pipeline, group_size, runs), Panel(tuple(ACCOUNTANTS), rows=False), delta, epsilon, group_size
-    )
+    panel = Panel(tuple(ACCOUNTANTS), rows=False)
+    return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
@@ -199,6 +206,7 @@ def priced(
     delta: float | None = None,
     epsilon: float | None = None,
     group_size: int = 1,
+    runs: int = 1,
 ) -> Account:
     """The account of charges that are told as those of `pipeline`. Raises InputError as `account` does."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
@@ -206,6 +214,11 @@ def priced(
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
     answer = answered(inquiry, panel)
     rows, winner = answer.rows, answer.winner
+    headed = winner
+    if pipeline.privacy.adaptive:
+        from dpcli.analysis.promised import promised
+
+        headed = promised(pipeline, winner, quantity, at, group_size, runs)
     lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
     lower = max(lowers, default=None)
     return Account(
@@ -214,8 +227,8 @@ def priced(
         quantity,
         at,
         rows,
-        winner,
-        None if lower is None or winner is None else min(lower, winner.upper),
+        headed,
+        None if lower is None or headed is None else min(lower, headed.upper),
         _shares(answer.profile, quantity, at, winner, len(charges)),
         _budget(pipeline, inquiry, panel, winner),
         group_size,
@@ -229,16 +242,17 @@ def sound_profiles(
 
     Raises InputError as `account` does; a profile itself raises NotRepresentable where it has no answer.
     """
-    charges = resolve(pipeline, _checked_group(group_size))
+    from dpcli.analysis.promised import binding_charges
+
+    charges = binding_charges(pipeline, _checked_group(group_size))
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
-    found = [(accountant, profile_of(accountant, steps, pipeline.privacy.adaptive)) for accountant in chosen if accountant.sound]
-    return tuple((accountant, profile.tuned(None, GLANCE)) for accountant, profile in found if not isinstance(profile, str))
+    return tuple((accountant, accountant.compose(steps).tuned(None, GLANCE)) for accountant in chosen if accountant.sound)
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
     """Whether lower bounds on the mechanisms' dominating pairs are lower bounds on the pipeline; else they must not be shown."""
-    return all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
+    return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
 
 def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:

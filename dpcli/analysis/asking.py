@@ -15,7 +15,6 @@ from dpcli.analysis.rows import (
     certified,
     cross_check,
     named,
-    profile_of,
     row_of,
     smallest,
     tuned,
@@ -93,7 +92,17 @@ class Inquiry:
         return reached(self.charges) and self.fewer is None
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
-        return tuned(profile_of(accountant, self.steps, self.adaptive), tolerance, seconds)
+        """The profile, or the reason why an adaptive pipeline is not added up by it.
+
+        What is chosen from outputs is bounded by one filter that no output chooses: rho where delta > 0, else epsilon. The smaller of two
+        for each file is no bound, nor is a sum that splits delta anew for the steps of each file (1.99 times delta).
+        """
+        if self.adaptive and accountant.name != ("basic" if self.quantity == "epsilon" and self.at == 0.0 else "zcdp"):
+            return (
+                "privacy.adaptive is true: one filter adds up, zcdp or, at delta = 0, basic "
+                "(for runs chosen one after the other, a ledger has more: dpcli budget init --filter)"
+            )
+        return accountant.compose(self.steps).tuned(tolerance, seconds)
 
 
 def reached(charges: tuple[BillLine, ...]) -> bool:
@@ -212,7 +221,7 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
 
     def row(name: str) -> AccountRow:
         accountant = accountant_named(name)
-        return row_of(accountant, tuned(profile_of(accountant, steps, False), None, GLANCE), "epsilon", delta)
+        return row_of(accountant, accountant.compose(steps).tuned(None, GLANCE), "epsilon", delta)
 
     whole = all(mechanism.attained() for mechanism, _ in steps)
     known: dict[str, AccountRow] = {}

@@ -17,6 +17,7 @@ from dpcli.pipeline.samples import together
 from dpcli.pipeline.section import refuse_contradicted
 from dpcli.registry import ACCOUNTANTS, Displayed, load
 from dpcli.rounding import up
+from dpcli.toml.shown import first_names
 from dpcli.values import dataclass
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
@@ -139,9 +140,10 @@ def calibrate(
             if certified and not _tight(result):
                 certified.clear()
                 result = asked(candidate, value, _without(accountants, refused, value))
-            if result.winner is not None and accountants is None and _tight(result):
-                certified[:] = [result.winner.accountant.name]
-            best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
+            row = result.listed
+            if row is not None and accountants is None and _tight(result):
+                certified[:] = [row.accountant.name]
+            best[value] = (math.inf, "", result.delta) if row is None else (row.upper, row.accountant.name, result.delta)
         return best[value][0]
 
     try:
@@ -417,7 +419,7 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
     if not found:
         raise InputError(none_has(pipeline.mechanisms, solve))
     if len(found) > 1:
-        names = ", ".join(name for name, _ in found)
+        names = first_names(name for name, _ in found)
         raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
     return tuple(found)
 

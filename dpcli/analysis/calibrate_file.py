@@ -17,6 +17,7 @@ from dpcli.pipeline.resolve import resolve
 from dpcli.pipeline.section import refuse_contradicted
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
+from dpcli.toml.shown import first_names
 
 
 def calibrate_file(
@@ -100,7 +101,7 @@ def solved(data: bytes, path: str) -> Pipeline:
 def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, str], ...]:
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
-        raise InputError(f"--mechanism: expected one of {', '.join(e.name for e in pipeline.mechanisms)}, found {name!r}")
+        raise InputError(f"--mechanism: expected one of {first_names(e.name for e in pipeline.mechanisms)}, found {name!r}")
     key = parameter_key(entry, solve)
     if key is None:
         raise InputError(f"--mechanism: {none_has((entry,), solve, name)}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dpcli.pipeline.model import Pipeline
-
-NAMED = 3
+from dpcli.toml.shown import first_names
 
 
 def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
@@ -12,8 +11,7 @@ def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
     names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
     if not names:
         return ""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return (
-        f"delta = 0: no epsilon is finite there for {', '.join(names[:NAMED])}{more}, however much noise there is: "
+        f"delta = 0: no epsilon is finite there for {first_names(names)}, however much noise there is: "
         "state a delta > 0, such as 1e-6 (--delta, or privacy.delta)"
     )

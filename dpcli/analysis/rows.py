@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, checked
 from dpcli.accountants.directions import parts_of
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
@@ -81,40 +81,6 @@ def accountant_named(name: str) -> Accountant:
     require_known(name)
     found: Accountant = load(ACCOUNTANTS[name])
     return found
-
-
-def profile_of(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyProfile | str:
-    if adaptive and not accountant.adaptive:
-        return (
-            "privacy.adaptive is true, and this bound is proved for parameters fixed in advance "
-            "(for runs chosen one after the other, a ledger has filters: dpcli budget init --filter)"
-        )
-    profile = accountant.compose(steps)
-    return AtZero(profile) if adaptive and accountant.at_zero else profile
-
-
-@dataclass(frozen=True, slots=True)
-class AtZero(PrivacyProfile):
-    """Sums of epsilon at delta = 0 alone.
-
-    What is chosen from outputs is bounded by one filter that no output chooses: rho where delta > 0, else epsilon. The smaller of two for
-    each file is no bound, nor is a sum that splits delta anew for the steps of each file (1.99 times delta).
-    """
-
-    inner: PrivacyProfile
-
-    def epsilon(self, delta: float) -> Bound:
-        if delta > 0.0:
-            raise NotRepresentable(
-                "privacy.adaptive is true: at delta > 0 one filter adds up, zcdp, so that no output chooses which"
-            )
-        return self.inner.epsilon(0.0)
-
-    def delta(self, epsilon: float) -> Bound:
-        raise NotRepresentable("privacy.adaptive is true: at delta > 0 one filter adds up, zcdp, so that no output chooses which")
-
-    def shares(self, delta: float) -> tuple[float, ...]:
-        return self.inner.shares(0.0)
 
 
 def tuned(profile: PrivacyProfile | str, tolerance: float | None, seconds: float) -> PrivacyProfile | str:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dpcli.analysis.account import Account, charges_of, priced
+from dpcli.analysis.account import Account, priced
 from dpcli.analysis.asking import Panel
+from dpcli.analysis.promised import binding_charges
 from dpcli.analysis.rows import require_known
 from dpcli.errors import InputError
 from dpcli.numerics.work import limited
 from dpcli.pipeline.datasets import by_dataset
 from dpcli.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.registry import ACCOUNTANTS
+
+FIXED = (
+    "the sum holds if its files were fixed before the first of them ran; charge what was chosen later to a ledger (dpcli budget)"
+)
 
 
 @limited
@@ -30,7 +35,7 @@ def together(
 
     Every mechanism is resolved in its own file (contributions, size, samples, partitions: those of two files are never taken for one), and
     all are composed by the accountants: an upper bound, and at most what the files' epsilons at shares of delta add up to by any of them.
-    Where one file is adaptive, all are added up by one filter.
+    An adaptive file counts with its cap, which is what it may come to.
 
     Premise: the files were fixed before the first run. One that joins later may have been chosen from outputs, and is charged to a ledger.
 
@@ -53,7 +58,7 @@ def together(
     charges = tuple(
         replace(charge, name=f"{pipeline.path}: {charge.name}")
         for pipeline, runs in parts
-        for charge in charges_of(pipeline, group_size, runs)
+        for charge in binding_charges(pipeline, group_size, runs)
     )
     return priced(whole, charges, panel, at, epsilon, group_size)
 
@@ -70,7 +75,6 @@ def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
         dataset=first.dataset,
         delta=smallest_delta(map(_delta, pipelines)),
         releases=first.releases if all(one.releases == first.releases for one in stated) else None,
-        adaptive=any(one.adaptive for one in stated),
     )
     entries = tuple(
         replace(entry, name=f"{pipeline.path}: {entry.name}") for pipeline in pipelines for entry in pipeline.mechanisms

@@ -30,6 +30,7 @@ from dpcli.audit.two_run import Counts
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.toml.limits import escaped_path
+from dpcli.toml.shown import first_names
 
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
@@ -96,7 +97,7 @@ def _of_json(path: str, document: Any) -> Found:
         if set(keys) <= set(document):
             return make(path, [_whole(path, key, document[key]) for key in keys])
     wanted = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
-    raise InputError(f"{path}: expected canaries, or counts {wanted}, found {', '.join(sorted(document)) or 'nothing'}")
+    raise InputError(f"{path}: expected canaries, or counts {wanted}, found {first_names(sorted(document), 'nothing')}")
 
 
 def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
@@ -141,7 +142,7 @@ def _of_rows(path: str, rows: Sequence[Any]) -> Found:
         )
     names = {str(name).strip().lower() for row in rows for name in row}
     if "member" not in names or len(names & {"score", "guess"}) != 1:
-        raise InputError(f"{path}: expected columns member and score, or member and guess, found {', '.join(sorted(names))}")
+        raise InputError(f"{path}: expected columns member and score, or member and guess, found {first_names(sorted(names))}")
     plain = [{str(name).strip().lower(): value for name, value in row.items()} for row in rows]
     members = [_flag(path, i, "member", row.get("member")) for i, row in enumerate(plain, 1)]
     if "score" in names:

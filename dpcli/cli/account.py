@@ -55,7 +55,8 @@ def command(
     sampling; a second table shows epsilon for shuffled batches and for replace-one. --write PATH keeps it as a file.
 
     Several FILEs are accounted each on its own; those that name one dataset (privacy.dataset) are added up besides: the mechanisms of all,
-    composed as if one file held them, at the smallest delta that one of them states.
+    composed as if one file held them, at the smallest delta that one of them states. That holds if all were fixed before the first of them
+    ran. An adaptive file (privacy.adaptive) promises its cap in [budget], and no epsilon without one.
 
     Each row is an upper bound, rounded up; the headline is the smallest sound one. Where it is certified to within 1e-9, rows that take
     more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,

@@ -59,7 +59,7 @@ def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Di
 
 def _unamplified(pipeline: Pipeline, found: Account) -> Account | None:
     """The same run with every random draw of records replaced by passes in an order that is not the records' own."""
-    if not any(amplified(entry) for entry in pipeline.mechanisms):
+    if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
         return None
     try:
         return account(replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=found.delta)

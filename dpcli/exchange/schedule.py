@@ -43,6 +43,14 @@ COLUMNS = {
     "batch_size": ScheduleColumn(int, COUNT),
     "steps": ScheduleColumn(int, COUNT),
 }
+COLUMN_SYNONYMS = {  # as Opacus, the PRV accountant and TensorFlow Privacy call them
+    "sigma": "noise_multiplier",
+    "noise": "noise_multiplier",
+    "q": "sampling_rate",
+    "sample_rate": "sampling_rate",
+    "sampling_probability": "sampling_rate",
+    "num_steps": "steps",
+}
 SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mechanism]] sampling calls them
 
 
@@ -61,19 +69,19 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: expected an adjacency, which a schedule does not say: state --adjacency add-remove, or another")
-    names, rows = _table(data, ignored, place)
+    names, rows, renamed = _table(data, ignored, place)
     stages = merged_stages({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
     entry = staged_entry(
         "schedule", [{SAMPLING.get(name, name): value for name, value in stage.items()} for stage in stages], "poisson"
     )
     steps = sum(int(stage["steps"]) for stage in stages)
     privacy = {**asserted.table, "releases": "all-checkpoints"}
-    heading = (f"From {escaped(place)}: {steps:,} steps.",)
+    heading = (f"From {escaped(place)}: {steps:,} steps.", *(f"Column {old} is read as {new}." for old, new in renamed.items()))
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
 
 
-def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row]]:
-    """The names of the columns that count, and the rows of these."""
+def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
+    """The names of the columns that count, the rows of these, and what columns of other names are read as."""
     if len(data) > MOST:
         raise InputError(f"{place}: expected at most {MOST:,} bytes of csv, found more")
     try:
@@ -81,6 +89,8 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
         head = [name.strip() for name in next(lines, [])]
     except (UnicodeDecodeError, csv.Error):
         raise InputError(f"{place}: expected a csv in UTF-8, found something else") from None
+    renamed = {name: COLUMN_SYNONYMS[name] for name in head if name in COLUMN_SYNONYMS and name not in ignored}
+    head = [renamed.get(name, name) for name in head]
     known = [name for name in head if name in COLUMNS]
     strange = [name for name in head if name not in COLUMNS and name not in ignored]
     if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
@@ -94,7 +104,7 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
             f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(strange[0][:80])} too: rename it, "
             "or --ignore it where it says nothing about noise, samples and steps"
         )
-    return known, _rows(lines, head, known, place)
+    return known, _rows(lines, head, known, place), renamed
 
 
 def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:

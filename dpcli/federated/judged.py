@@ -20,7 +20,7 @@ from dpcli.pipeline.document import read_document
 from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.pipeline.parts import named
 from dpcli.toml.findings import Findings, Path, Problem
-from dpcli.toml.shown import quoted
+from dpcli.toml.shown import first_names, quoted
 from dpcli.train.plan.entries import performed
 
 HERE = "federated"
@@ -53,7 +53,7 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
     yield from _privacy(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
-        known = ", ".join(entry.name for entry in entries if performed(entry.spec)) or "the file has none"
+        known = first_names((entry.name for entry in entries if performed(entry.spec)), "the file has none")
         found = quoted(table.mechanism) if table.mechanism is not None else "several" if fitting else "none"
         yield (HERE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", found
         return

@@ -118,7 +118,8 @@ class Rounds(Displayed):
         from dpcli.analysis.account import headline
 
         found = self._found()
-        return headline(self.plan.charge(found.rounds, beside=True)).upper if found.rounds else 0.0
+        charged = replace(self.plan.charge(found.rounds, beside=True), budget=self.plan.pipeline.budget)
+        return headline(charged).upper if found.rounds else 0.0
 
     def _found(self) -> Charged:
         with self._open() as ledger:

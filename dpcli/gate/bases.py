@@ -16,6 +16,7 @@ from dpcli.git.history import Past, pasts
 from dpcli.pipeline.gate_keys import Gate, Waiver
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.render import InvalidFile
+from dpcli.toml.shown import first_names
 from dpcli.values import dataclass
 
 Capped = Callable[[str, Pipeline], Pipeline]
@@ -75,7 +76,7 @@ def form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
     """Each file as it stands at the git revision `ref`; None where nothing there became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
-        raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {', '.join(paths)}")
+        raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
     return {path: None if found is None else _at_ref(ref, path, found, cap) for path, found in pasts(ref, paths).items()}
 
 

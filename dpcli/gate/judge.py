@@ -97,7 +97,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:
     if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
-    from dpcli.gate.shown_at import at_the_change
+    from dpcli.gate.shown_at import at_the_change, with_joined
     from dpcli.gate.totals import totals
     from dpcli.gate.uncapped import caps_of, uncapped
 
@@ -105,7 +105,9 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
     found = totals(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref)
     told = uncapped(files, {name for one in caps for name in one.datasets}, terms.planned)
     together = (*found, *told, *one_source(files))
-    return together if terms.base_ref is None and terms.baseline is None else tuple(at_the_change(together, files))
+    if terms.base_ref is None and terms.baseline is None:
+        return together
+    return tuple(with_joined(at_the_change(together, files), files))
 
 
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:

@@ -18,7 +18,9 @@ MEANINGS: dict[str, str] = {
     "missed": "A pipeline that the change touches was not given to the gate.",
     "workflow": "No workflow file that calls dpcli differs from the base: it decides whether the gate runs and whether a no counts.",
     "horizon": "All runs of a schedule that was fixed in advance stay within their cap together.",
-    "together": "What the pipelines of the repository say of one dataset stays within the policy's cap, added up.",
+    "together": "What the pipelines of the repository say of one dataset stays within the policy's cap, added up. Premise: all files were "
+    "fixed before the first of them ran.",
+    "joined": "No file came to a sum after the base: what was chosen from outputs of the others is charged to a ledger, not added here.",
     "ledger": "The runs of all files would still fit into what is left of the dataset's budget.",
     "policy": "The file keeps to what the policy requires and forbids; a policy's own rules and waivers match something.",
     "policy-change": "The policy itself is another than at the base, or is new: the base's binds, and a new one as it stands.",

@@ -20,8 +20,8 @@ from dpcli.pipeline.read import parse, toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.looks import looks
 from dpcli.toml.render import InvalidFile
+from dpcli.toml.shown import first_names
 
-NAMED = 5  # files that are named in a sentence
 Touched = tuple[str, str | None, str]  # folder of a repository, its commit at the revision, path of a file in it
 
 
@@ -41,8 +41,7 @@ def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Ju
         del places[place]
     found = _other([*unjudged(here), *of_other_endings(places, paths)], places) if places else []
     if found:
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        names = f"{', '.join(map(escaped_path, found[:NAMED]))}{more}"
+        names = first_names(map(escaped_path, found))
         which = "a pipeline that differs" if len(found) == 1 else f"{len(found)} pipelines that differ"
         text = f"{names}: {which} from {ref} and {'was' if len(found) == 1 else 'were'} not given to the gate"
         yield Judged(found[0], None, (Condition("missed", "warn", text, ()),))

@@ -1,11 +1,14 @@
-"""At which of several files a finding about all of them is shown: the one that the change under review raised most."""
+"""What a change under review did to a sum over files: which file it is shown at, and which files joined it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dpcli.analysis.together import FIXED
 from dpcli.gate.judgement import Judged, JudgedTogether
+from dpcli.gate.totals import listed
+from dpcli.gate.verdicts import Condition
 
 UNTOUCHED = (0.0, False)
 
@@ -22,6 +25,20 @@ def at_the_change(together: Iterable[JudgedTogether], files: Sequence[Judged]) -
         touched = [(_touched(file, one.datasets), file.path) for file in files if file.path in one.members]
         most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, one.at))
         yield replace(one, at=at) if most > UNTOUCHED else one
+
+
+def with_joined(together: Iterable[JudgedTogether], files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+    """Tell of files that came to a sum after the base, where it had others then: what they do may have been chosen from outputs.
+
+    files: as they were compared with the base.
+    """
+    for one in together:
+        later = [file.path for file in files if file.path in one.members and (file.base is None or _joins(file, one.datasets))]
+        if (one.account or one.told) is None or not later or len(later) == len(one.members):
+            yield one
+            continue
+        text = f"{one.path}: not yet in the sum at the base: {listed(later)}; {FIXED}"
+        yield replace(one, conditions=(*one.conditions, Condition("joined", "warn", text, ())))
 
 
 def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:

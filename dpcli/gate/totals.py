@@ -9,7 +9,7 @@ from dataclasses import replace
 from dpcli.analysis.account import Account
 from dpcli.analysis.together import smallest_delta, together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
-from dpcli.gate.caps import cap_conditions, holding
+from dpcli.gate.caps import cap_conditions, capped, holding
 from dpcli.gate.findings import first_of
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.judgement import Judged, JudgedTogether
@@ -115,7 +115,10 @@ def _total(
 ) -> JudgedTogether:
     try:
         members = tuple(_members(caps, judged, others))
-        parts = [(_as_one(member.pipeline, caps), runs_of(member.pipeline, horizon)) for member in members]
+        parts = [
+            (_as_one(_held(member, outside(member.path, member.pipeline)), caps), runs_of(member.pipeline, horizon))
+            for member in members
+        ]
         smallest = smallest_delta(holding(member.pipeline, outside(member.path, member.pipeline)).delta for member in members)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
         result = together(parts, budget=budget, rows=False) if parts else None
@@ -137,6 +140,11 @@ def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) 
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
     for found in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
         yield Condition(found.rule, "fail" if found.severity == "error" else "warn", f"{found.key}: {found.message}", ())
+
+
+def _held(member: Counted, outside: Outside) -> Pipeline:
+    """An adaptive file costs the cap that holds it, whoever states it; any other what it lists."""
+    return capped(member.pipeline, outside) if member.pipeline.privacy.adaptive else member.pipeline
 
 
 def _as_one(pipeline: Pipeline, caps: SharedCaps) -> Pipeline:

@@ -15,6 +15,7 @@ from dpcli.gate.totals import NAME, listed
 from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.datasets import by_dataset
 from dpcli.pipeline.gate_keys import Horizon
+from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
 from dpcli.toml.looks import looks
 
@@ -53,7 +54,7 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedT
     words = f"dataset {', '.join(names)}: {len(paths)} files ({listed(paths)})"
     try:
         by_dataset(owns)
-        found = together([(replace(own, budget=None), runs_of(own, horizon)) for own in owns], rows=False)
+        found = together([(_uncapped(file, own), runs_of(own, horizon)) for file, own in zip(files, owns, strict=True)], rows=False)
     except (InputError, CannotCertify, NotRepresentable) as error:
         yield _told(names, paths, f"{words}: no sum: {error}", paths[0])
         return
@@ -66,6 +67,11 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedT
     said += [f"rho {up(found.rho.value)}, above the cap of each of them (at most {rho!r})"] * (found.rho.value > rho)
     if said:
         yield replace(_told(names, paths, f"{words}: {' and '.join(said)}; {REMEDY}", paths[0]), told=found)
+
+
+def _uncapped(file: Judged, own: Pipeline) -> Pipeline:
+    """The file without its cap; an adaptive one with the cap that holds it, which is what it costs."""
+    return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
 
 
 def _told(datasets: tuple[str, ...], members: Sequence[str], text: str, at: str) -> JudgedTogether:

@@ -279,7 +279,8 @@ def all_of(url: str) -> tuple[str, ...]:
     finally:
         store.close()
     if not found:
-        raise LedgerError(f"{store.place}: expected a dataset to move, found none")
+        seen = "none that this login may see" if store.hides else "none"
+        raise LedgerError(f"{store.place}: expected a dataset to move, found {seen}")
     return found
 
 

@@ -84,7 +84,7 @@ class Ledger:
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
-        self._state = LedgerState(dataset)
+        self._state = LedgerState(dataset, hides=store.hides)
         self._noted = 0  # the entry of the last checkpoint
 
     def __enter__(self) -> Self:
@@ -142,7 +142,7 @@ class Ledger:
         from dpcli.ledger.forgetful import ForgetfulRuns
 
         with closing(ForgetfulRuns()) as runs:
-            state = LedgerState(self.dataset, runs=runs)
+            state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
                 for row in rows:
                     entry = opened(row, self.dataset, state.head)

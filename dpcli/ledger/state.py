@@ -141,6 +141,7 @@ class LedgerState:
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
     proposals: Proposals = field(default_factory=dict)  # those that are open, in a ledger of two persons
     quotas: Quotas = field(default_factory=dict)
+    hides: bool = False  # whether its store hides datasets of other teams: one without entries is then not known to be absent
     people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)  # None: not known, and no quota needs them
 
     def apply(self, entry: LedgerEntry) -> None:
@@ -171,7 +172,10 @@ class LedgerState:
     def open_terms(self) -> LedgerTerms:
         """The terms. Raises LedgerError where the dataset has no ledger."""
         if self.terms is None:
-            raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
+            unseen = (
+                " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
+            )
+            raise LedgerError(f'no ledger for dataset "{self.dataset}"{unseen}: dpcli budget init opens one')
         return self.terms
 
     @property

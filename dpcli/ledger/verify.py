@@ -92,7 +92,7 @@ def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     Raises LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.
     """
-    state, noted = LedgerState(ledger.dataset), ledger.store.checkpoint(ledger.dataset)
+    state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
     said = usable(noted, ledger.dataset)
     for _, state in ledger.replay():
         if said is not None and state.head.seq == said.get("seq") and not tallies(said, state):

@@ -53,7 +53,7 @@ def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if entry.name in named or rate is None or not 0 < rate < 1 or not getattr(scheme, "amplified", True) or entry.sample == OWN:
             continue
         steps = entry.steps if entry.epochs is None else ceil(Fraction(repr(entry.epochs)) / rate)
-        alike.setdefault((type(scheme), float(rate), steps), []).append((path, entry))
+        alike.setdefault((type(scheme), float(rate), steps, entry.partition), []).append((path, entry))
     for found in alike.values():
         yield from _unsaid(_one_of_each_list(found))
 
@@ -73,9 +73,13 @@ def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
     first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
     for path, entry in unsaid:
         if entry is not first:
+            from dpcli.pipeline.samples import differing
+
+            keys = [key for key, *_ in differing(first, entry)]
+            also = f" (and {' and '.join(keys)} in the same words)" if keys else ""
             message = (
                 f'priced as a sample separate from "{first.name}", which has the same rate and as many steps: state the same '
-                'sample = "NAME" on both if they read one batch, sample = "own" on one if they do not'
+                f'sample = "NAME" on both{also} if they read one batch, sample = "own" on one if they do not'
             )
             yield RuleFinding((*path, "sampling"), message)
 
@@ -132,7 +136,7 @@ ADAPTIVE = RuleInfo(
     title="parameters chosen from earlier outputs",
     what="privacy.adaptive is true. dpcli then adds up with one privacy filter, zCDP (at delta = 0 the sum of epsilons), and leaves "
     "the others out; epsilon may be larger than without adaptivity. What holds is the cap in [budget], fixed before the first output: "
-    "with one it is a warning, without an error.",
+    "it is the epsilon that dpcli prints, with a warning; without one there is none, which is an error.",
     why="Most composition theorems fix every mechanism's parameters in advance. Where an earlier output decides a "
     "later noise scale or the number of steps, their bound need not hold.",
     fix="Fix all parameters before the first release and set adaptive = false; or keep true with a cap in [budget]; or charge each run to "

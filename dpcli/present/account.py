@@ -63,12 +63,24 @@ def headline(account: Account, decimals: int = 4) -> str:
     if account.winner is None:
         from dpcli.analysis.no_delta import needed_delta
 
-        why = needed_delta(account.pipeline, account.delta) or _no_bounds(account)
+        why = _uncapped(account) or needed_delta(account.pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     name = account.winner.accountant.name
+    if account.pipeline.privacy.adaptive:
+        name += "; the cap, which holds whatever is chosen from outputs"
     if account.quantity == "delta":
         return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
     return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
+
+
+def _uncapped(account: Account) -> str:
+    """Why an adaptive file guarantees nothing, where it does not."""
+    privacy, cap = account.pipeline.privacy, account.budget
+    if not privacy.adaptive or cap is not None or account.listed is None:
+        return ""
+    from dpcli.analysis.promised import UNCAPPED
+
+    return UNCAPPED
 
 
 def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
@@ -220,7 +232,7 @@ def _accountants(account: Account, decimals: int) -> Table:
             mark = notes.setdefault(row.reason or "", len(notes) + 1)
             rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
         else:
-            star = ">" if row is account.winner else "" if row.accountant.sound else "~"
+            star = ">" if row is account.listed else "" if row.accountant.sound else "~"
             rows.append(
                 (star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, account, decimals), row.accountant.title)
             )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from dpcli.analysis.account import Account
+from dpcli.analysis.together import FIXED
 from dpcli.document.document import Document, Passage, Sheet, Table
 from dpcli.present import account as single
 from dpcli.rounding import up
@@ -31,7 +32,10 @@ def document(
         data={
             "schema": "dpcli/accounts/v1",
             "files": [{"dataset": a.pipeline.privacy.dataset, **one.data} for (a, _), one in zip(files, alone, strict=True)],
-            "datasets": [{"dataset": name, "files": members[name], **one.data} for name, one in zip(sums, added, strict=True)],
+            "datasets": [
+                {"dataset": name, "files": members[name], "premise": FIXED, **one.data}
+                for name, one in zip(sums, added, strict=True)
+            ],
             "exit_code": code,
         },
         verdict=min((one.verdict for one in every), key=HARSH.index),
@@ -43,6 +47,7 @@ def document(
         tables=(_files([account for account, _ in files], decimals), *_tables(sums, added)),
         notes=(
             *(f"{a.pipeline.path}: {note}" for (a, _), one in zip(files, alone, strict=True) for note in one.notes),
+            *(f'dataset "{name}": {FIXED}' for name in sums),
             *_over([account for account, _ in files], sums, decimals),
         ),
         findings=tuple(chain.from_iterable(one.findings for one in every)),

@@ -52,7 +52,10 @@ def document(gated: Gated) -> Document:
         },
         verdict=COLOURS.get(verdict, verdict),
         tables=tuple(table for table in _tables(judged) if table.rows),
-        notes=tuple(f"{gated.policy}: warning: {notice.message}" for notice in gated.notices),
+        notes=(
+            *(f"{one.path}: {_premise()}" for one in gated.together if one.account or one.told),
+            *(f"{gated.policy}: warning: {notice.message}" for notice in gated.notices),
+        ),
         findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
         checks=tuple(checks),
         exit_code=EXIT_CODES[verdict],
@@ -173,6 +176,7 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
     common = {
         "datasets": list(one.datasets),
         "files": list(one.members),
+        "premise": _premise(),
         "path": one.at,
         "verdict": one.verdict,
         "conditions": [_condition(c) for c in one.conditions],
@@ -183,6 +187,13 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
         return {**common, "result": None}
     whole = account_report.data(account, ())
     return {**common, **{key: whole[key] for key in ("statement", "delta", "result", "budget")}}
+
+
+def _premise() -> str:
+    """What must be true for a sum over files to hold; accounts of one file load nothing for it."""
+    from dpcli.analysis.together import FIXED
+
+    return FIXED
 
 
 def _condition(condition: Condition) -> dict[str, Any]:

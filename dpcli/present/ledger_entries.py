@@ -68,7 +68,7 @@ def export(ledger: Ledger) -> Document:
 
 def _checked(ledger: Ledger) -> LedgerState:
     """What the chain comes to, all of which was read once before anything of it is written."""
-    state = LedgerState(ledger.dataset)
+    state = LedgerState(ledger.dataset, hides=ledger.store.hides)
     for _, after in ledger.replay():
         state = after
     state.open_terms()

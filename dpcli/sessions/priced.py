@@ -10,6 +10,7 @@ from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import shares_its_price
 from dpcli.sessions.plan import FilePlan
+from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account, BudgetVerdict
@@ -45,7 +46,10 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 
     found = account(pipeline)
     if found.winner is None:
-        raise CannotCertify(f"{path}: no finite epsilon can be certified for this file")
+        from dpcli.analysis.promised import UNCAPPED
+
+        why = f": {UNCAPPED}" if pipeline.privacy.adaptive and found.listed is not None else ""
+        raise CannotCertify(f"{path}: no finite epsilon can be certified for this file{why}")
     return PricedFile(path, pipeline, found)
 
 
@@ -73,7 +77,7 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
     if len(fitting) != 1:
-        found = f"{named or 'none'} of {', '.join(known)}" if known else "none of that type"
+        found = f"{named or 'none'} of {first_names(known)}" if known else "none of that type"
         kinds = " or ".join(sorted(types))
         raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {found}")
     place = f'{path}: mechanism["{fitting[0].name}"]'

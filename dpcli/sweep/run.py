@@ -14,6 +14,7 @@ from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, MeasuredSweep
 from dpcli.sweep.worker import Job, JobAnswer, kept
+from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -71,5 +72,5 @@ def _metric(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
     """The headline of every run. Raises InputError where they differ."""
     names = {next(iter(answer.metrics)) for answer in answers if answer.failure is None}
     if len(names) > 1:
-        raise InputError(f"{plan.path}: expected runs with one and the same metric first, found {', '.join(sorted(names))}")
+        raise InputError(f"{plan.path}: expected runs with one and the same metric first, found {first_names(sorted(names))}")
     return next(iter(names), "")

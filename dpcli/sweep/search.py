@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.errors import InputError
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
 from dpcli.pipeline.canonical import tables_of
+from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.choice.repeat_and_select import Trials
@@ -42,7 +43,7 @@ def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials
     if private and len(entries) != 1:
         raise InputError(
             f'{path}: sweep.tuning: expected one [[mechanism]] of type "repeat-and-select", which accounts for the search, found '
-            f"{', '.join(entry.name for entry in entries) or 'none'}"
+            f"{first_names(entry.name for entry in entries)}"
         )
     return _honoured(path, entries[0], plans) if private else None
 
@@ -53,7 +54,7 @@ def _honoured(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
     place, trained = f'{path}: mechanism["{entry.name}"]', {stage.entry.name for plan in plans for stage in plan.stages}
     if trained != {entry.spec.mechanism}:
         raise InputError(
-            f"{place}.mechanism: expected what training performs, {', '.join(sorted(trained))}, found {entry.spec.mechanism}"
+            f"{place}.mechanism: expected what training performs, {first_names(sorted(trained))}, found {entry.spec.mechanism}"
         )
     if entry.steps != 1 or entry.epochs is not None or entry.sampling is not None or entry.partition is not None:
         raise InputError(f"{place}: expected one search on all of the data, found steps, epochs, sampling or a partition")

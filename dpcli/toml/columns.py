@@ -5,10 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from dpcli.toml.shown import quoted
+from dpcli.toml.shown import first_names, quoted
 from dpcli.toml.suggest import closest
 
-SHOWN = 5  # names in a message
 SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
@@ -50,5 +49,4 @@ def _plain(name: str) -> str:
 def _those(names: Sequence[str]) -> str:
     if not names:
         return "are no columns"
-    shown, more = ", ".join(map(quoted, names[:SHOWN])), len(names) - SHOWN
-    return f"{'is' if len(names) == 1 else 'are'} {shown}{f' and {more} more' if more > 0 else ''}"
+    return f"{'is' if len(names) == 1 else 'are'} {first_names(map(quoted, names))}"

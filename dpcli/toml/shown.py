@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 LONGEST = 60
+NAMED = 8  # names of the user's that one message lists
 ADDRESS = "://"  # what follows it may hold a password where it has one of these
 _SECRET = frozenset("@?#=")
 _PASSWORD = re.compile(r"""(://[^\s"'@/:]{0,500}:)[^\s"']{1,500}(?=@)|(password\s?=\s?)[^\s"'&]{1,500}""")
@@ -40,6 +42,13 @@ def without_passwords(message: str) -> str:
 def quoted(word: str) -> str:
     """A key or a keyword, in single quotes."""
     return f"'{escaped(word)}'"
+
+
+def first_names(names: Iterable[str], none: str = "none") -> str:
+    """Return `a, b, c` and how many more there are beyond the first eight; `none` where there are no names."""
+    every = list(names)
+    more = f" and {len(every) - NAMED:,} more" if len(every) > NAMED else ""
+    return ", ".join(every[:NAMED]) + more or none
 
 
 def listed(words: tuple[str, ...]) -> str:

@@ -47,21 +47,27 @@ def report(folder: Path, *texts: str, arguments: tuple[str, ...] = ("-f", "json"
 
 
 @pytest.mark.long
-@of_each("adaptive", [False, True])
 @of_each("cut", [((0,), (1,)), ((0, 2), (3,)), ((0,), (3,), (4, 5)), ((2, 6), (5,))])
-def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[int, ...], ...], adaptive: bool) -> None:
-    """One adaptive file makes filters add up all of them."""
-    changed = HEAD + "adaptive = true\n" if adaptive else HEAD
-    parts = [pipeline(*entries, head=HEAD if index else changed, path=f"{index}.toml") for index, entries in enumerate(cut)]
-    whole = pipeline(*(index for entries in cut for index in entries), head=changed)
+def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[int, ...], ...]) -> None:
+    parts = [pipeline(*entries, path=f"{index}.toml") for index, entries in enumerate(cut)]
+    whole = pipeline(*(index for entries in cut for index in entries))
     found, expected = together([(part, 1) for part in parts], rows=False), headline(whole)
     assert found.delta == expected.delta
     assert found.upper == expected.upper
     assert max(headline(part).upper for part in parts) <= found.upper
-    filtered = not {1, 4} & {
-        index for entries in cut for index in entries
-    }  # rho adds up all but samples and approximate statements
-    assert math.isfinite(found.upper) == (filtered or not adaptive)
+    assert math.isfinite(found.upper)
+
+
+def test_a_sum_says_that_its_files_were_fixed_before_the_first_ran(tmp_path: Path) -> None:
+    """In each form that has room for a sentence, for each dataset that is added up and no other."""
+    texts = [text_of(0), text_of(1), text_of(0).replace('dataset = "', 'dataset = "other-')]
+    for count in (2, 3):
+        (one,) = json.loads(report(tmp_path, *texts[:count]).out)["datasets"]
+        assert "fixed before the first" in one["premise"]
+    for form in ("table", "markdown", "html"):
+        said = " ".join(dpcli("account", "file-0.toml", "file-1.toml", "-f", form, folder=tmp_path).out.split())
+        assert said.count("fixed before the first") == 1, form
+    assert "fixed before the first" not in dpcli("account", "file-0.toml", "file-2.toml", folder=tmp_path).out
 
 
 def test_runs_count_as_the_horizon_of_one_file_does() -> None:

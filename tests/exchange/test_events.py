@@ -24,6 +24,7 @@ from dpcli.exchange.events.importing import NESTED, REFUSED, tables_of_event
 from dpcli.exchange.events.leaves import LEAVES
 from dpcli.exchange.events.tree import EVENTS, plain_of, tree_of
 from dpcli.exchange.stated import Asserted, read_text
+from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.pipeline.canonical import tables_of
@@ -264,6 +265,22 @@ def test_what_runs_on_one_sample_stays_on_one_sample() -> None:
         ("laplace", 1, True),
         ("composed", 7, False),
     ]
+
+
+def test_events_of_one_composition_draw_samples_of_their_own() -> None:
+    """However often a rate comes again, which lint would ask about; one event alone has nobody to share with."""
+    draw = random.Random(f"{SEED} own")
+    for _ in range(10):
+        sampled = [
+            {"type": "PoissonSampledDpEvent", "sampling_probability": draw.choice([0.1, 0.2]), "event": one}
+            for one in draw.choices([GAUSSIAN, {"type": "LaplaceDpEvent", "noise_multiplier": 9.0}], k=draw.randint(1, 5))
+        ]
+        made = dpcli.from_dp_event({"type": "ComposedDpEvent", "events": [*sampled, GAUSSIAN]}, adjacency="add-remove", delta=1e-6)
+        own = [each.sample for each in made.mechanisms if each.sampling is not None]
+        assert own == (["own"] * len(own) if len(own) > 1 else [None]), SEED
+        assert all(each.sample is None for each in made.mechanisms if each.sampling is None), SEED
+        found = lint_bytes(toml_text(tables_of(made)).encode(), "a.toml")
+        assert "DP120" not in {each.rule for each in found}, SEED
 
 
 NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {

@@ -11,7 +11,7 @@ import pytest
 
 import dpcli
 from dpcli.errors import InputError
-from dpcli.exchange.schedule import COLUMNS, file_of_schedule
+from dpcli.exchange.schedule import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.pipeline.series import MOST
 from dpcli.toml.limits import MAX_BYTES
@@ -58,6 +58,22 @@ def test_every_step_is_there_in_its_turn(number: int) -> None:
     found = stages(imported("\ufeff" + text))
     asked = [(noise, rate if sampled == "sampling_rate" else size, steps) for noise, rate, size, steps in found]
     assert asked == expected, SEED
+
+
+@of_each("noise", ["noise_multiplier", *(old for old, new in COLUMN_SYNONYMS.items() if new == "noise_multiplier")])
+@of_each("rate", ["sampling_rate", *(old for old, new in COLUMN_SYNONYMS.items() if new == "sampling_rate")])
+@of_each("steps", ["steps", *(old for old, new in COLUMN_SYNONYMS.items() if new == "steps")])
+def test_columns_are_read_by_the_names_of_other_libraries(noise: str, rate: str, steps: str) -> None:
+    """And the file says so, as a sigma may be meant as something else; two columns of one meaning are refused."""
+    head, row = f"{noise},{rate},{steps}\n", "1.5,0.01,300\n"
+    made = imported(head + row)
+    assert stages(made) == [(1.5, 0.01, 0, 300)] or stages(made) == [(1.5, 0.01, None, 300)], stages(made)
+    for name in (noise, rate, steps):
+        assert (f"# Column {name} is read as " in made) == (name in COLUMN_SYNONYMS)
+    with pytest.raises(InputError, match="each once"):
+        imported(f"noise_multiplier,sigma,{rate}\n1.5,1.5,0.01\n")
+    ignored = file_of_schedule(f"noise_multiplier,sigma,{rate}\n1.5,2.5,0.01\n".encode(), STATED, ("sigma",), "a.csv")
+    assert stages(ignored)[0][0] == 1.5
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -449,3 +450,46 @@ def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
     for given, at in (("ab", "b"), ("ba", "b"), ("abc", "c"), ("a", "z"), ("ad", "z"), ("ade", "e"), ("eb", "b"), ("", "z")):
         one = JudgedTogether("sum", None, (), at="z", members=tuple(given))
         assert [found.at for found in at_the_change([one], files)] == [at], given
+
+
+# What a change does to the files of a dataset, and whether one of them is in the sum later than the others.
+COMING = {
+    "a new file": (lambda folder: (folder / "ads" / "new.toml").write_text(CLICKS), ["ads/new.toml"]),
+    "a file names the dataset": (lambda folder: (folder / "misc" / "v.toml").write_text(CLICKS), ["misc/v.toml"]),
+    "two come": (
+        lambda folder: [(folder / "misc" / f"{name}.toml").write_text(CLICKS) for name in "vw"],
+        ["misc/v.toml", "misc/w.toml"],
+    ),
+    "a file changes": (lambda folder: (folder / "ads" / "a.toml").write_text(CLICKS + "# more\n"), []),
+    "a file has another name": (lambda folder: git(folder, "mv", "ads/a.toml", "ads/z.toml"), []),
+    "one goes": (lambda folder: (folder / "ads" / "a.toml").unlink(), []),
+    "a file of another dataset": (lambda folder: (folder / "new.toml").write_text(CLICKS.replace('"clicks"', '"calls"')), []),
+}
+
+
+@of_each("caps, given", [(("--policy", "policy.toml"), False), (("--max-together", "5"), True), ((), True)])
+@pytest.mark.parametrize("case", COMING)
+def test_a_file_that_joins_a_sum_later_is_told_and_no_other(
+    datasets: Path, tmp_path: Path, case: str, caps: tuple[str, ...], given: bool
+) -> None:
+    """A notice, not a no: the file may be chosen for what the others showed, or may not. Without a cap, where the sum is told at all."""
+    change, later = COMING[case]
+    folder = copied(datasets, Path(tempfile.mkdtemp(dir=tmp_path)))
+    (folder / "policy.toml").write_text(CAP.format(9.0))
+    change(folder)
+    files = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.toml")) if given else ["misc/c.toml"]
+    result = dpcli("gate", *files, *caps, "--base-ref", "main", "--allow-statement-change", "-f", "text", folder=folder)
+    lines = [line for line in result.out.splitlines() if "gate/joined" in line]
+    told = bool(caps) or "above the cap of each of them" in result.out
+    assert result.code == 0 and len(lines) == (told and bool(later)), result.out
+    for line in lines:
+        assert "dataset clicks: " in line
+        assert f"not yet in the sum at the base: {'; '.join(later)}; " in line and "warning" in line and "fixed before" in line
+
+
+def test_files_that_all_come_at_once_are_fixed_before_the_first(folder: Path) -> None:
+    for name in ("x", "y"):
+        (folder / f"{name}.toml").write_text(CLICKS.replace('"clicks"', '"calls"'))
+    (folder / "policy.toml").write_text(CAP.format(9.0).replace("clicks", "calls"))
+    result = dpcli("gate", "x.toml", "y.toml", "--policy", "policy.toml", "--base-ref", "main", folder=folder)
+    assert "gate/joined" not in result.out and "the sum holds if its files were fixed" in " ".join(result.out.split())

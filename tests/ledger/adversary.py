@@ -66,27 +66,49 @@ def worst(
     caps: in order; the first is in force at the start. raises: for the one in force, which may take its place, whatever the outputs were.
     widest: the largest |loss| that matters.
     """
-    grid = STEP * np.arange(-round(widest / STEP), round(widest / STEP) + 1)
-
-    def expected(attempt: Attempt, value: Losses) -> Losses:
-        reach = max(abs(attempt.first), abs(attempt.first + len(attempt.chances) - 1))
-        padded = np.pad(value, reach, mode="edge")
-        every = np.convolve(padded, attempt.chances[::-1], mode="valid")
-        start = reach + attempt.first
-        return attempt.infinite + every[start : start + len(value)]
+    grid = _grid(widest)
 
     @cache
     def value(counts: tuple[int, ...], cap: int) -> Losses:
-        found = np.maximum(0.0, -np.expm1(epsilons[cap] - grid))
+        found = _told(epsilons[cap], grid)
         for other in raises(cap):
             found = np.maximum(found, value(counts, other))
         for i, attempt in enumerate(attempts):
             more = tuple(count + (i == j) for j, count in enumerate(counts))
             if amounts.exceeded(_spent(attempts, more), caps[cap]) is None:
-                found = np.maximum(found, expected(attempt, value(more, cap)))
+                found = np.maximum(found, _after(attempt, value(more, cap)))
         return found
 
     return float(value((0,) * len(attempts), 0)[len(grid) // 2])
+
+
+def staged(stages: Sequence[Sequence[Attempt]], epsilons: Sequence[float], widest: float) -> float:
+    """The largest E (1 - e^(epsilon - L))+ of who runs one attempt of each stage, in their order, and goes on or stops after any of them.
+
+    epsilons: what is claimed where that is the end, for each stage.
+    """
+    grid = _grid(widest)
+    value = _told(epsilons[-1], grid)
+    for stage, epsilon in zip(reversed(stages[1:]), reversed(epsilons[:-1]), strict=True):
+        value = np.maximum(_told(epsilon, grid), np.maximum.reduce([_after(attempt, value) for attempt in stage]))
+    return float(max(_after(attempt, value)[len(grid) // 2] for attempt in stages[0]))
+
+
+def _grid(widest: float) -> Losses:
+    return STEP * np.arange(-round(widest / STEP), round(widest / STEP) + 1)
+
+
+def _told(epsilon: float, grid: Losses) -> Losses:
+    """What an end gives away at epsilon."""
+    return np.maximum(0.0, -np.expm1(epsilon - grid))
+
+
+def _after(attempt: Attempt, value: Losses) -> Losses:
+    """The expected value after one more attempt."""
+    reach = max(abs(attempt.first), abs(attempt.first + len(attempt.chances) - 1))
+    every = np.convolve(np.pad(value, reach, mode="edge"), attempt.chances[::-1], mode="valid")
+    start = reach + attempt.first
+    return attempt.infinite + every[start : start + len(value)]
 
 
 def _spent(attempts: Sequence[Attempt], counts: Sequence[int]) -> Amounts:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import Head, canonical, digest
 from dpcli.ledger.expiry import clock, later
@@ -16,10 +18,11 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
 from tests.cases import of_each
+from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.people import by_hand
-from tests.ledger.setting import DATASET, TABLES, charge, run, terms
+from tests.ledger.setting import DATASET, TABLES, charge, run, run_file, terms
 from tests.waiting import until
 
 EARLIER = "2020-01-01T00:00:00Z"
@@ -409,6 +412,50 @@ def test_another_team_s_dataset_is_not_there(teams: Database) -> None:
     assert len(ledger(teams, "both", "red").entries()) == 2
 
 
+HIDDEN = "that this login may see: it does not exist, or belongs to a team that the login is not in"
+# Every command that reads a dataset, and what it takes besides.
+READING: dict[str, tuple[str, ...]] = {
+    "show": (),
+    "log": (),
+    "verify": (),
+    "anchor": (),
+    "export": (),
+    "spend": ("run.toml", "--key", "first"),
+    "reserve": ("run.toml", "--key", "first"),
+    "plan": ("plan.toml",),
+    "windows": ("run.toml",),
+    "retire": ("2026-01-01", "--reason", "gone"),
+    "approve": ("2", "--reason", "yes"),
+    "refuse": ("2", "--reason", "no"),
+    "void": ("first", "--reason", "no"),
+    "start": ("first",),
+    "commit": ("first",),
+    "amend": ("--epsilon", "5", "--reason", "more", "--approver", "ada", "--no-output-seen"),
+    "quota": ("--person", "sam", "--share", "0.5", "--reason", "less"),
+}
+
+
+@pytest.mark.parametrize("command", READING)
+def test_what_is_hidden_is_not_called_absent(teams: Database, command: str, tmp_path: Path) -> None:
+    """One message for what is hidden and what is not there, true of both: it tells a stranger nothing, and a member of what is wrong."""
+    (tmp_path / "run.toml").write_text(run_file())
+    (tmp_path / "plan.toml").write_text(
+        'format = 1\n[[run]]\nfile = "run.toml"\nevery = "week"\nfrom = 2026-01-05\nto = 2026-02-05\n'
+    )
+    said = []
+    for dataset in ("red", "nothing"):
+        url = teams.cluster.url(teams.name, "bob")
+        done = dpcli("budget", command, url, *READING[command], "--dataset", dataset, folder=tmp_path)
+        assert done.code == 4 and HIDDEN in done.err, done
+        said.append(done.err.replace(dataset, "it"))
+    assert said[0] == said[1]
+
+
+def test_every_command_about_a_dataset_is_asked() -> None:
+    """But for those that open one, move one or look at all that there are."""
+    assert {*READING, "init", "import", "copy", "overview", "upgrade"} == SUBCOMMANDS.keys()
+
+
 def test_the_function_looks_at_the_team_too(teams: Database) -> None:
     import psycopg
 
@@ -421,7 +468,7 @@ def test_the_function_looks_at_the_team_too(teams: Database) -> None:
 
 def test_a_name_or_data_of_another_team_is_not_taken_twice(teams: Database) -> None:
     url = teams.cluster.url(teams.name, "bob")
-    with pytest.raises(LedgerError, match="nothing was written"):
+    with pytest.raises(LedgerError, match="taken by a dataset which this login may not see; nothing was written"):
         init(url, "red", terms())
     with pytest.raises(LedgerError, match="the same data under a second name"):
         init(url, "purple", replace(terms(), fingerprint=digest("red")))

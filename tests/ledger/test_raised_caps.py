@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.registry import FILTERS
-from tests.ledger.adversary import STEP, Attempt, of_failure, of_gaussian, of_response, worst
+from dpcli.present.ledger_balance import guaranteed
+from dpcli.registry import FILTERS, load
+from tests.ledger.adversary import STEP, Attempt, of_failure, of_gaussian, of_response, staged, worst
 from tests.ledger.pipelines import gaussian, pure
 from tests.ledger.setting import DATASET
 
@@ -87,6 +89,51 @@ def test_a_cap_that_is_raised_after_outputs_bounds_nothing(name: str) -> None:
     assert in_force >= fixed  # approx-dp: no more than the deltas that are spent
     if name == "gdp":
         assert in_force > 1.9 * DELTA
+
+
+# Caps of a gdp ledger, each raised to the next where the loss is high: delta at the cap in force in the end over the delta that is told,
+# and what the first cap loses on paths that were never raised, since they could have been.
+RAISED = {
+    (1.0, 2.0): (1e-5, 1.9, 5e-3),
+    tuple(map(float, range(1, 9))): (1e-5, 5.8, 0.3),
+    tuple(k / 2 for k in range(1, 21)): (1e-5, 9.7, 0.5),
+    (6.0, 9.2): (1e-6, 1.9, 1.4e-3),
+}
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("caps", RAISED, ids=lambda caps: f"from {caps[0]} to {caps[-1]} in {len(caps)}")
+def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[float, ...], way: str, tmp_path: Path) -> None:
+    """The ledger tells of no epsilon, or of the last one; that one holds against whoever stops where they like."""
+    delta, in_force, first = RAISED[caps]
+    rule = opened_filter("gdp", caps[0], delta, {})
+    squares = [float(rule.caps(cap, delta)["mu_squared"]) for cap in caps]
+    steps = [[of_gaussian(math.sqrt(b - a), {})] for a, b in zip((0.0, *squares), squares, strict=False)]
+    assert staged(steps, caps, 24.0) > in_force * delta and staged(steps, (caps[0],) * len(caps), 24.0) > first
+    ceiling = caps[-1] if way == "ceiling" else None
+    with init(
+        str(tmp_path / "l.db"), DATASET, LedgerTerms("user", "add-remove", caps[0], delta, filter="gdp", ceiling=ceiling)
+    ) as ledger:
+        for cap in caps[1:]:
+            ledger.spend(pure(0.01), f"before {cap}", 0.0)
+            ledger.amend(cap, "more", "the board", acknowledged=way == "none", unseen=way == "stated")
+        state = ledger.state()
+    assert (state.guarantee, state.guaranteed) == (way, None if way == "none" else caps[-1])
+    assert staged(steps, (caps[-1],) * len(caps), 24.0) <= delta * SLACK
+    said = guaranteed(state)
+    assert (f"epsilon {caps[-1]!r}" in said and caps[0] != caps[-1]) if way != "none" else "no epsilon is guaranteed" in said
+
+
+@pytest.mark.parametrize("name", [name for name, target in FILTERS.items() if "delta" in load(target).currency])
+def test_the_delta_of_an_entry_is_the_one_that_it_states(name: str) -> None:
+    """Whole, however many mechanisms share it: no filter splits a delta anew for each file, which an output could then choose."""
+    rule = opened_filter(name, CAPS[1], 1e-4, {})
+    for delta in (1e-6, 3e-7):
+        for count in (1, 2, 7):
+            several = gaussian(9.0)
+            entries = tuple(replace(several.mechanisms[0], name=f"m{k}") for k in range(count))
+            cost = rule.cost(replace(several, mechanisms=entries), delta)
+            assert float(cost.amounts["delta"]) == delta
 
 
 def test_a_cap_is_raised_with_a_word_about_outputs_or_knowingly_without(tmp_path: Path) -> None:

@@ -288,6 +288,34 @@ def test_lint_asks_whatever_the_same_draw_is_called() -> None:
             assert [found.rule for found in lint_bytes(text.encode(), "a.toml")].count("DP120") == 1, (first, second)
 
 
+def test_what_lint_advises_is_taken() -> None:
+    """Both ways out of DP120, for every pair that it asks about: one sample, once the keys that it names are the same; or own ones."""
+    parts: list[Document] = [
+        {},
+        *({"partition": {"of": "region", "part": part}} for part in ("east", "west")),
+        {"partition": "region"},
+    ]
+    rates: list[Document] = [POISSON, {"scheme": "poisson", "batch_size": 100}]
+    ways = [{"sampling": rate, **count, **part} for rate in rates for count in ({"steps": 50}, {"epochs": 5.0}) for part in parts]
+    asked = 0
+    for first in ways:
+        for second in ways:
+            said = lint_bytes(text_of(document(entry("a", **first), entry("b", **second))).encode(), "a.toml")
+            told = [found.message for found in said if found.rule == "DP120"]
+            assert bool(told) == (first.get("partition") == second.get("partition")), (first, second)
+            for message in told:
+                asked += 1
+                alike = {**second, **{key: first[key] for key in ("sampling",) if f"(and {key}" in message}}
+                if "steps" in message.partition("(and")[2] or "epochs" in message.partition("(and")[2]:
+                    counts = {key: first[key] for key in ("steps", "epochs") if key in first}
+                    alike = {**{key: value for key, value in alike.items() if key not in ("steps", "epochs")}, **counts}
+                for ours, theirs, name in ((first, alike, "batch"), (first, second, "own")):
+                    made = text_of(document(entry("a", **ours, sample=name), entry("b", **theirs, sample=name)))
+                    assert "DP120" not in {found.rule for found in lint_bytes(made.encode(), "a.toml")}
+                    read(entry("a", **ours, sample=name), entry("b", **theirs, sample=name))
+    assert asked == 4 * 16
+
+
 def test_a_change_of_who_shares_is_one_change() -> None:
     """Each stands alone: no entry is left at odds with the sample that it is said to read."""
     for old, new, edits in [

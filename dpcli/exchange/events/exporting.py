@@ -17,7 +17,7 @@ from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
 from dpcli.pipeline.resolve import resolve
 from dpcli.pipeline.samples import samples_of
-from dpcli.toml.shown import quoted
+from dpcli.toml.shown import first_names, quoted
 
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
 EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}
@@ -84,7 +84,7 @@ class EventWriter:
         try:
             inner = self._inner(self.entries[name].type, keys)
             if keys:
-                raise InputError(f"no DpEvent has a word for {', '.join(sorted(keys))}")
+                raise InputError(f"no DpEvent has a word for {first_names(sorted(keys))}")
         except InputError as error:
             raise _refusal(name, error) from None
         return inner

@@ -12,6 +12,7 @@ from dpcli.errors import InputError
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
 from dpcli.exchange.events.tree import EventTree
 from dpcli.exchange.stated import Asserted
+from dpcli.toml.shown import first_names
 
 REFUSED = {
     "NonPrivateDpEvent": "nothing about it is private, and no mechanism of a file says so",
@@ -142,7 +143,7 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
         raise event.refused("expected an event that runs something, found none")
     sizes = reader.sizes | ({asserted.dataset_size} if asserted.dataset_size is not None else set())
     if len(sizes) > 1:
-        raise InputError(f"expected one dataset size, found {', '.join(map(str, sorted(sizes)))}: a file speaks of one dataset")
+        raise InputError(f"expected one dataset size, found {first_names(map(str, sorted(sizes)))}: a file speaks of one dataset")
     privacy = {**asserted.table, **({"dataset_size": sizes.pop()} if sizes else {})}
     return {"format": 1, "privacy": privacy, "mechanism": list(_entries(drafts))}
 
@@ -150,6 +151,7 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
 def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
     """Tables with names: the type, and a number where several entries have it; parts stand before what names them."""
     ordered = [each for draft in drafts for each in _with_parts(draft)]
+    own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # each event draws its own
     often = Counter(draft.type for draft in ordered)
     numbers: Counter[str] = Counter()
     names: dict[int, str] = {}
@@ -159,7 +161,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
         parts = [names[id(part)] for part in draft.parts]
         naming = {draft.naming: parts if draft.naming == "mechanisms" else parts[0]} if parts else {}
         steps = {} if draft.steps == 1 else {"steps": draft.steps}
-        sample = {} if draft.sample is None else {"sampling": dict(draft.sample)}
+        sample = {} if draft.sample is None else {"sampling": dict(draft.sample), **own}
         yield {"name": names[id(draft)], "type": draft.type, **draft.keys, **naming, **steps, **sample}
 
 

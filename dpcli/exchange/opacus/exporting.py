@@ -17,7 +17,7 @@ from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.samples import together
-from dpcli.toml.shown import quoted
+from dpcli.toml.shown import first_names, quoted
 
 
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
@@ -65,7 +65,7 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield "it has a partition, which Opacus does not count"
     others = [quoted(one.name) for one in together(entry, pipeline.mechanisms) if one is not entry and not one.spec.free]
     if others:
-        yield f"it shares its sample with {', '.join(others)}, and Opacus counts a sample for each"
+        yield f"it shares its sample with {first_names(others)}, and Opacus counts a sample for each"
 
 
 def json_text(state: OpacusState) -> str:

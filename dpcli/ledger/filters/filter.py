@@ -170,12 +170,12 @@ def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     """
     from dpcli.analysis.account import headline
 
-    found = headline(pipeline, delta=delta)
-    if found.winner is None or math.isinf(found.upper):
+    found = headline(pipeline, delta=delta).listed  # an adaptive file's mechanisms are fixed when they are charged
+    if found is None or math.isinf(found.upper):
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
         )
-    return found.upper, found.winner.accountant.name
+    return found.upper, found.accountant.name
 
 
 def floored(cost: float, steps: Steps) -> float:

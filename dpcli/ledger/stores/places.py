@@ -15,6 +15,7 @@ from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.store import Store, standing
 from dpcli.ledger.terms import LedgerTerms, checked
 from dpcli.registry import load
+from dpcli.toml.shown import first_names
 
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
@@ -78,7 +79,10 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
 def _only(store: Store) -> str:
     found = store.datasets()
     if len(found) != 1:
-        raise InputError(f"--dataset: expected the name of one, found none; {store.place} holds {', '.join(found) or 'no dataset'}")
+        seen = (
+            f"shows this login {first_names(found, 'no dataset')}" if store.hides else f"holds {first_names(found, 'no dataset')}"
+        )
+        raise InputError(f"--dataset: expected the name of one, found none; {store.place} {seen}")
     return found[0]
 
 

@@ -83,6 +83,8 @@ class PostgresStore:
     A connection that was lost is opened again by the next call.
     """
 
+    hides = True
+
     def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)

@@ -27,7 +27,8 @@ MEANINGS = {
     "53300": "the server takes no more connections; nothing was written",
     "55P03": "locked by another writer for too long; nothing was written",
     "57014": "the server took too long and was stopped (statement_timeout); nothing was written",
-    "23505": "written by somebody else at the same moment, or the same data under a second name; nothing was written",
+    "23505": "written by somebody else at the same moment, or the same data under a second name, or a name that is taken by a dataset "
+    "which this login may not see; nothing was written",
     "40": "another writer came in between; nothing was written: try again",
     "42P01": "not a ledger of this version: {text}",
     "42883": "not a ledger of this version: {text}",

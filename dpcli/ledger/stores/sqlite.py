@@ -113,6 +113,8 @@ class SqliteTail:
 class SqliteStore:
     """A store in the file at `path`, which must be there: only `create` makes one."""
 
+    hides = False
+
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         require_posix(f"{path}: a ledger in a file")
         self._path = path

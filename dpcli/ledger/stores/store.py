@@ -64,6 +64,8 @@ class Store(Protocol):
 
     wrote: bool
     """Whether something was written by it before: what fails later says so."""
+    hides: bool
+    """Whether it shows a login only some datasets: one that is not seen may be there."""
 
     @property
     def place(self) -> str:

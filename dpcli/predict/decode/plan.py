@@ -53,7 +53,7 @@ class GenerationPlan(PricedSession):
         steps = -(-texts // self.generate.batches) * self.generate.tokens
         pipeline = self.pipeline
         entries = tuple(replace(one, steps=steps) if one == self.entry else one for one in pipeline.mechanisms)
-        return headline(replace(pipeline, mechanisms=entries, budget=None), delta=self.account.delta).upper
+        return headline(replace(pipeline, mechanisms=entries), delta=self.account.delta).upper
 
     @property
     def rho(self) -> float:

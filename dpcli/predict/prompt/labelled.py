@@ -13,6 +13,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.toml.columns import meant_in
+from dpcli.toml.shown import first_names
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from dpcli.train.tasks.user_code import beside, private_result
 
@@ -86,7 +87,7 @@ def _rows(rows: list[Any], names: list[str], place: str) -> list[list[Any]]:
     for row in rows:
         if any(not hasattr(row, "keys") or row.get(name) is None for name in names):
             there = f"a row without one of them{meant_in(row, names)}"
-            raise InputError(f"{place}: expected {', '.join(names)} in every row, found {there}")
+            raise InputError(f"{place}: expected {first_names(names)} in every row, found {there}")
     return [[row[name] for row in rows] for name in names]
 
 

@@ -14,6 +14,7 @@ from dpcli.predict.models.asked import next_token, tokens
 from dpcli.predict.models.content import content_of
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
+from dpcli.toml.shown import first_names
 from dpcli.train.tasks.user_code import user
 
 
@@ -107,7 +108,7 @@ def spoken(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, p
     """The token that stands for each label. Raises InputError where two labels share one, or the model does not know it."""
     found = [next(iter(called(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
     if len(set(found)) < len(found):
-        raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {', '.join(words)}")
+        raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
     if not all(0 <= token < model.vocabulary for token in found):
-        raise InputError(f"{path}: prompt.verbalizers: expected words that the model has tokens for, found {', '.join(words)}")
+        raise InputError(f"{path}: prompt.verbalizers: expected words that the model has tokens for, found {first_names(words)}")
     return tuple(found)

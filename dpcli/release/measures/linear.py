@@ -23,6 +23,7 @@ from dpcli.release.sensitivity import Contribution, Sensitivity
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_moved, noisy_vector
 from dpcli.toml.findings import Problem
+from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -52,7 +53,7 @@ class LinearQuery(NoisyQuery):
             yield ("by",), "the columns whose counts are weighted", "none"
         widths = {len(row) for row in self.matrix}
         if len(widths) != 1 or not any(any(row) for row in self.matrix):
-            yield ("matrix",), "rows of one length, not all zero", f"lengths {', '.join(map(str, sorted(widths))) or 'none'}"
+            yield ("matrix",), "rows of one length, not all zero", f"lengths {first_names(map(str, sorted(widths)))}"
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 

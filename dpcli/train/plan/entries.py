@@ -10,12 +10,11 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.registry import MECHANISMS, load
 from dpcli.toml.findings import Findings, Path
-from dpcli.toml.shown import quoted
+from dpcli.toml.shown import first_names, quoted
 from dpcli.toml.suggest import did_you_mean
 from dpcli.train.plan.settings import Train
 
 PERFORMED = (GaussianSpec, CorrelatedSpec)  # whose noise training can add
-MOST_NAMES = 12  # in a message
 
 
 def performed(spec: Spec) -> bool:
@@ -43,6 +42,6 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
 def _judge_name(name: str, place: Path, types: Mapping[str, str], able: tuple[str, ...], findings: Findings) -> None:
     if name in able:
         return
-    names = ", ".join([*map(quoted, able[:MOST_NAMES]), *(["..."] if len(able) > MOST_NAMES else [])])
+    names = first_names(map(quoted, able), "the file has none")
     found = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
-    findings.add("DP005", place, f"an entry with Gaussian noise ({names or 'the file has none'})", found, did_you_mean(name, able))
+    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", found, did_you_mean(name, able))

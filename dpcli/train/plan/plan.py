@@ -15,6 +15,7 @@ from dpcli.pipeline.samples import together
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
 from dpcli.toml.limits import read_bytes
+from dpcli.toml.shown import first_names
 from dpcli.train.plan.entries import performed
 from dpcli.train.plan.made_of import made_of
 from dpcli.train.plan.settings import Train, in_full, read_train
@@ -173,7 +174,7 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     if not names or (stated is None and len(names) != 1) or len(set(names)) != len(names) or not set(names) <= set(by_name):
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several in their order "
-            f"(a schedule), found {', '.join(names) or 'none'} of {', '.join(by_name) or 'none'}"
+            f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
         )
     for name in names:
         _require_honoured(by_name[name], f'{path}: mechanism["{name}"]')

@@ -12,6 +12,7 @@ import torch
 
 from dpcli.errors import InputError
 from dpcli.sessions.folder import replaced
+from dpcli.toml.shown import first_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:
         raise InputError(
-            f"--resume: {path}: expected everything as it was when the run was started, found {', '.join(changed)} changed: put it back, "
+            f"--resume: {path}: expected everything as it was when the run was started, found {first_names(changed)} changed: put it back, "
             "or begin a new run in another folder"
         )
     return checkpoint

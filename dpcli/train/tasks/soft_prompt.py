@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.toml.shown import first_names
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
@@ -66,9 +67,9 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Ten
     chosen = train.verbalizers or train.labels
     found = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(found)) < len(found):
-        raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {', '.join(chosen)}")
+        raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(chosen)}")
     if not all(0 <= token < words for token in found):
-        raise InputError(f"{path}: train.verbalizers: expected words that the model has tokens for, found {', '.join(chosen)}")
+        raise InputError(f"{path}: train.verbalizers: expected words that the model has tokens for, found {first_names(chosen)}")
     return torch.tensor(found)
 
 
