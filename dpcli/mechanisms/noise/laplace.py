@@ -103,7 +103,7 @@ class Laplace(Mechanism):
     def zcdp(self) -> float:
         e0 = self.epsilon
         exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is above by a factor 1 + e0/3 at most
-        return exact * (1.0 + 1e-12)
+        return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
 
     def attained(self) -> bool:
         return True
