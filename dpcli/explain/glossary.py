@@ -272,7 +272,8 @@ TERMS: dict[str, str] = {
         'Parallel composition. partition = "region": runs once on each disjoint part, at one cost where a unit is one record. Where it may '
         "own max_contributions records, they may lie in as many parts: a stated sensitivity or guarantee is then charged that many "
         "times; noise_multiplier once, for all of them in one part. partition = { of, part }: one of several entries on different parts, "
-        "of which the dearest is charged. Parts must be disjoint and assigned record by record."
+        "of which the dearest is charged. Parts must be disjoint and assigned record by record. Under zero-out, where blanking may take "
+        "a record out of its part, noise_multiplier is needed."
     ),
     "adaptive-composition": (
         "Each mechanism may be chosen after looking at the outputs of earlier ones. A step of DP-SGD does so, as its gradients "

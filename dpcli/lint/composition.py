@@ -99,6 +99,9 @@ def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
             message = "parallel composition needs add-remove or zero-out: a record that is replaced may move to another part"
             yield RuleFinding(key, message, "error")
+        elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and not entry.spec.contribution_form and not parts_named(entry.spec):
+            message = "under zero-out parallel composition needs noise_multiplier: a record that is blanked may leave its part"
+            yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
             yield RuleFinding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
         elif (pipeline.privacy.max_contributions or 1) > 1:
@@ -171,14 +174,14 @@ PARTITION = RuleInfo(
     what="A mechanism is counted once for all parts of a partition whose parts are not named, or are drawn by quantiles "
     "or clusters (a warning; parts that are named with { of, part } pass). The max_contributions records of a unit may lie in "
     "as many parts: a mechanism with a stated sensitivity or guarantee then counts max_contributions times, one with noise_multiplier "
-    "once for all of a unit's records in one part. Under replace-one any partition is an error, and so is { of, part } where a "
-    "unit may contribute several records.",
+    "once for all of a unit's records in one part. Under replace-one any partition is an error, under zero-out one without "
+    "noise_multiplier, and so is { of, part } where a unit may contribute several records.",
     why="One cost for all parts holds only where each record is in one part and its part depends on itself alone. "
     "Parts that overlap, or that are drawn by looking at the data (quantiles, clusters), let one record change "
-    "several results. A replaced record can leave one part and enter another, which changes two; a unit with several "
+    "several results. A record that is replaced or blanked can leave one part and enter another, which changes two; a unit with several "
     "records can have one in every part.",
-    fix="Split by an attribute of the record itself, check disjointness where the data is read, and use add-remove or "
-    "zero-out; name the parts with { of, part }; or drop the key and state every part's run as steps.",
+    fix="Split by an attribute of the record itself, check disjointness where the data is read, and use add-remove, or "
+    "zero-out with noise_multiplier; name the parts with { of, part }; or drop the key and state every part's run as steps.",
     source="McSherry 2009, Privacy Integrated Queries, SIGMOD, theorem 4",
     bad=HEAD + edited(TRAIN, "steps = 1000", 'steps = 1000\npartition = "region"'),
     good=HEAD + TRAIN,

@@ -44,7 +44,10 @@ def test_noise_per_contribution_is_worst_in_one_part() -> None:
 
 @pytest.mark.parametrize(
     ("contributions", "parts", "adjacency"),
-    [(2, True, Adjacency.ADD_REMOVE), (1, True, Adjacency.REPLACE_ONE), (1, False, Adjacency.REPLACE_ONE)],
+    [
+        (2, True, Adjacency.ADD_REMOVE),
+        *((1, parts, adjacency) for parts in (True, False) for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)),
+    ],
 )
 def test_what_may_move_between_parts_is_refused(contributions: int, parts: bool, adjacency: Adjacency) -> None:
     with pytest.raises(InputError, match="part"):
