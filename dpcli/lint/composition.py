@@ -12,6 +12,7 @@ from dpcli.lint.settings import covered, section, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import OWN, Entry, Pipeline
+from dpcli.pipeline.parts import marked_by_a_blank
 from dpcli.pipeline.parts import named as parts_named
 from dpcli.toml.findings import Path
 
@@ -99,7 +100,7 @@ def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
             message = "parallel composition needs add-remove or zero-out: a record that is replaced may move to another part"
             yield RuleFinding(key, message, "error")
-        elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and not entry.spec.contribution_form and not parts_named(entry.spec):
+        elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and marked_by_a_blank([entry]):
             message = "under zero-out parallel composition needs noise_multiplier: a record that is blanked may leave its part"
             yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
