@@ -11,7 +11,6 @@ from typing import TypeVar
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.closed.trade_off import implied_deltas
 from dpcli.numerics.roots import bracket_root, minimise_unimodal
 from dpcli.numerics.work import KEPT, QUESTION, allowance, shared
 from dpcli.stated import total
@@ -111,6 +110,8 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
     At small epsilons what it says at a smaller delta may say more, or be cheaper to find. Any pair is sound, so that the search only looks
     for a good one. What is bounded from both sides is left as it is. Raises NotRepresentable where there is neither.
     """
+
+    from dpcli.numerics.closed.trade_off import implied_deltas  # read only where delta is asked for
 
     def implied(exponents: Array) -> Array:
         deltas = np.exp(-exponents)

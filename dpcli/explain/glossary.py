@@ -299,7 +299,9 @@ TERMS: dict[str, str] = {
     ),
     "group": (
         "Several units that change together, such as a household: k of them multiply a pure epsilon by k and a Gaussian mu by k, and delta "
-        "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit."
+        "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit. "
+        "Its units change in one way: all of them come, or all go. One that comes as another goes is a replacement: price that under "
+        "replace-one."
     ),
     "ledger": (
         "What a dataset has spent: the mechanisms of every run in a hash chain, in one SQLite file or in PostgreSQL (dpcli budget). A run "
