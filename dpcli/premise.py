@@ -69,7 +69,8 @@ DRAWN = of_mechanism(
     "pmixed and generate",
 )
 STATED = of_mechanism(
-    "The statement is true of this release, under the adjacency of the file, for one unit or for the record that stated_for names.",
+    "The statement is true of this release, under the adjacency of the file, for one unit or for the record that stated_for names; under "
+    "zero-out it covers whatever a blanked record reports.",
     "test_a_statement_that_is_not_true_is_exceeded",
 )
 ONCE = of_sampling("The data are read as often as is stated.", "test_one_pass_more_than_is_stated_costs_more", "train and release")

@@ -54,20 +54,27 @@ def row(accountant: Accountant, profile: Any, quantity: Quantity, at: float, sha
     return found[0]
 
 
-def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float = 1e-6) -> ProfileCurve:
+def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float = 1e-6, points: Any = ()) -> ProfileCurve:
     """`dpcli.analysis.curve.profile`, remembered."""
     left = work._left.get()
     before = None if left is None else left[0]
     asked = tuple(
         (accountant.name, type(one), one) for accountant, one in accounting.sound_profiles(pipeline, group_size=group_size)
     )
-    key = (asked, accounting.attained(pipeline, group_size), np.asarray(epsilons, dtype=float).tobytes(), delta, about(before))
+    key = (
+        asked,
+        accounting.attained(pipeline, group_size),
+        np.asarray(epsilons, dtype=float).tobytes(),
+        delta,
+        tuple(points),
+        about(before),
+    )
     try:
         found = _curves.get(key)
     except TypeError:  # it cannot be hashed
-        return _profile(pipeline, epsilons, group_size, delta)
+        return _profile(pipeline, epsilons, group_size, delta, points)
     if found is None:
-        answer = _profile(pipeline, epsilons, group_size, delta)
+        answer = _profile(pipeline, epsilons, group_size, delta, points)
         _curves[key] = answer, 0.0 if left is None or before is None else before - left[0]
         return answer
     if left is not None:

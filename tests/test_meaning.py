@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from random import Random
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpcli.errors import InputError, InternalError
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
 from dpcli.pipeline.model import Budget, Pipeline
+from dpcli.registry import MECHANISMS
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline, pipelines
 
 NORMAL = NormalDist()
@@ -248,6 +250,51 @@ def test_nothing_released_is_nothing_learnt() -> None:
     assert answer.gaussian == 0.0
     assert [belief.posterior for belief in answer.beliefs] == pytest.approx([0.01, 0.5])
     assert trade_off(answer.curve, ALPHAS) == pytest.approx(1.0 - ALPHAS, abs=1e-14)
+
+
+AGREE = 1e-2  # where no interval is narrow, each looks for good pairs in its own way
+ONE_PROFILE = (
+    pipeline(entry("zcdp", rho=0.05)),
+    pipeline(entry("laplace", noise_multiplier=0.192836241, rate=0.4, steps=3), adjacency="replace-one", delta=1e-6),
+    pipeline(entry("pure-dp", epsilon=0.5, steps=10)),
+    pipeline(entry("approx-dp", epsilon=0.5, delta=1e-7, steps=10)),
+)
+
+
+def same_as_account(stated: Pipeline, said: str = "") -> None:
+    """What is read off the profile is what `account` says at that epsilon, give or take a hundredth."""
+    _, answer = meaning(stated, priors=[0.2])
+    if answer is None:
+        return
+    deltas = [min(account(stated, epsilon=epsilon).upper, 1.0) for epsilon in (0.0, math.log(0.8 / 0.2))]
+    assert answer.advantage == pytest.approx(deltas[0], rel=AGREE), said
+    assert answer.beliefs[0].success == pytest.approx(0.8 + 0.2 * deltas[1], rel=AGREE), said
+    if answer.exception == 0.0:
+        assert answer.pointwise == pytest.approx(account(stated, delta=0.0).upper, rel=1e-9), said
+
+
+@pytest.mark.parametrize("stated", ONE_PROFILE, ids=lambda one: one.mechanisms[0].type)
+def test_one_profile_answers_explain_and_account(stated: Pipeline) -> None:
+    same_as_account(stated)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_every_type_has_one_profile(kind: str) -> None:
+    from tests.exam.subjects import SEED, drawn
+
+    subjects = drawn(kind, str(SEED))
+    assert subjects
+    subject = Random(f"{SEED}/{kind}").choice(subjects)
+    same_as_account(subject.pipeline, subject.said)
+
+
+def test_a_pure_guarantee_has_no_exception() -> None:
+    from dpcli.present.meaning import document
+
+    account_, answer = meaning(pipeline(entry("pure-dp", epsilon=0.5), delta=1e-5))
+    (note,) = document(account_, answer).tables[1].footnotes
+    assert note == "[1] always; the odds grow by at most 1.65x (e^0.50000)"
 
 
 def test_adaptive_pipelines_use_filters_alone() -> None:

@@ -6,11 +6,24 @@ Needs delta > 0.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
-from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, views
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gaussian_sum
 from dpcli.values import dataclass
+
+
+def together(steps: Steps, view: Callable[[Mechanism], float]) -> float:
+    """mu of the composition, from that of each mechanism. Raises as `views` does."""
+    return gaussian_sum([(count, mu) for (_, count), mu in zip(steps, views(steps, view), strict=True)])
+
+
+def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
+    """Each step's count times mu^2, over their sum."""
+    mus = views(steps, view)
+    largest = max(mus, default=0.0) or 1.0
+    return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +33,23 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        return math.sqrt(math.fsum(weighed(merged(self.steps), lambda mechanism: mechanism.gdp() ** 2)))
+        return together(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:
         mu = self.mu()
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
         require_positive(delta, "a Gaussian mechanism")
-        return Bound(gaussian_epsilon(mu * (1.0 + 4e-16), delta)[1], gaussian_epsilon(mu * (1.0 - 4e-16), delta)[0], {"mu": mu})
+        return Bound(gaussian_epsilon(mu * (1.0 + 8e-16), delta)[1], gaussian_epsilon(mu * (1.0 - 8e-16), delta)[0], {"mu": mu})
 
     def delta(self, epsilon: float) -> Bound:
         mu = self.mu()
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
-        return Bound(gaussian_delta(mu * (1.0 + 4e-16), epsilon)[1], gaussian_delta(mu * (1.0 - 4e-16), epsilon)[0], {"mu": mu})
+        return Bound(gaussian_delta(mu * (1.0 + 8e-16), epsilon)[1], gaussian_delta(mu * (1.0 - 8e-16), epsilon)[0], {"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised(weighed(self.steps, lambda mechanism: mechanism.gdp() ** 2))
+        return mu_shares(self.steps, lambda mechanism: mechanism.gdp())
 
 
 ACCOUNTANT = Accountant(

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.roots import bracket_root, minimise_unimodal
 from dpcli.numerics.work import KEPT, QUESTION, allowance, shared
 from dpcli.stated import total
 from dpcli.values import dataclass
@@ -47,10 +48,7 @@ class PrivacyProfile:
         """
 
         def excess(log_delta: float) -> float:
-            try:
-                return self.epsilon(math.exp(log_delta)).upper - epsilon
-            except NotRepresentable:
-                return math.inf
+            return _at(self, math.exp(log_delta)) - epsilon
 
         fails = LOG_TINY
         for log_delta in LADDER:
@@ -103,6 +101,41 @@ class Accountant:
             least, kept = (QUESTION if self.fallback else least), 0.0
         with allowance(QUESTION, least, kept, share):
             yield
+
+
+def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
+    """The profile's delta at `epsilon`, or a smaller one that another of its pairs implies there.
+
+    At small epsilons what it says at a smaller delta may say more, or be cheaper to find. Any pair is sound, so that the search only looks
+    for a good one. What is bounded from both sides is left as it is. Raises NotRepresentable where there is neither.
+    """
+
+    from dpcli.numerics.closed.trade_off import implied_deltas  # read only where delta is asked for
+
+    def implied(exponents: Array) -> Array:
+        deltas = np.exp(-exponents)
+        epsilons = np.array([_at(profile, delta) for delta in deltas.tolist()])
+        return implied_deltas(epsilons, deltas, np.array([epsilon]))[:, 0]
+
+    own, refused = Bound(1.0), None
+    try:
+        own = profile.delta(epsilon)
+    except NotRepresentable as error:
+        refused = error
+    if own.lower is not None:
+        return own
+    least = minimise_unimodal(implied, max(-math.log(own.upper), 1.0), ratio=2.0, rounds=1)[1]
+    if refused and not least < 1.0:
+        raise refused
+    return own if own.upper <= least else Bound(least)
+
+
+def _at(profile: PrivacyProfile, delta: float) -> float:
+    """Epsilon, inf where the accountant says nothing."""
+    try:
+        return profile.epsilon(delta).upper
+    except NotRepresentable:
+        return math.inf
 
 
 def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
+from dpcli.accountants.analytic import mu_shares, together
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.values import dataclass
 
 
-def squared_mu(mechanism: Mechanism) -> float:
-    """mu^2 of a Gaussian, exactly; of anything else chi^2 = e^{K(1)} - 1, its limit as the steps grow many and weak."""
+def mu_of(mechanism: Mechanism) -> float:
+    """mu of a Gaussian, exactly; of anything else sqrt(chi^2), chi^2 = e^{K(1)} - 1, its limit as the steps grow many and weak.
+
+    A chi^2 that underflows is taken for the least there is.
+    """
+    if mechanism == Free():
+        return 0.0
     try:
-        return mechanism.gdp() ** 2
+        return mechanism.gdp()
     except NotRepresentable:
         order_two = float(mechanism.rdp(np.array([2.0]))[0])
-        return math.expm1(order_two) if order_two < 700.0 else math.inf
+        return math.sqrt(max(math.expm1(order_two), math.ulp(0.0))) if order_two < 700.0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class GdpProfile(PrivacyProfile):
 
     def mu(self) -> float:
         """Of the limit."""
-        mu = math.sqrt(math.fsum(weighed(merged(self.steps), squared_mu)))
+        mu = together(merged(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")
         return mu
@@ -50,7 +57,7 @@ class GdpProfile(PrivacyProfile):
         return Bound(gaussian_delta(mu, epsilon)[1] if mu > 0.0 else 0.0, detail={"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised(weighed(self.steps, squared_mu))
+        return mu_shares(self.steps, mu_of)
 
 
 ACCOUNTANT = Accountant(

@@ -5,26 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
-from dpcli.accountants.pld import PldProfile, curves_at_delta
+from dpcli.accountants.pld import PldProfile, curves_at_delta, curves_at_epsilon
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 
+if TYPE_CHECKING:
+    from dpcli.numerics.grid.composed import GridCurve
+
 MAX_PARTS = 200
 NARROW = 1e-7  # width of an interval on log delta that needs no better contour
 GRIDS = (math.log(0.1), -60.0, -5.0)  # logarithms of the deltas that grids are made for: first, last, step
+NEAR = 1.0  # how far above the first of them another grid serves in its place
 
 
 class _Grid:
-    """A pair of grid curves, narrow near one delta."""
+    """A pair of grid curves, narrow near one delta, or near one epsilon."""
 
-    def __init__(self, losses: Losses, log_delta: float, profile: PldProfile) -> None:
-        self.lower, self.upper, _ = curves_at_delta(losses, log_delta, profile.tolerance, profile.effort)
+    def __init__(self, lower: GridCurve, upper: GridCurve) -> None:
+        self.lower, self.upper = lower, upper
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         low, high = self.lower.delta(epsilon), self.upper.delta(epsilon)
@@ -61,9 +66,12 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
 
     def side(losses: Losses) -> tuple[Array, Array]:
         grids: list[tuple[float, Interval]] = []
-        for log_delta in targets:
+        with suppress(NotRepresentable):  # the least epsilon, whose delta may be far above the first of those
+            grids.append((0.0, _Grid(*curves_at_epsilon(losses, float(epsilons[0]), profile.tolerance, profile.effort))))
+        served = bool(grids) and grids[0][1].log_delta(float(epsilons[0]))[1] < GRIDS[0] + NEAR
+        for log_delta in targets[served:]:
             with suppress(NotRepresentable):
-                grids.append((log_delta, _Grid(losses, log_delta, profile)))
+                grids.append((log_delta, _Grid(*curves_at_delta(losses, log_delta, profile.tolerance, profile.effort)[:2])))
         low, high, at = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons), 0
         for i, epsilon in enumerate(epsilons.tolist()):
             low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)

@@ -13,7 +13,12 @@ from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
+from dpcli.numerics.roots import bracket_root
 from dpcli.values import dataclass
+
+DEEPER = 4.0  # how much smaller the logarithm of delta may become
+LOG_LEAST = -744.0
+RTOL = 1e-5  # of that logarithm, as one look at a delta is dear
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,18 @@ class OptimalRdpProfile(PrivacyProfile):
     def epsilon(self, delta: float) -> Bound:
         order, value = self._best(delta)
         return Bound(value, detail={"order": order})
+
+    def delta(self, epsilon: float) -> Bound:
+        """The smallest delta found, below that of `balle`, at which this conversion's epsilon is at most `epsilon`."""
+        most = RdpProfile(self.steps, balle, balle_delta).delta(epsilon).upper
+        if most >= 1.0:
+            return Bound(1.0)
+        log_most = math.log(most)
+
+        def excess(log_delta: float) -> float:
+            return self.epsilon(math.exp(log_delta)).upper - epsilon
+
+        return Bound(math.exp(bracket_root(excess, max(log_most - DEEPER, LOG_LEAST), log_most, rtol=RTOL)[1]))
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return renyi_shares(self.steps, self._best(delta)[0])

@@ -20,6 +20,7 @@ from dpcli.pipeline.model import Pipeline
 Asked = tuple[Accountant, PrivacyProfile]
 
 CLOSE = 5e-2  # relative width of a certificate that needs no other accountant
+NARROW = 1e-3  # relative width of an interval at a point that needs no other accountant: what the grid aims at
 NEGLIGIBLE = 1e-4  # of the delta of interest: below that, any upper bound will do
 FAR = 1.25  # accountants whose epsilon is this many times the best one's are not asked for a whole curve
 CURVE = 3.0 * QUESTION  # cells for a whole curve
@@ -49,13 +50,21 @@ class ProfileCurve:
 
 
 @limited
-def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: int = 1, delta: float = 1e-6) -> ProfileCurve:
+def profile(
+    pipeline: Pipeline,
+    epsilons: Sequence[float] | Array,
+    group_size: int = 1,
+    delta: float = 1e-6,
+    points: Sequence[float] = (),
+) -> ProfileCurve:
     """delta(epsilon) of a pipeline, from the sound accountants.
 
     Args:
         epsilons: increasing, finite, >= 0, in nats.
         group_size: units of privacy that change together.
         delta: where accountants are compared before the slow ones are asked for more; the one that the file states, say.
+        points: of the epsilons, those at which delta is read off as a number: where no interval is narrow there, others are asked as
+            `account` asks them.
 
     Returns:
         Upper bounds on delta, and certified lower bounds: those that bound from both sides are asked at each epsilon; where they leave a
@@ -69,14 +78,16 @@ def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: i
         raise InputError("expected finite epsilons >= 0 in increasing order, found others")
     chosen = sound_profiles(pipeline, group_size=group_size)
     found = {accountant.name: (accountant, profile) for accountant, profile in chosen}
+    wide = list(points)
     curve, certain = ProfileCurve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
     for name, ask in TWO_SIDED.items():
         if name in found and not curve.close:
             with allowance(CURVE, 0.0, KEPT):
                 asked = ask(found[name][1], at, delta)
+            wide = [x for x in wide if not _narrow(asked, x, delta)]
             curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
     rest = [one for name, one in found.items() if name not in TWO_SIDED]
-    found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta))
+    found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta, wide))
     return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))
 
 
@@ -116,15 +127,27 @@ def _as_curve(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callab
     return curve
 
 
-def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> ProfileCurve:
-    """What the pairs (epsilon, delta) of one-sided accountants imply; those far behind at `delta` are not asked for the others."""
+def _narrow(curve: ProfileCurve, epsilon: float, delta: float) -> bool:
+    """Whether the two bounds meet at one of its epsilons, or what is left is nothing beside the delta of interest."""
+    i = int(np.searchsorted(curve.epsilons, epsilon))
+    return bool(curve.upper[i] - curve.lower[i] <= NARROW * curve.upper[i] + NEGLIGIBLE * delta)
+
+
+def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float, points: Sequence[float]) -> ProfileCurve:
+    """What the pairs (epsilon, delta) of one-sided accountants imply; those far behind at `delta` are not asked for the others.
+
+    points: those at which one pair more is made, by accountants that do not ask each step for it: at 0 what smaller deltas imply says more.
+    """
     compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
     best = {one: _epsilon(one, compared) for one in profiles}
     near = [one for one, value in best.items() if value <= FAR * min(best.values(), default=math.inf) and math.isfinite(value)]
     few, middle, many, last = DELTAS
     low = np.geomspace(max(min(1e-3 * compared, 1e-9), 1e-300), middle, few, endpoint=False)
     deltas = [0.0, compared, *low.tolist(), *np.geomspace(middle, last, many).tolist()]
-    pairs = np.array([(_epsilon(one, d), d) for one in near for d in deltas] or [(math.inf, 1.0)])
+    listed = [(_epsilon(one, d), d) for one in near for d in deltas] + [
+        (x, _delta(one, x)) for one in near if not one[0].stepwise for x in points if x > 0.0
+    ]
+    pairs = np.array(listed or [(math.inf, 1.0)])
     finite = pairs[np.isfinite(pairs[:, 0])]
     return ProfileCurve(epsilons, delta_from_pairs(finite[:, 0], finite[:, 1], epsilons), np.zeros_like(epsilons))
 
@@ -136,6 +159,15 @@ def _epsilon(one: Asked, delta: float) -> float:
             return checked(profile.epsilon(delta)).upper
     except NotRepresentable:
         return math.inf
+
+
+def _delta(one: Asked, epsilon: float) -> float:
+    accountant, profile = one
+    try:
+        with accountant.within_allowance():
+            return min(checked(profile.delta(epsilon)).upper, 1.0)
+    except NotRepresentable:
+        return 1.0
 
 
 # Those that bound from below too, the cheapest first.

@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, account, sound_profiles
 from dpcli.analysis.curve import ProfileCurve, profile, trade_off
-from dpcli.errors import InputError
+from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon, total_variation
+from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Pipeline
 
@@ -90,14 +90,14 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
         return found, None
     reach = _reach(found, found.delta)
     curve = _curve(found, found.delta, reach, priors)
-    pointwise, exception = _pointwise(curve, found.delta)
+    pointwise, exception = _pointwise(curve, found.delta, _pure(found))
     within = curve.epsilons <= reach
     return found, Meaning(
         account=found,
         curve=curve,
         alphas=ALPHAS,
         false_negatives=tuple(trade_off(curve, ALPHAS).tolist()),
-        advantage=total_variation(curve.epsilons, curve.upper),
+        advantage=float(curve.upper[0]),
         pointwise=pointwise,
         exception=exception,
         beliefs=tuple(_belief(curve, prior, pointwise) for prior in priors),
@@ -120,7 +120,7 @@ def _curve(account: Account, delta: float, reach: float, priors: Sequence[float]
     bend = min(reach, STEEP)
     odds = [abs(_log_odds(prior)) for prior in priors]
     grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [account.upper, *odds]])
-    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL))
+    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL), (0.0, *odds))
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
@@ -130,15 +130,27 @@ def _log_odds(prior: float) -> float:
     return math.log1p(-prior) - math.log(prior)
 
 
-def _pointwise(curve: ProfileCurve, delta: float) -> tuple[float, float]:
-    """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta.
+def _pure(found: Account) -> float:
+    """The epsilon that no loss exceeds, inf where there is none."""
+    ((_, profile),) = sound_profiles(found.pipeline, ("basic",), found.group_size)
+    try:
+        return profile.epsilon(0.0).upper
+    except NotRepresentable:
+        return math.inf
+
+
+def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, float]:
+    """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta; at 0 where the loss
+    that is never exceeded is no larger.
 
     An (epsilon, delta) pair alone says nothing of the loss at probability delta: its delta is an expectation and not a probability.
     """
-    at_delta = pointwise_epsilon(curve.epsilons, curve.upper, delta)
-    if math.isfinite(at_delta) or 2.0 * delta >= 1.0:
-        return at_delta, delta
-    return pointwise_epsilon(curve.epsilons, curve.upper, 2.0 * delta), 2.0 * delta
+    probability = delta
+    exceeded = pointwise_epsilon(curve.epsilons, curve.upper, delta)
+    if math.isinf(exceeded) and 2.0 * delta < 1.0:
+        probability = 2.0 * delta
+        exceeded = pointwise_epsilon(curve.epsilons, curve.upper, probability)
+    return (pure, 0.0) if pure <= exceeded and math.isfinite(pure) else (exceeded, probability)
 
 
 def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, checked
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.directions import parts_of
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
@@ -92,7 +92,7 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
         return AccountRow(accountant, None, profile)
     try:
         with accountant.within_allowance(LEAST, share):
-            bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
+            bound = checked(_delta(accountant, profile, at) if quantity == "delta" else profile.epsilon(at))
     except NotRepresentable as error:
         return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
     if math.isinf(bound.upper) or (quantity == "delta" and bound.upper >= 1.0):
@@ -102,6 +102,11 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
             f"it finds no finite epsilon at delta = {at:g}" if quantity == "epsilon" else "it finds no delta below 1",
         )
     return AccountRow(accountant, bound)
+
+
+def _delta(accountant: Accountant, profile: PrivacyProfile, epsilon: float) -> Bound:
+    """What is only near the truth implies nothing elsewhere."""
+    return implied_delta(profile, epsilon) if accountant.sound else profile.delta(epsilon)
 
 
 def named(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:

@@ -272,7 +272,8 @@ TERMS: dict[str, str] = {
         'Parallel composition. partition = "region": runs once on each disjoint part, at one cost where a unit is one record. Where it may '
         "own max_contributions records, they may lie in as many parts: a stated sensitivity or guarantee is then charged that many "
         "times; noise_multiplier once, for all of them in one part. partition = { of, part }: one of several entries on different parts, "
-        "of which the dearest is charged. Parts must be disjoint and assigned record by record."
+        "of which the dearest is charged. Parts must be disjoint and assigned record by record. Under zero-out, where blanking may take "
+        "a record out of its part, noise_multiplier is needed."
     ),
     "adaptive-composition": (
         "Each mechanism may be chosen after looking at the outputs of earlier ones. A step of DP-SGD does so, as its gradients "
@@ -298,7 +299,9 @@ TERMS: dict[str, str] = {
     ),
     "group": (
         "Several units that change together, such as a household: k of them multiply a pure epsilon by k and a Gaussian mu by k, and delta "
-        "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit."
+        "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit. "
+        "Its units change in one way: all of them come, or all go. One that comes as another goes is a replacement: price that under "
+        "replace-one."
     ),
     "ledger": (
         "What a dataset has spent: the mechanisms of every run in a hash chain, in one SQLite file or in PostgreSQL (dpcli budget). A run "

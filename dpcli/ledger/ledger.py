@@ -26,6 +26,8 @@ from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, Se
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.parts import marked_by_a_blank
 from dpcli.toml.looks import looks, mixed, strange
 
 if TYPE_CHECKING:
@@ -337,14 +339,22 @@ class Ledger:
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
         """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`.
 
-        Everything that is charged passes here: no run is charged on other blocks than it states.
+        Everything that is charged passes here: no run is charged on other blocks than it states. A blanked record may leave its block and
+        enter another: under zero-out only entries are charged on blocks to which a blank adds nothing.
         """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
             raise InputError(
                 f"--window: expected the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]}), or none, found another"
             )
-        return self.window(given or stated)
+        found = self.window(given or stated)
+        marked = marked_by_a_blank(pipeline.mechanisms) if found and pipeline.privacy.adjacency is Adjacency.ZERO_OUT else None
+        if marked is not None:
+            raise InputError(
+                f'mechanism["{marked}"]: expected noise_multiplier and no max_batch_size, found another: a record that is blanked may move '
+                "between blocks, and this entry may tell where a blank is"
+            )
+        return found
 
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""

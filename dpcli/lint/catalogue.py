@@ -29,6 +29,7 @@ FILE_RULES: dict[str, str] = {
     "DP106": "dpcli.lint.claims:CLASSICAL",
     "DP109": "dpcli.lint.delta:UNREACHABLE_DELTA",
     "DP111": "dpcli.lint.claims:DATA_DEPENDENT",
+    "DP110": "dpcli.lint.composition:TUNING",
     "DP112": "dpcli.lint.composition:ADAPTIVE",
     "DP117": "dpcli.lint.sampling:ROUNDED_STEPS",
     "DP119": "dpcli.lint.composition:PARTITION",
@@ -55,7 +56,6 @@ FILE_RULES: dict[str, str] = {
 # Nothing to find where a file has no [train], [pate], [pmixed] or [audit]; `lint` then does not load them.
 SECTION_RULES: dict[str, str] = {
     "DP107": "dpcli.lint.claims:APPROXIMATION",
-    "DP110": "dpcli.lint.composition:TUNING",
     "DP113": "dpcli.lint.training:RESUMED",
     "DP115": "dpcli.lint.training:NORMALISED",
     "DP116": "dpcli.lint.training:CLIPPED_TOGETHER",

@@ -8,10 +8,11 @@ from fractions import Fraction
 from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import covered, section, switched_on
+from dpcli.lint.settings import covered, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import OWN, Entry, Pipeline
+from dpcli.pipeline.parts import marked_by_a_blank
 from dpcli.pipeline.parts import named as parts_named
 from dpcli.toml.findings import Path
 
@@ -23,12 +24,29 @@ PLACE = re.compile(r"\[[0-9]+\]$")  # of an entry in the lists of its table
 
 NORMS = edited(edited(TRAIN, "train", "norms"), "1.1", "30.0")
 
+SEARCH = """
+[[mechanism]]
+name = "search"
+type = "repeat-and-select"
+mechanism = "train"
+trials = { distribution = "geometric", mean = 3 }
+"""
+
 
 def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    if covered(pipeline, "tuning") or any(entry.spec.selects for entry in pipeline.mechanisms):
+    if covered(pipeline, "tuning"):
         return
-    message = "every run of the search is a release: count them all in the file and say so in train.covers.tuning"
-    yield from switched_on(pipeline, SEARCHES, message)
+    searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]
+    for path, entry in searches:
+        if entry.description is None:
+            message = (
+                "expected a description that says by which score the best run is kept: one on public data, or one that the trial's entry "
+                "prices, in an order that is fixed beforehand; found none"
+            )
+            yield RuleFinding((*path, "mechanism"), message, "warning")
+    if not searches:
+        message = "every run of the search is a release: count them all in the file and say so in train.covers.tuning"
+        yield from switched_on(pipeline, SEARCHES, message)
 
 
 def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -103,6 +121,9 @@ def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
             message = "parallel composition needs add-remove or zero-out: a record that is replaced may move to another part"
             yield RuleFinding(key, message, "error")
+        elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and marked_by_a_blank([entry]):
+            message = "under zero-out parallel composition needs noise_multiplier: a record that is blanked may leave its part"
+            yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
             yield RuleFinding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
         elif (pipeline.privacy.max_contributions or 1) > 1:
@@ -117,15 +138,17 @@ TUNING = RuleInfo(
     title="hyperparameter search that is not accounted for",
     what="A section has a sweep, grid, search, hyperparameter_search, optuna, tune or tuning key switched on; "
     "train.covers.tuning does not say that the file counts its runs, and no repeat-and-select mechanism stands in the"
-    " file. An error: the printed epsilon covers fewer runs than were made.",
+    " file. An error: the printed epsilon covers fewer runs than were made. Or, as a warning, a repeat-and-select mechanism has no "
+    "description that says by which score the best run is kept.",
     why="The choice of the best run depends on every run's data. Counting the chosen run alone understates epsilon, in "
-    "the worst case by a factor that grows with the number of runs.",
+    "the worst case by a factor that grows with the number of runs. A score that looks at private data and was not priced with the run can "
+    "tell a private bit: of a hundred runs of epsilon 0.01, the one is kept that equals it.",
     fix='Make the search a mechanism: type = "repeat-and-select" runs one mechanism a random number of times and releases'
     " the best, at two to three times the cost of one run. Or count every run in the file and set train.covers.tuning"
     " to a note that says where; or search on public data.",
     source="Papernot & Steinke 2022, arXiv:2110.03620",
-    bad=HEAD + TRAIN + section({"grid": "{ learning_rate = [0.1, 0.3, 1.0] }"}),
-    good=HEAD + edited(TRAIN, "steps = 1000", "steps = 3000") + section({"covers": '{ tuning = "steps counts all three runs" }'}),
+    bad=HEAD + TRAIN + SEARCH,
+    good=HEAD + TRAIN + SEARCH + 'description = "kept by accuracy on public images"\n',
     check=_tuning,
 )
 
@@ -175,14 +198,14 @@ PARTITION = RuleInfo(
     what="A mechanism is counted once for all parts of a partition whose parts are not named, or are drawn by quantiles "
     "or clusters (a warning; parts that are named with { of, part } pass). The max_contributions records of a unit may lie in "
     "as many parts: a mechanism with a stated sensitivity or guarantee then counts max_contributions times, one with noise_multiplier "
-    "once for all of a unit's records in one part. Under replace-one any partition is an error, and so is { of, part } where a "
-    "unit may contribute several records.",
+    "once for all of a unit's records in one part. Under replace-one any partition is an error, under zero-out one without "
+    "noise_multiplier, and so is { of, part } where a unit may contribute several records.",
     why="One cost for all parts holds only where each record is in one part and its part depends on itself alone. "
     "Parts that overlap, or that are drawn by looking at the data (quantiles, clusters), let one record change "
-    "several results. A replaced record can leave one part and enter another, which changes two; a unit with several "
+    "several results. A record that is replaced or blanked can leave one part and enter another, which changes two; a unit with several "
     "records can have one in every part.",
-    fix="Split by an attribute of the record itself, check disjointness where the data is read, and use add-remove or "
-    "zero-out; name the parts with { of, part }; or drop the key and state every part's run as steps.",
+    fix="Split by an attribute of the record itself, check disjointness where the data is read, and use add-remove, or "
+    "zero-out with noise_multiplier; name the parts with { of, part }; or drop the key and state every part's run as steps.",
     source="McSherry 2009, Privacy Integrated Queries, SIGMOD, theorem 4",
     bad=HEAD + edited(TRAIN, "steps = 1000", 'steps = 1000\npartition = "region"'),
     good=HEAD + TRAIN,

@@ -22,7 +22,8 @@ class Neighbours:
 
     adjacency: what one change is.
     contributions: most records that one unit of privacy (a user, say) contributes.
-    group: units that change together.
+    group: units that change together, in one way: under add-remove all come or all go. One that comes as another goes is a replacement, and
+        under Poisson sampling a pair of its own, which neither direction of the group's dominates.
     """
 
     adjacency: Adjacency

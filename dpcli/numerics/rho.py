@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dpcli.numerics.arrays import Array, np
@@ -37,4 +38,4 @@ def least_rho(cgf: Callable[[Array], Array], largest: float) -> float:
         order = np.argsort(z)
         z, slope = z[order], slope[order]
     bound = np.concatenate((slope[:1], slope[1:] / (z[:-1] + 1.0)))
-    return float(max(np.max(bound), largest / (z[-1] + 1.0)) * (1.0 + 1e-12))
+    return float(max(np.max(bound), largest / (z[-1] + 1.0)) * (1.0 + 1e-12)) + math.ulp(0.0)

@@ -41,6 +41,17 @@ def named(spec: Spec) -> list[str]:
     return names
 
 
+def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
+    """The first of all entries to whose release a blank may add something, by its name; None where there is none.
+
+    To noise per contribution it adds 0, and so it does to what runs such entries, unless it takes a place in a batch that is cut down.
+    """
+    for entry in entries:
+        if not (entry.spec.contribution_form or named(entry.spec)) or getattr(entry.sampling, "max_batch_size", None) is not None:
+            return entry.name
+    return None
+
+
 def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
     """Whether an entry is charged as a part of something else: of a partition, of a sample that others read, or of another entry, which may
     be of one itself.

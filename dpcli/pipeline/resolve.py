@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
@@ -117,12 +117,28 @@ def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
 
     A unit's records may lie in as many parts. Where noise is stated per contribution, all of them in one part is the worst case and is
     what `resolve` assumes; a bare sensitivity or epsilon bounds one part's release only.
+
+    All of them in one part is the worst case of noise per contribution C. Spread over parts, they move a vector with a coordinate for each
+    part, by as much in L1 as one number. Laplace: path argument of `Laplace`; the sampled ones among them are any subset, and H is convex.
+    Gaussian: the L2 norm of that vector is no larger than its L1 norm, and mixtures of Gaussians are dominated by those of their norms
+    (Choquette-Choo et al. 2023, arXiv:2310.15526).
+
+    Blanking a record may blank the column that says in which part it is: it then leaves its part, and enters another as a blank. To noise
+    per contribution that is the same as a blank in place: one part's sum moves by C, and to another's it adds 0, as a sample without it
+    does. A bare statement says nothing of a record that leaves, nor does a batch that is cut down of a blank that takes a place in it.
     """
     if entry.partition is None:
         return 1
     if neighbours.replaces:
         raise InputError(
             "a replaced record may move from one part to another and touch two: partition needs add-remove or zero-out"
+        )
+    if neighbours.adjacency is Adjacency.ZERO_OUT and not (
+        spec.contribution_form and getattr(entry.sampling, "max_batch_size", None) is None
+    ):
+        raise InputError(
+            "a blanked record may leave its part and enter another: under zero-out a partition needs noise_multiplier, to which a blank "
+            "adds nothing, and no max_batch_size; expected adjacency = add-remove for any other"
         )
     if isinstance(entry.partition, PartitionKey) and neighbours.records > 1:
         raise InputError(

@@ -117,7 +117,7 @@ def _odds(meaning: Meaning) -> str:
     factor = f"{up(math.exp(meaning.pointwise), 2)}x ({power})" if meaning.pointwise < LARGEST else power
     more = (
         ". This exceeds e^epsilon because it must hold except with probability delta"
-        if meaning.pointwise > meaning.account.upper
+        if meaning.exception > 0.0 and meaning.pointwise > meaning.account.upper
         else ""
     )
     return f"{often}; the odds grow by at most {factor}{more}"

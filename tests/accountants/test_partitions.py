@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
+from dpcli.registry import MECHANISMS, load
 
 
 def cost(
@@ -44,8 +46,34 @@ def test_noise_per_contribution_is_worst_in_one_part() -> None:
 
 @pytest.mark.parametrize(
     ("contributions", "parts", "adjacency"),
-    [(2, True, Adjacency.ADD_REMOVE), (1, True, Adjacency.REPLACE_ONE), (1, False, Adjacency.REPLACE_ONE)],
+    [
+        (2, True, Adjacency.ADD_REMOVE),
+        *((1, parts, adjacency) for parts in (True, False) for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)),
+    ],
 )
 def test_what_may_move_between_parts_is_refused(contributions: int, parts: bool, adjacency: Adjacency) -> None:
     with pytest.raises(InputError, match="part"):
         cost(PureSpec(epsilon=1.0, stated_for="unit"), contributions=contributions, parts=parts, adjacency=adjacency)
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_under_zero_out_a_blank_must_add_nothing(kind: str) -> None:
+    """Of every type, with and without the key by which noise is stated for one contribution."""
+    for stated in stated_both_ways(kind):
+        priced = [Privacy(Adjacency.ZERO_OUT, delta=0.5), Privacy(Adjacency.ADD_REMOVE, delta=0.5)]
+        files = [Pipeline(privacy, (Entry("it", kind, stated, partition="region"),)) for privacy in priced]
+        if stated.contribution_form:
+            assert account(files[0]).upper == account(files[1]).upper
+        else:
+            with pytest.raises(InputError):
+                account(files[0])
+
+
+def stated_both_ways(kind: str) -> Iterator[Spec]:
+    spec = load(MECHANISMS[kind])
+    example = {key: tuple(value) if isinstance(value, list) else value for key, value in spec.example.items()}
+    if "part" in str(example):
+        return  # another entry's
+    yield spec(**example)
+    if kind in ("gaussian", "laplace"):
+        yield spec(**{"sigma" if kind == "gaussian" else "scale": 2.0, "sensitivity": 1.0})

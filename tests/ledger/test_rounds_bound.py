@@ -271,7 +271,8 @@ def test_another_window_needs_another_key(tmp_path: Path) -> None:
     url = opened(str(tmp_path / "weeks.db"), 1e3, blocks=family("week"))
     amounts: dict[str, float] = {}
     for week in ("2026-W01", "2026-W02"):
-        path = plan(tmp_path, COUNT.format(0.005), window=[week])
+        noisy = '[[mechanism]]\nname = "count"\ntype = "gaussian"\nnoise_multiplier = 10.0\n'
+        path = plan(tmp_path, noisy, window=[week])
         if amounts:
             with pytest.raises(LedgerError, match=r'^key "k": expected charges'):
                 dpcli.rounds(path, url, "k")
@@ -281,6 +282,14 @@ def test_another_window_needs_another_key(tmp_path: Path) -> None:
         with open_ledger(url) as ledger:
             amounts = {name: float(value) for name, value in ledger.state().spent.items()}
         assert [value for name, value in amounts.items() if name.endswith(week)] == [pytest.approx(0.005 + 3 * RHO)]
+
+
+def test_on_blocks_a_blank_adds_nothing(tmp_path: Path) -> None:
+    """A client that is blanked may move between blocks: what tells a blank from nobody is not charged on them."""
+    url = opened(str(tmp_path / "weeks.db"), 1e3, blocks=family("week"))
+    with pytest.raises(InputError, match="may move between blocks"):
+        dpcli.rounds(plan(tmp_path, COUNT.format(0.005), window=["2026-W01"]), url, "k").round()
+    assert keys(url) == []
 
 
 def test_the_rest_of_a_file_is_charged_with_its_first_round_or_not_at_all(url: str, tmp_path: Path) -> None:

@@ -505,6 +505,7 @@ def dp110(draw: Draw) -> tuple[Document, Document]:
     selection = {
         "name": "chosen",
         "type": "repeat-and-select",
+        "description": "kept by accuracy on public data",
         "mechanism": trial,
         "trials": {"distribution": "geometric", "mean": 5},
     }

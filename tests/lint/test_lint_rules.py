@@ -147,3 +147,14 @@ def test_a_question_asked_again_names_the_first(tmp_path: Path) -> None:
     assert only(text, tmp_path).message == (
         'the same as mechanism["survey"] with fresh noise, which averages out: publish the first answer again'
     )
+
+
+def test_a_search_says_by_which_score_it_keeps_the_best(tmp_path: Path) -> None:
+    """A score that nobody priced may tell the data: the file says in words which it is."""
+    trial = '[[mechanism]]\nname = "trial"\ntype = "pure-dp"\nepsilon = 0.01\n'
+    search = '[[mechanism]]\nname = "search"\ntype = "repeat-and-select"\nmechanism = "trial"\n'
+    search += 'trials = { distribution = "geometric", mean = 100 }\n'
+    for said, codes in (("", ["DP110"]), ('description = "kept by error on public data"\n', [])):
+        found = [one for one in linted(HEAD + trial + search + said, tmp_path) if one.rule == "DP110"]
+        assert [one.rule for one in found] == codes
+        assert all("score" in one.message and one.severity == "warning" for one in found)

@@ -189,6 +189,22 @@ def test_a_published_number_of_trials_costs_more() -> None:
         assert exceeds(*laws(beside, situation), claims), situation
 
 
+def test_a_blank_that_does_not_respond_is_told_from_every_record() -> None:
+    """A blanked record that responds for a category drawn at random costs no more than is stated; one that is silent is seen."""
+    found = []
+    for reference in references("randomized-response"):
+        for situation, claims in prices(reference):
+            if situation.adjacency != "zero-out":
+                continue
+            for kept in (release for release in reference.releases(situation) if len(laws(release, situation)[0]) > 1):
+                (told, _) = laws(kept, situation)
+                drawn = np.full(len(told), 1.0 / len(told))
+                assert not exceeds(told, drawn, claims) and not exceeds(drawn, told, claims)
+                silent = np.append(np.zeros(len(told)), 1.0)
+                found.append(exceeds(np.append(told, 0.0), silent, claims))
+    assert found and all(found)
+
+
 def test_an_order_that_is_chosen_by_the_data_costs_more() -> None:
     """The result is kept that equals a private bit: selection by a score that nobody priced."""
     for situation, claims in prices(selection(0.01)):

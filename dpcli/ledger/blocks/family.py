@@ -20,6 +20,7 @@ without that unit. Hence C is the cap of an ordinary ledger, divided by m or m^2
 for the whole unit. A run that bounds what the unit adds to its whole window costs the unit c_r and not more: the same C holds it as well.
 With m = 1 every filter does, as j_r <= 1. With m > 1 deltas and Renyi divergences at one order are refused: a group multiplies a delta by a
 power of e^epsilon, and takes a divergence from other orders. Replace-one is refused: a record that is replaced may move between blocks.
+So may one that is blanked: under zero-out a run on blocks is refused unless a blank adds nothing to it (Ledger.stated_window).
 
 Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
 """

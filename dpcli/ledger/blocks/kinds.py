@@ -29,6 +29,11 @@ PREMISES: Premises = (
         "tests/premises/test_blocks.py::test_a_unit_in_one_block_more_loses_more_than_the_cap",
     ),
     Premise(
+        "Under zero-out a blank adds nothing to a part or a block that it enters.",
+        "account, lint and the ledger, which refuse what may add something",
+        "tests/accountants/test_partitions.py::test_under_zero_out_a_blank_must_add_nothing",
+    ),
+    Premise(
         "A run reads no block outside of its window.",
         "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
         "tests/premises/test_blocks.py::test_a_block_outside_of_the_window_is_read_for_nothing",

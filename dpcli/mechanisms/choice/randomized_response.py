@@ -15,7 +15,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.premise import SECRET, Premises, moves
+from dpcli.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.values import dataclass
 
 
@@ -62,16 +62,25 @@ class RandomizedResponseSpec(StatedSpec):
     The local model: the response of every record is released. keep states the probability instead of epsilon.
 
     Neighbours: replace-one and zero-out; refused under add-remove, since whether a record responds is not hidden. Several records respond
-    separately, and their responses compose.
+    separately, and their responses compose. Under zero-out a blanked record responds too: by the same probabilities, for one category or
+    for one drawn at random. One that reports nothing, or that it is blank, is told from every other, and no epsilon covers that.
 
-    Bounds: exact under replace-one; under zero-out an upper bound, since what a zeroed record reports is not stated. Finite at delta = 0.
+    Bounds: exact under replace-one; under zero-out an upper bound, as for which category a blanked record responds is not stated. Finite
+    at delta = 0.
 
     Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776; Mironov 2017, arXiv:1702.07476 (Renyi, two categories).
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
     shows_presence: ClassVar[bool] = True
-    premises: ClassVar[Premises] = (SECRET, moves("Every record responds once, and who responds is known to all."))
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("Every record responds once, and who responds is known to all."),
+        of_mechanism(
+            "Under zero-out a blanked record responds by the same probabilities, for a category that is fixed or drawn.",
+            "test_a_blank_that_does_not_respond_is_told_from_every_record",
+        ),
+    )
 
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
     keep: Annotated[float | None, Key("probability that the true category is reported; instead of epsilon", OPEN_UNIT)] = None
@@ -99,5 +108,5 @@ class RandomizedResponseSpec(StatedSpec):
             )
         changes = self.changes(neighbours)
         response = self.stated() if changes == 1 else Composed(((self.stated(), changes),))
-        # What is reported of a record that is zeroed out is not stated: it need not be another category, kept as often.
+        # For which category a record that is zeroed out responds is not stated: it need not be another one, kept as often.
         return response if neighbours.replaces else response.unclaimed()

@@ -261,8 +261,9 @@ class RepeatAndSelectSpec(Spec):
     """Tuning: another entry of the file runs a random number of times, and the best result alone leaves; it is charged here.
 
     The number of trials is drawn afresh and stays secret, and nothing of the other trials is released. Each trial may draw its
-    hyperparameters at random, but from a distribution that does not depend on the data. With Poisson trials there may be none, and then
-    nothing is released.
+    hyperparameters at random, but from a distribution that does not depend on the data. Which result is better is fixed beforehand, and
+    looks at nothing private but what the trial's entry prices: a score on private data is one more release of each trial. With Poisson
+    trials there may be none, and then nothing is released.
 
     Neighbours: those of the entry that runs.
 

@@ -14,6 +14,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
+from dpcli.numerics.closed.normal import gaussian_sum
 from dpcli.numerics.work import shared
 from dpcli.premise import SECRET, Premises, moves
 from dpcli.stated import total
@@ -126,7 +127,7 @@ class Composed(Mechanism):
         return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
 
     def gdp(self) -> float:
-        return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in self.parts))
+        return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
 
     def attained(self) -> bool:
         """Where all parts are: on the same two datasets, as `Mechanism.attained` promises."""

@@ -13,7 +13,7 @@ from dpcli.numerics.arrays import Array
 class Parallel(Mechanism):
     """Parallel composition of `branches`, one per disjoint part (McSherry 2009, Theorem 4): each view is the largest branch's.
 
-    For add-remove and zero-out only: a replaced record may move from one part to another and touch two.
+    For add-remove, and for zero-out where a blank adds nothing: a replaced record may move from one part to another and touch two.
     """
 
     branches: tuple[Composed, ...]

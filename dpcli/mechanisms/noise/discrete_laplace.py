@@ -27,7 +27,11 @@ class DiscreteLaplace(Mechanism):
     """Noise with probability proportional to e^{-|x|/scale}; s = integer sensitivity, a = 1/scale.
 
     The loss is (2x - s) a for 0 <= x <= s with all mass beyond at the ends: s + 1 outcomes. For s = 1 that is binary randomised
-    response of epsilon a; for s > MAX_ATOMS only pure epsilon is used. rho: the two-point pair's, which dominates.
+    response of epsilon a; for s > MAX_ATOMS only pure epsilon is used. A vector of the same L1 sensitivity is covered: go from one dataset
+    to the other by s steps, each of one coordinate by 1. The likelihood ratio of a step is e^a or e^-a, e^a with probability r/(1+r) before
+    it, r = e^-a; so an event S has at most g(q(S)) after it, g(y) = e^a min(y, r/(1+r)) + e^-a max(0, y - r/(1+r)), which rises: the best
+    test of that randomised response. In one coordinate the thresholds {x >= c}, drawn between two of them, attain g in every step. rho: the
+    two-point pair's, which dominates.
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
     Attained up to MAX_ATOMS, by an integer that moves by s.
     """

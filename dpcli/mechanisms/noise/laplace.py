@@ -87,9 +87,13 @@ def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
 class Laplace(Mechanism):
     """Laplace noise with epsilon = L1 sensitivity / scale.
 
-    A vector query of the same L1 sensitivity is covered: K is convex in e0 and 0 at 0, so all of the sensitivity in one coordinate is
-    the worst case. rho = e0 - 1 + e^-e0 (the mean loss) is tight: in s = (z+1/2)^2, K is the logarithm of an entire function of order
-    1/2 with negative zeros, hence concave, so K(z) <= K'(s=1/4) z (z+1), whose slope is the mean loss.
+    A vector query of the same L1 sensitivity is covered, since all of it in one coordinate is the worst case. Move the vector along a
+    path of length e0, one coordinate after the other: let q_t be its law at length t, and S any event. Then d/dt q_t(S) = q_t(S and +) -
+    q_t(S and -), where + is that the moving coordinate's noise points ahead, which has q_t(+) = 1/2. So d/dt q_t(S) <= min(q_t(S), 1 -
+    q_t(S)); in one coordinate S = {x > c} attains that all the way, as it lies in + or holds it. So no event of probability q_0(S) is
+    likelier at the end of another path, and the pair of one coordinate dominates.
+    rho = e0 - 1 + e^-e0 (the mean loss) is tight: in s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2 with
+    negative zeros, hence concave, so K(z) <= K'(s=1/4) z (z+1), whose slope is the mean loss.
     Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
     Attained: by one number to which every record that comes or goes adds its whole bound, or a replaced one first adds and then takes it.
     """
@@ -103,7 +107,7 @@ class Laplace(Mechanism):
     def zcdp(self) -> float:
         e0 = self.epsilon
         exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is above by a factor 1 + e0/3 at most
-        return exact * (1.0 + 1e-12)
+        return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
 
     def attained(self) -> bool:
         return True

@@ -186,7 +186,7 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
     order = np.argsort(-ratio, kind="stable")
     ratio, log_q = ratio[order], log_q[order]
     if delta == 0.0:
-        return max(0.0, float(ratio[0]))
+        return max(math.ulp(0.0), float(ratio[0]))
     p, log_below = np.cumsum(np.exp(log_q + ratio)) * (1.0 + ROUNDED), np.logaddexp.accumulate(log_q)
     left = p - delta
     if not np.any(left > 0.0):

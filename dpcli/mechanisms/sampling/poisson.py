@@ -26,7 +26,8 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
     epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
     if epsilon > 600.0:
         return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
-    return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15)
+    # a product that underflows is still not nothing, and subnormal numbers are half of the least one off
+    return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
 
 
 def finite_loss(inner: Mechanism) -> float:
@@ -140,7 +141,11 @@ class PoissonSampled(Mechanism):
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
         base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
-        log_taylor = np.log(0.5 * q * q * orders * z) - (orders + 1.0) * math.log(base) if base > 0.0 else np.full_like(z, np.inf)
+        log_taylor = (
+            2.0 * math.log(q) + np.log(0.5 * orders * z) - (orders + 1.0) * math.log(base)
+            if base > 0.0
+            else np.full_like(z, np.inf)
+        )
         add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
         pure = finite_loss(self)
         beyond = held(z, integers - 1.0, remove, pure, convex)

@@ -26,7 +26,7 @@ class Pure(Mechanism):
         return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
 
     def zcdp(self) -> float:
-        return self.epsilon * math.tanh(0.5 * self.epsilon) * (1.0 + 1e-15)
+        return self.epsilon * math.tanh(0.5 * self.epsilon) * (1.0 + 1e-15) + math.ulp(0.0) if self.epsilon > 0.0 else 0.0
 
     def losses(self) -> tuple[TwoPointLoss]:
         return (TwoPointLoss(self.epsilon),)

@@ -20,6 +20,19 @@ def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
     return value, 4e-16 * (2.0 + abs(a) + abs(b) + 2.0 * epsilon) * math.exp(min(a - value, 700.0))
 
 
+def gaussian_sum(parts: list[tuple[int, float]]) -> float:
+    """mu of Gaussians together, of (count, mu): the root of the sum of count mu^2, in units of the largest, whose square is a number."""
+    largest = max((mu for _, mu in parts), default=0.0)
+    return (
+        largest * math.sqrt(math.fsum(count * (mu / largest) ** 2 for count, mu in parts)) if 0.0 < largest < math.inf else largest
+    )
+
+
+def total_variation(mu: float) -> float:
+    """delta of a mu-Gaussian at epsilon = 0, from above; not 0 for mu > 0."""
+    return math.erf(mu / math.sqrt(8.0)) * (1.0 + 1e-15) + math.ulp(0.0)
+
+
 def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     """delta at which a mu-Gaussian (sensitivity / standard deviation = mu) is (epsilon, delta)-DP.
 
@@ -30,8 +43,8 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     """
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):
-        return 0.0, _raised(log_ndtr(0.5 * mu - epsilon / mu))
-    return math.exp(value - error), _raised(value + error)
+        return 0.0, min(_raised(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
+    return math.exp(value - error), min(_raised(value + error), total_variation(mu))
 
 
 def _raised(log_value: float) -> float:
@@ -64,7 +77,7 @@ def _end(mu: float, delta: float, sign: float) -> float:
     """Where log delta(eps) + sign * error meets log delta, from the outside."""
     if delta <= 0.0:
         return math.inf
-    if math.erf(mu / math.sqrt(8.0)) * (1.0 + 1e-15) <= delta:  # total variation distance
+    if total_variation(mu) <= delta:
         return 0.0
     target = math.log(delta)
     spend(500.0)  # the search below

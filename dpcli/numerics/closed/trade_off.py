@@ -42,16 +42,20 @@ def total_variation(epsilons: Array, deltas: Array) -> float:
 
 
 def delta_from_pairs(epsilons: Array, deltas: Array, at: Array) -> Array:
-    """The smallest delta at each of `at` that the pairs imply: an upper bound, never below the smallest of `deltas`.
+    """The smallest delta at each of `at` that the pairs imply: an upper bound, never below the smallest of `deltas`."""
+    best: Array = implied_deltas(epsilons, deltas, at).min(axis=0, initial=1.0)
+    return best
+
+
+def implied_deltas(epsilons: Array, deltas: Array, at: Array) -> Array:
+    """Delta at each of `at` that each pair, a row, implies by itself: an upper bound.
 
     A pair (e, d) is dominated by the one outcome in d that tells all and randomised response of epsilon e otherwise, whose delta at
     x < e is d + (1 - d) (e^e - e^x) / (e^e + 1) (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorem 3.3).
     """
     e, d = epsilons[:, None], deltas[:, None]
     missing = np.maximum(-np.expm1(np.minimum(at[None, :] - e, 0.0)), 0.0) / (1.0 + np.exp(-e))
-    implied = d + (1.0 - d) * missing * (1.0 + 4.0 * ROUNDING)
-    best: Array = implied.min(axis=0, initial=1.0)
-    return best
+    return np.asarray(d + (1.0 - d) * missing * (1.0 + 4.0 * ROUNDING))
 
 
 def pointwise_epsilon(epsilons: Array, deltas: Array, probability: float) -> float:

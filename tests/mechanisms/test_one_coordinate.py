@@ -1,0 +1,113 @@
+"""All of a sensitivity in one coordinate, and all of a unit's records in one part, is the worst case: by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from functools import reduce
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcli.analysis.account import account
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.mechanisms.spec import Spec
+from dpcli.numerics.closed.one_step import single_log_delta
+from dpcli.pipeline.model import Entry, Pipeline, Privacy
+from tests.brute.schemes import Array
+
+EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5)
+
+
+def divided(whole: int, places: int) -> Iterator[tuple[int, ...]]:
+    """Whole numbers > 0, largest first, that add up."""
+    for cut in itertools.combinations_with_replacement(range(1, whole + 1), places):
+        if sum(cut) == whole:
+            yield cut[::-1]
+
+
+def together(laws: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The pair of independent coordinates, each with its two laws."""
+    both = [reduce(np.multiply.outer, side).ravel() for side in zip(*laws, strict=True)]
+    return both[0], both[1]
+
+
+def delta(p: Array, q: Array, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+def discrete_laplace(scale: float, moved: int, reach: int) -> Array:
+    """Masses on whole numbers, with all that lies beyond at the ends."""
+    x = np.arange(-reach, reach + 1)
+    below = stats.dlaplace(1.0 / scale, loc=moved)
+    mass = below.pmf(x)
+    mass[0], mass[-1] = below.cdf(-reach), below.sf(reach - 1)
+    return np.asarray(mass)
+
+
+@pytest.mark.parametrize("places", [2, 3])
+def test_one_coordinate_of_discrete_laplace_is_the_worst(places: int) -> None:
+    seed = random.getrandbits(32)
+    draw = random.Random(seed)
+    for whole in range(places, 6):
+        scale = draw.uniform(0.4, 4.0)
+        worst = DiscreteLaplace(scale, whole).losses()[0]
+        for cut in divided(whole, places):
+            p, q = together([(discrete_laplace(scale, moved, 8), discrete_laplace(scale, 0, 8)) for moved in cut])
+            for epsilon, one, other in ((e, *pair) for e in EPSILONS for pair in ((p, q), (q, p))):
+                assert delta(one, other, epsilon) <= math.exp(single_log_delta(worst, epsilon)[1]) + 1e-12, (seed, cut, epsilon)
+
+
+@pytest.mark.parametrize("places", [2, 3])
+def test_one_coordinate_of_laplace_is_the_worst(places: int) -> None:
+    """Cells, which only hide something, with kinks on their edges."""
+    seed = random.getrandbits(32)
+    draw = random.Random(seed)
+    cells = 8
+    edges = np.concatenate(([-np.inf], np.arange(-4, 4 * cells + 1) / cells, [np.inf]))
+    for whole in range(places, 9):
+        scale = draw.uniform(0.2, 3.0)
+        worst = Laplace(whole / cells / scale).losses()[0]
+        for cut in divided(whole, places):
+            laws = [(np.diff(stats.laplace(k / cells, scale).cdf(edges)), np.diff(stats.laplace(0, scale).cdf(edges))) for k in cut]
+            p, q = together(laws)
+            for epsilon in EPSILONS:
+                assert delta(p, q, epsilon) <= math.exp(single_log_delta(worst, epsilon)[1]) + 1e-12, (seed, cut, epsilon)
+
+
+def test_a_coordinate_more_than_the_sensitivity_loses_more() -> None:
+    p, q = together([(discrete_laplace(1.0, moved, 8), discrete_laplace(1.0, 0, 8)) for moved in (2, 1)])
+    assert delta(p, q, 0.3) > math.exp(single_log_delta(DiscreteLaplace(1.0, 2).losses()[0], 0.3)[1])
+
+
+SPECS: dict[str, Spec] = {"gaussian": GaussianSpec(noise_multiplier=1.5), "laplace": LaplaceSpec(noise_multiplier=1.5)}
+LAWS = {"gaussian": lambda at: stats.norm(at, 1.5), "laplace": lambda at: stats.laplace(at, 1.5)}
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("records", [2, 3])
+@pytest.mark.parametrize("kind", SPECS)
+def test_all_records_of_a_unit_in_one_part_is_the_worst(kind: str, records: int, rate: float) -> None:
+    """Each part's sum with the unit's records that a sample holds; whoever comes or goes, and however they are spread."""
+    edges = np.concatenate(([-np.inf], np.arange(-8, 9 + 4 * records) / 4, [np.inf]))
+    sampling = Poisson("poisson", rate=rate) if rate < 1.0 else None
+    entry = Entry("it", kind, SPECS[kind], sampling=sampling, partition="region")
+    for adjacency in (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT):
+        file = Pipeline(Privacy(adjacency, unit="user", max_contributions=records, delta=1e-6), (entry,))
+        claims = [account(file, epsilon=epsilon).upper for epsilon in EPSILONS]
+        for cut in (cut for places in range(1, records + 1) for cut in divided(records, places)):
+            laws = []
+            for k in cut:
+                weights = stats.binom(k, rate).pmf(np.arange(k + 1))
+                sampled = sum(w * np.diff(LAWS[kind](j).cdf(edges)) for j, w in enumerate(weights))
+                laws.append((np.asarray(sampled), np.diff(LAWS[kind](0).cdf(edges))))
+            p, q = together(laws)
+            for epsilon, claim in zip(EPSILONS, claims, strict=True):
+                assert max(delta(p, q, epsilon), delta(q, p, epsilon)) <= claim + 1e-12, (cut, epsilon, adjacency)
