@@ -11,9 +11,6 @@ import pytest
 
 from dpcli.predict.pate import sanitised as sanitised_module
 from dpcli.predict.pate import session as session_module
-from dpcli.predict.pate.kept_votes import votes_kept
-from dpcli.predict.pate.plan import plan_of
-from dpcli.predict.pate.transcript import read_transcript
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -50,32 +47,11 @@ def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
     assert refused.code == 2 and "a second one would cost again" in refused.err
 
 
-def test_of_two_releases_at_once_one_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content, noised: ("", {}))
-    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
-    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    plan = plan_of(str(path))
-    votes, kept = votes_kept(plan), read_transcript(plan)
-    assert votes is not None and kept is not None
-    made, inner = [], sanitised_module._made
-
-    def raced(*arguments: Any) -> Any:
-        """Another process is as far, and ends before."""
-        if not made:
-            made.append(None)
-            made[0] = sanitised_module.sanitised(plan, votes, kept)
-        return inner(*arguments)
-
-    monkeypatch.setattr(sanitised_module, "_made", raced)
-    assert sanitised_module.sanitised(plan, votes, kept) == made[0] == sanitised_module.sanitised(plan, votes, kept)
-    assert sorted(one.name for one in (tmp_path / "run").glob("sanitised*")) == ["sanitised.json"]
-
-
 @pytest.mark.long
 def test_nothing_is_told_of_labels_that_anybody_can_compute(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
     assert dpcli("pate", "label", str(path), "--insecure-seed", "1", folder=tmp_path).code == 0
-    assert told(path)["sanitised"] is None and not (tmp_path / "run" / "sanitised.json").exists()
+    assert told(path)["sanitised"] is None
     assert json.loads((tmp_path / "run" / "statement.json").read_text())["sanitised"] is None
 
 
@@ -160,22 +136,20 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path, monkeypatch: p
     labelled = dpcli("pate", "label", str(path), folder=tmp_path)
     result = account(path) if labelled.code == 0 else labelled
     assert (result.code, message in result.err) == (code, True), result.err
-    assert not (tmp_path / "run" / "sanitised.json").exists()
+    assert not (tmp_path / "run").exists()  # before anything was charged
 
 
 def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    text = path.read_text()
-    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
-    refused = account(path)
-    assert refused.code == 2 and "found a copy of it" in refused.err
-    path.write_text(text)
     first = told(path)["sanitised"]
-    shutil.copy(tmp_path / "run" / "sanitised.json", tmp_path / "copy")
-    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    path.write_text(path.read_text().replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
     assert told(path)["sanitised"] == first  # what was released may be read anywhere
+    transcript = tmp_path / "copy" / "transcript.jsonl"
+    transcript.write_text("".join(transcript.read_text().splitlines(keepends=True)[:-1]))
+    refused = dpcli("pate", "label", str(path), folder=tmp_path)
+    assert refused.code == 4 and "a copy of" in refused.err
 
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:

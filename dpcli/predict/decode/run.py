@@ -12,11 +12,14 @@ from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.decode.writing import Report, Writing
 from dpcli.predict.lines import refuse_others, whole_lines
+from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model
-from dpcli.predict.queries.counted import counted
+from dpcli.predict.queries.counted import counted, require_count_of
+from dpcli.predict.session import session_of
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
-from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
@@ -72,16 +75,17 @@ def write_texts(
     place = f"{path}: generate.model"
     require_same_answers(model, frame, place)
     with exclusive(plan.folder):
-        session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
+        session = session_of(plan, plan.folder, resume, ledger, inputs)
         kept = os.path.join(plan.folder, TEXTS)
         refuse_others(kept, session.counted)
-        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         session = charge(session, plan.pipeline, ledger, reason("generate", path, plan.pipeline))
-        whole_lines(kept)  # the next one begins a line
-        with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
-            turns = _turns(plan, session, moved)
+        with counted(session, ledger, plan.texts, generate.count, moved, things="texts") as budget:
+            require_count_of(kept, len(whole_lines(kept)), budget)  # the next one begins a line
+            turns = _turns(plan, session, ledger, moved)
             session = noted(session)
             left = max(1, plan.texts - budget.taken())
             writing = Writing(plan, writer, vocabulary, private, turns, budget, kept, stream)
@@ -94,13 +98,14 @@ def write_texts(
     return outcome
 
 
-def _turns(plan: GenerationPlan, session: Session, moved: bool) -> list[PrivateTurns]:
+def _turns(plan: GenerationPlan, session: Session, ledger: Ledger | None, moved: bool) -> list[PrivateTurns]:
     """Of each batch; none where every token is private, as then texts are all that needs to be counted."""
     if plan.test is None:
         return []
     place, steps = plan.generate.count, plan.entry.steps
     counts = [
-        counted(session, steps, place, moved, f"private-{batch}", things="private tokens") for batch in range(plan.generate.batches)
+        counted(session, ledger, steps, place, moved, f"private-{batch}", things="private tokens")
+        for batch in range(plan.generate.batches)
     ]
     return [PrivateTurns(plan.test, count) for count in counts]
 

@@ -38,8 +38,13 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 def require_same_content(kept: str, found: str) -> None:
     """Raise InputError where a public model is another one than it was."""
-    if kept != found and not _alike(kept, found):
+    if not same_content(kept, found):
         raise InputError(OTHER)
+
+
+def same_content(kept: str, found: str) -> bool:
+    """Whether two contents are one: the same digest, or answers that are the same up to rounding."""
+    return kept == found or _alike(kept, found)
 
 
 def _said(model: LanguageModel) -> str:

@@ -63,7 +63,7 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
     if kept is None or not len(kept):
         return VoteAccount(plan, votes, expected, None)
     realised = _epsilon(realised_costs(plan, votes, kept), plan)
-    noised = sanitised(plan, votes, kept) if kept.closed else None
+    noised = sanitised(plan, kept)
     return VoteAccount(plan, votes, expected, realised, _as_planned(plan, kept), noised)
 
 

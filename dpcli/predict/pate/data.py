@@ -9,6 +9,7 @@ from typing import Any
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.content import digest_of
 from dpcli.predict.pate.records import inputs_of, labels_of, read_records
 from dpcli.predict.pate.settings import HELD_OUT, Pate
 from dpcli.predict.shards import shards_of
@@ -127,6 +128,11 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries == HELD_OUT:
         return _held_out(pate, path)[0].inputs
     return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
+
+
+def queries_digest(inputs: Array) -> str:
+    """By which queries are known, each in its place."""
+    return digest_of([("queries", inputs)])
 
 
 def test_records(pate: Pate, path: str) -> Records | None:

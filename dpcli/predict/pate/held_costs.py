@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.kept_votes import require_bound
 from dpcli.predict.voting.vote_costs import VoteCosts
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
     """Of every query that was charged, the lost ones too: those whose answer was charged count as answered."""
-    require_bound(plan, votes, kept.run)
+    kept.session.require_same({"votes": votes.digest()})
     asked = np.array(kept.asked)
     if asked.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")

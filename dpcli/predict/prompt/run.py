@@ -17,11 +17,12 @@ from dpcli.predict.prompt.plan import PromptPlan
 from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of, teachers
 from dpcli.predict.prompt.student import Student, student
 from dpcli.predict.prompt.voters import prompt_teachers
-from dpcli.predict.queries.counted import counted
+from dpcli.predict.queries.counted import counted, require_count_of
+from dpcli.predict.session import session_of
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
-from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason
 from dpcli.train.noise.randomness import SystemStream
@@ -79,20 +80,21 @@ def vote_and_teach(
     _require_fitting(labeller, shape_of(plan.prompt), texts, f"{plan.path}: prompt.queries")
     _require_fitting(labeller, shape_of(plan.prompt), [text for text, _ in public or ()], f"{plan.path}: prompt.public")
     with exclusive(plan.folder):
-        session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
+        session = session_of(plan, plan.folder, resume, ledger, {"private texts": private.digest, "labeller": labeller.content})
         kept = os.path.join(plan.folder, TRANSCRIPT)
         refuse_others(kept, session.counted)
-        private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
         shown = teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)
         with ExitStack() as open_:
             votes = open_.enter_context(prompt_teachers(plan, labeller, shown))
             session = charge(session, plan.pipeline, ledger, reason("prompt", plan.path, plan.pipeline))
-            budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
+            budget = open_.enter_context(counted(session, ledger, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
             if plan.answered is not None:
-                answers = open_.enter_context(counted(session, plan.answered, plan.prompt.count, moved, "answers"))
+                answers = open_.enter_context(counted(session, ledger, plan.answered, plan.prompt.count, moved, "answers"))
             session = noted(session)
             transcript = VoteTranscript(kept, len(plan.prompt.labels))
+            require_count_of(kept, transcript.last, budget)
             voting = VotingSession(plan.aggregator, budget, answers, transcript, stream or SystemStream())
             of = votes.in_parts(texts, lambda text: transcript.known(text) is not None)
             released = list(_released(voting, of, texts, report))
