@@ -49,8 +49,9 @@ def same_content(kept: str, found: str) -> bool:
 
 def _said(model: LanguageModel) -> str:
     tokens = range(0, model.vocabulary, -(-model.vocabulary // TOKENS))
-    contexts = range(0, model.vocabulary, -(-model.vocabulary // CONTEXTS))
-    rows = private_rows(model, [(token,) for token in contexts], model.vocabulary)
+    first = range(0, model.vocabulary, -(-model.vocabulary // CONTEXTS))
+    contexts = [(token, (token + 1) % model.vocabulary, token)[: max(1, model.context)] for token in first]
+    rows = private_rows(model, contexts, model.vocabulary)
     return json.dumps(rows[:, tokens].ravel().tolist())
 
 

@@ -85,15 +85,15 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         )
     _require_budget(plan)
     with exclusive(plan.folder, 0o700):  # the size of a model tells how much its shard holds
+        side = public_side(plan.settings, plan.path)
+        side.said()
+        shards = sharded(plan, private_texts(plan))
+        inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         if os.path.exists(os.path.join(plan.folder, FITTED)):
             raise InputError(
                 f"{plan.folder}: expected a new folder, found fitted models: fitting again is a further release, which costs epsilon anew; "
                 "state another pmixed.output, or remove the folder"
             )
-        side = public_side(plan.settings, plan.path)
-        side.said()
-        shards = sharded(plan, private_texts(plan))
-        inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         files = [model_file(plan.folder, shard) for shard in range(len(shards))]
         with tuning(plan, side) as apart:
             records = cut(apart, shards)  # whatever may be wrong with them is found before anything is charged
