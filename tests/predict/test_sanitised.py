@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import ndtri
 
+from dpcli.numerics.logspace import log_ndtr
 from dpcli.predict.pate import sanitised as sanitised_module
 from dpcli.predict.pate import session as session_module
+from dpcli.predict.pate.sanitise import Release, released
+from dpcli.predict.voting.sensitivity import AnswerSensitivity
+from dpcli.predict.voting.winner import log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -157,3 +164,46 @@ def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
         found = sanitised_module.rounded(value)
         assert value <= found <= value + abs(value) * 1e-5
         assert found == float(f"{found:.5e}")
+
+
+def log_tails(votes: tuple[int, int], sigma: float) -> tuple[float, float]:
+    """The logarithms of the chances of each of two labels."""
+    z = (votes[0] - votes[1]) / (sigma * math.sqrt(2.0))
+    return log_ndtr(z), log_ndtr(-z)
+
+
+def divergence(one: tuple[float, float], other: tuple[float, float], order: float) -> float:
+    terms = [order * p + (1.0 - order) * q for p, q in zip(one, other, strict=True)]
+    return float(np.logaddexp(*terms)) / (order - 1.0)
+
+
+def test_what_is_released_is_about_both_directions() -> None:
+    """Of two labels, every vote that moves: the cost bounds one direction; the reverse exceeds it, and stays within the local sensitivity."""
+    exceeded = 0.0
+    for teachers, sigma, order in ((50, 4.0, 4.0), (50, 8.0, 8.0), (200, 20.0, 20.0), (250, 40.0, 8.0)):
+        of = AnswerSensitivity(sigma, 2, order)
+        for first in range(teachers // 2, teachers):
+            for here, there in (
+                ((first, teachers - first), (first - 1, teachers - first + 1)),
+                ((first, teachers - first), (first + 1, teachers - first - 1)),
+            ):
+                cost = float(of.cost(log_q_gaussian(np.array([here]), sigma))[0])
+                local = float(of.by_distance(np.array([here]), teachers)[0, 0])
+                one, other = log_tails(here, sigma), log_tails(there, sigma)
+                assert divergence(one, other, order) <= cost * (1.0 + 1e-9)
+                reverse = divergence(other, one, order)
+                assert reverse <= (cost + local) * (1.0 + 1e-9), (here, there, sigma, order)
+                exceeded = max(exceeded, reverse / cost) if cost > 1e-3 else exceeded
+    assert exceeded > 1.2  # so that the cost alone is no bound
+
+
+@pytest.mark.parametrize(
+    ("order", "beta", "sigma", "failure"), [(20.0, 0.015, 6.0, 0.01), (8.0, 0.03, 3.0, 0.2), (4.0, 0.1, 1.0, 0.5)]
+)
+def test_what_is_released_is_below_both_costs_as_rarely_as_it_says(order: float, beta: float, sigma: float, failure: float) -> None:
+    """The cost, and that of any neighbouring votes: the noise at which the release is below D + S is that of probability `failure`."""
+    release = Release(order, beta, sigma, failure)
+    z = -float(ndtri(failure))
+    for cost, smooth in ((0.3, 0.02), (1.0, 0.5), (0.0, 1e-6)):
+        assert released(cost, smooth, release, -z) >= (cost + smooth) * (1.0 - 1e-9)
+        assert released(cost, smooth, release, -z - 0.01) < cost + smooth + 1e-9

@@ -115,7 +115,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     held = Records(inputs, labels_of(found, pate.labels, place, len(inputs))).at(set_aside(pate, len(inputs)))
     pool = len(held) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(held):
-        raise InputError(f"{path}: pate.pool: expected from 1 to {len(held)} queries of the records set aside, found {pool}")
+        raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the records set aside, found {pool}")
     asked = np.zeros(len(held), dtype=bool)
     asked[np.arange(pool) * len(held) // pool] = True
     return held.at(asked), held.at(~asked)
