@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.sessions.window import Resumable
 
+# What a statement says where no ledger counts.
+RESTORED = (
+    "No ledger was charged: whether the session's folder was put back as a whole to an earlier state, and answered again, nothing can tell; "
+    "keep it as one keeps a ledger."
+)
+
 
 def session_of(plan: Resumable, folder: str, resume: bool, ledger: Ledger | None, inputs: Mapping[str, str]) -> Session:
     """A new session of a plan, or the one in its folder that goes on; nothing is charged yet.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli import __version__
 from dpcli.document.document import jsonable
 from dpcli.pipeline.model import Disclosure
+from dpcli.predict.session import RESTORED
 from dpcli.present.pate_setting import counts, sanitised_data, setting
 from dpcli.rounding import up
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.transcript import Transcript
 
 
-RESTORED = (
-    "No ledger was charged: whether the session's folder was put back as a whole to an earlier state, and answered again, nothing can "
-    "tell; keep it as one keeps a ledger."
-)
 BOTH = "for these votes against any neighbouring ones and the reverse"
 EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
 

@@ -11,6 +11,7 @@ from dpcli.predict.pmixed.costs import ChangeCost, Costs
 from dpcli.predict.pmixed.fit import FitOutcome
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import NO_GUARANTEE
+from dpcli.predict.session import RESTORED
 from dpcli.present.account import headline
 from dpcli.present.training import shown
 from dpcli.present.window_rows import rows_data, window_note
@@ -37,7 +38,7 @@ def fitted(outcome: FitOutcome) -> Document:
     """What `dpcli pmixed fit` did."""
     plan, count = outcome.plan, len(outcome.fit.models)
     resumed = (f"{outcome.resumed} models were there from before",) if outcome.resumed else ()
-    paid = ("a ledger is charged with all tokens",) if outcome.fit.charged else ()
+    paid = ("a ledger is charged with all tokens",) if outcome.fit.charged else (RESTORED,)
     details = (guarantee(plan), *window_note(plan), *paid, *resumed, PRIVATE)
     data = {
         "schema": "dpcli/pmixed-fit/v1",

@@ -1,4 +1,4 @@
-"""What every session of private prediction keeps: no answer is drawn twice for one charge, and none on other inputs, whatever is put back."""
+"""What every session of private prediction keeps: no answer is drawn twice, and none on other inputs, whatever is put back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of private records says of one that is wrong: the same wherever it stands, whatever is in it, and however many there are."""
+"""What a reader of private records says of one that is wrong: the same wherever it stands, whatever it is, however many there are."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def divergence(one: tuple[float, float], other: tuple[float, float], order: floa
 
 
 def test_what_is_released_is_about_both_directions() -> None:
-    """Of two labels, every vote that moves: the cost bounds one direction; the reverse exceeds it, and stays within the local sensitivity."""
+    """Of two labels, every vote that moves: the cost bounds one direction; the reverse exceeds it, by the local sensitivity at most."""
     exceeded = 0.0
     for teachers, sigma, order in ((50, 4.0, 4.0), (50, 8.0, 8.0), (200, 20.0, 20.0), (250, 40.0, 8.0)):
         of = AnswerSensitivity(sigma, 2, order)

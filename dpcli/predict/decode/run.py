@@ -15,7 +15,7 @@ from dpcli.predict.lines import refuse_others, whole_lines
 from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model
 from dpcli.predict.queries.counted import counted, require_count_of
-from dpcli.predict.session import session_of
+from dpcli.predict.session import RESTORED, session_of
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
@@ -41,6 +41,7 @@ class Generated:
     plan: GenerationPlan
     folder: str
     run: str
+    charged: bool
     written: tuple[str, ...]
     taken: int
     private: int | None = None
@@ -92,7 +93,9 @@ def write_texts(
             found = writing.texts(left if texts is None else texts, texts is not None, report)
             spent = sum(one.budget.taken() for one in turns) if turns else None
             cut = sum(one.cut for one, _ in found)
-            outcome = Generated(plan, plan.folder, session.run, tuple(text for _, text in found), budget.taken(), spent, cut)
+            outcome = Generated(
+                plan, plan.folder, session.run, session.charged, tuple(text for _, text in found), budget.taken(), spent, cut
+            )
         replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan, said(outcome)).encode())
         commit(session, ledger)
     return outcome
@@ -121,7 +124,7 @@ def said(outcome: Generated) -> dict[str, str]:
         "done": (
             f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
             f"{plan.generate.batches:,} batches of private contexts{_drawn(outcome)}. All that may be written is charged for, written or "
-            "not."
+            f"not.{'' if outcome.charged else f' {RESTORED}'}"
         ),
         "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
         "floating_point": (

@@ -18,7 +18,7 @@ from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of,
 from dpcli.predict.prompt.student import Student, student
 from dpcli.predict.prompt.voters import prompt_teachers
 from dpcli.predict.queries.counted import counted, require_count_of
-from dpcli.predict.session import session_of
+from dpcli.predict.session import RESTORED, session_of
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
@@ -29,6 +29,7 @@ from dpcli.train.noise.randomness import SystemStream
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.sessions.charged import Session
     from dpcli.train.noise.randomness import Stream
 
 TRANSCRIPT, LABELS, PROMPT, STATEMENT = "transcript.jsonl", "labels.jsonl", "prompt.txt", "statement.md"
@@ -46,6 +47,7 @@ class PromptOutcome:
     plan: PromptPlan
     folder: str
     run: str
+    charged: bool
     asked: int
     texts: int
     answered: int
@@ -100,7 +102,7 @@ def vote_and_teach(
             released = list(_released(voting, of, texts, report))
             asked = budget.taken()
         answered = [(text, label) for text, label in released if label is not None]
-        outcome = _taught(plan, session.run, asked, len(texts), len(released), answered, labeller, public)
+        outcome = _taught(plan, session, asked, len(texts), len(released), answered, labeller, public)
         _leave(outcome, released)
         commit(session, ledger)
     return outcome
@@ -139,7 +141,7 @@ def _public(plan: PromptPlan) -> list[Demonstration] | None:
 
 def _taught(
     plan: PromptPlan,
-    run: str,
+    session: Session,
     asked: int,
     texts: int,
     released: int,
@@ -153,7 +155,9 @@ def _taught(
     if public:
         accuracy = (_accuracy(labeller, shape, chosen.demonstrations, public), _accuracy(labeller, shape, (), public))
     written = shape.prompt(chosen.demonstrations, "{text}")
-    return PromptOutcome(plan, plan.folder, run, asked, texts, len(answered), texts - released, chosen, written, accuracy)
+    return PromptOutcome(
+        plan, plan.folder, session.run, session.charged, asked, texts, len(answered), texts - released, chosen, written, accuracy
+    )
 
 
 def _accuracy(labeller: Labeller, shape: Shape, shown: tuple[Demonstration, ...], public: list[Demonstration]) -> float:
@@ -179,6 +183,7 @@ def said(outcome: PromptOutcome) -> dict[str, str]:
             f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.asked:,} of at most {plan.asked:,} "
             f"public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen among them by these "
             "labels alone. All that may be asked is charged for, asked or not."
+            f"{'' if outcome.charged else f' {RESTORED}'}"
         ),
         "randomness": "noise on the votes is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "noise in double precision on whole votes; only the winner, or that there is none, is released",
