@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # What a statement says where no ledger counts.
 RESTORED = (
-    "No ledger was charged: whether the session's folder was put back as a whole to an earlier state, and answered again, nothing can tell; "
-    "keep it as one keeps a ledger."
+    "No ledger was charged: whether the session's folder was put back as a whole to an earlier state, and answered again, nothing can "
+    "tell; keep it as one keeps a ledger."
 )
 
 

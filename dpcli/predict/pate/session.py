@@ -117,7 +117,7 @@ def _went_on(
     session = noted(session)
     file = opened(plan, session, private)
     if not file.content.closed:
-        counts = Counts(asked, answered)
+        counts = SessionCounts(asked, answered)
         _lose(file, counts)
         _ask(plan, votes, file, counts, _stream(insecure_seed, len(file.content)), predict, report)
         file.add({"what": "end"})
@@ -126,7 +126,7 @@ def _went_on(
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SessionCounts:
     """How many queries were asked, and how many answered, whatever a transcript says of them."""
 
     asked: QueryBudget
@@ -139,7 +139,7 @@ def _inputs(plan: VotingPlan, votes: VoteCounts) -> dict[str, str]:
     return {"votes": votes.digest(), **queries}
 
 
-def _lose(file: TranscriptFile, counts: Counts) -> None:
+def _lose(file: TranscriptFile, counts: SessionCounts) -> None:
     """Note as charged, answered and lost what was counted and has no outcome: nobody knows any more what came of it."""
     content, asked = file.content, counts.asked.taken()
     require_count_of(file.path, len(content), counts.asked)
@@ -184,7 +184,7 @@ def _ask(
     plan: VotingPlan,
     votes: VoteCounts,
     file: TranscriptFile,
-    counts: Counts,
+    counts: SessionCounts,
     stream: Stream,
     predict: Predict | None,
     report: Report,
@@ -202,7 +202,7 @@ def _put(
     plan: VotingPlan,
     votes: VoteCounts,
     file: TranscriptFile,
-    counts: Counts,
+    counts: SessionCounts,
     first: int,
     stop: int,
     stream: Stream,
