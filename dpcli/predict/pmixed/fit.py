@@ -17,7 +17,7 @@ from dpcli.analysis.rho import OVER
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
-from dpcli.predict.pmixed.tuning import cut, taught, tuning
+from dpcli.predict.pmixed.tuning import cut, rehearsed, taught, tuning
 from dpcli.predict.queries.counted import counted
 from dpcli.predict.session import session_of
 from dpcli.sessions.charged import charge, commit, noted, session_there
@@ -97,6 +97,7 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         files = [model_file(plan.folder, shard) for shard in range(len(shards))]
         with tuning(plan, side) as apart:
             records = cut(apart, shards)  # whatever may be wrong with them is found before anything is charged
+            rehearsed(apart)
             session = session_of(plan, plan.folder, resume, ledger, inputs)
             session = charge(session, plan.pipeline, ledger, reason("pmixed fit", plan.path, plan.pipeline))
             queries_of(plan, session, ledger).close()  # which says where it is gone, or where this is a copy
