@@ -295,6 +295,22 @@ def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monke
         assert found.labels == labels and found.answered == set(range(4))  # what has no label here any more is charged and lost
 
 
+def test_what_a_student_had_predicted_of_lost_queries_is_not_priced(tmp_path: Path) -> None:
+    """The guarantee is told all the same."""
+    (tmp_path / "queries.csv").write_text("a,b\n" + "0.5,1.5\n" * 60)
+    plan = planned(tmp_path, keys='votes = "votes.npy"\nqueries = "queries.csv"\ncheck = "student"')
+    said = np.full((60, 10), 0.1)
+
+    def again() -> Transcript:
+        return hold(plan, None, None, lambda *_: None, lambda: lambda held, first, stop: said[first:stop]).transcript
+
+    again()
+    whole = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
+    assert vote_account(plan).realised is not None
+    Path(path_of(plan)).write_bytes(b"".join(whole[: len(whole) // 2]))
+    assert again().lost and vote_account(plan).realised is None
+
+
 def test_an_interrupted_write_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(tmp_path)
     monkeypatch.setattr(os, "write", lambda file, text: len(text) - 1)

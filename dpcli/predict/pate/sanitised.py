@@ -73,7 +73,7 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
     try:
         count.take()
         made = asdict(_made(plan, votes, file.content, release))
-    except Denied:
+    except (Denied, CannotCertify):
         made = {}
     file.add({"what": "sanitised", "of": _digest(file.content, release), **made})
 
