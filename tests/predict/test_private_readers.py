@@ -46,8 +46,13 @@ def of_labels(place: Path) -> object:
     return counted(table_of(str(place)), 3, 3, "pate.votes")
 
 
+def word(chance: random.Random) -> str:
+    """No number, whatever is drawn."""
+    return f"x{chance.randbytes(4).hex()}"
+
+
 def texts(chance: random.Random) -> list[Any]:
-    return [chance.randbytes(4).hex(), "no", f"u{chance.randrange(99)}"]
+    return [word(chance), "no", f"u{chance.randrange(99)}"]
 
 
 def numbers(chance: random.Random) -> list[Any]:
@@ -82,23 +87,23 @@ WRONG: dict[str, tuple[Any, str, Any, Any, Callable[[random.Random], list[Any]]]
         f"{name} {what}{ending}": (reader, ending, texts, write, wrong)
         for name, reader in (("prompt", of_prompt), ("texts", of_texts))
         for ending, write, what, wrong in (
-            (".csv", TEXTS, "a short row", lambda chance: [chance.randbytes(4).hex()]),
+            (".csv", TEXTS, "a short row", lambda chance: [word(chance)]),
             (".csv", TEXTS, "a long row", lambda chance: [*texts(chance), chance.random()]),
-            (".csv", TEXTS, "an open quote", lambda chance: ['"' + chance.randbytes(4).hex(), "no", "u1"]),
-            (".csv", TEXTS, "another encoding", lambda chance: [chance.randbytes(4).hex() + ODD, "no", "u1"]),
-            (".jsonl", jsonl, "no json", lambda chance: ["{" + chance.randbytes(4).hex()]),
+            (".csv", TEXTS, "an open quote", lambda chance: ['"' + word(chance), "no", "u1"]),
+            (".csv", TEXTS, "another encoding", lambda chance: [word(chance) + ODD, "no", "u1"]),
+            (".jsonl", jsonl, "no json", lambda chance: ["{" + word(chance)]),
             (".jsonl", jsonl, "a list", lambda chance: [f"[{chance.random()}]"]),
-            (".jsonl", jsonl, "no text", lambda chance: [json.dumps({"label": "no", "user": chance.randbytes(4).hex()})]),
+            (".jsonl", jsonl, "no text", lambda chance: [json.dumps({"label": "no", "user": word(chance)})]),
             (".jsonl", jsonl, "an owner of another type", lambda chance: ["some text", "no", chance.randrange(10**6)]),
-            (".jsonl", jsonl, "another encoding", lambda chance: [chance.randbytes(4).hex() + ODD, "no", "u1"]),
+            (".jsonl", jsonl, "another encoding", lambda chance: [word(chance) + ODD, "no", "u1"]),
         )
         if not (ending == ".jsonl" and "encoding" in what)
     },
-    "prompt another label.csv": (of_prompt, ".csv", texts, TEXTS, lambda chance: ["a", chance.randbytes(4).hex(), "u1"]),
-    "prompt no owner.csv": (of_prompt, ".csv", texts, TEXTS, lambda chance: [chance.randbytes(4).hex(), "no", ""]),
-    "texts another encoding.txt": (of_texts, ".txt", texts, plain, lambda chance: [chance.randbytes(4).hex() + ODD]),
+    "prompt another label.csv": (of_prompt, ".csv", texts, TEXTS, lambda chance: ["a", word(chance), "u1"]),
+    "prompt no owner.csv": (of_prompt, ".csv", texts, TEXTS, lambda chance: [word(chance), "no", ""]),
+    "texts another encoding.txt": (of_texts, ".txt", texts, plain, lambda chance: [word(chance) + ODD]),
     "pate a short row.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [chance.random()]),
-    "pate a word.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [chance.randbytes(4).hex(), 0.5, 1]),
+    "pate a word.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [word(chance), 0.5, 1]),
     "pate infinity.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: ["inf", chance.random(), 1]),
     "pate another label.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [0.5, 0.5, chance.randrange(2, 10**6)]),
     "pate half a label.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [0.5, 0.5, chance.random() / 2 + 0.1]),
@@ -106,7 +111,7 @@ WRONG: dict[str, tuple[Any, str, Any, Any, Callable[[random.Random], list[Any]]]
     "counts below zero.csv": (of_counts, ".csv", counts, csv(None), lambda chance: [-chance.randrange(1, 99), 5, 0]),
     "counts half a vote.csv": (of_counts, ".csv", counts, csv(None), lambda chance: [4.0 + chance.random() / 2 + 0.1, 1, 0]),
     "counts a short row.csv": (of_counts, ".csv", counts, csv(None), lambda chance: [chance.randrange(6)]),
-    "counts a word.csv": (of_counts, ".csv", counts, csv(None), lambda chance: [chance.randbytes(4).hex(), 5, 0]),
+    "counts a word.csv": (of_counts, ".csv", counts, csv(None), lambda chance: [word(chance), 5, 0]),
     "labels another.csv": (of_labels, ".csv", lambda chance: [0, 1, 2], csv(None), lambda chance: [chance.randrange(3, 99), 1, 1]),
 }
 
