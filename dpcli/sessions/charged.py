@@ -207,7 +207,7 @@ def _read(path: str, folder: str) -> Session:
 def require_charged(ledger: Ledger, run: str) -> None:
     """Raise LedgerError unless the ledger holds the run, charged for, as one whose noise is being drawn or was.
 
-    A copied folder is the same run: the ledger does not count answers, so that its copies are found by the count's own place alone.
+    A copied folder is the same run: its answers are counted in the ledger, for all copies together.
     """
     found = ledger.state().run(run)
     if found.status not in ("started", "committed"):
