@@ -34,9 +34,9 @@ def command(
     budget or the ledger says no or no text is left, 2 where the file asks for what cannot be done, 4 where the count of texts or the ledger
     cannot be relied on.
 
-    Texts are counted in the session's folder, in queries.db, and the private tokens of each batch in private-0.db and so on. A copy of
-    these is refused where that can be seen: another file, or another machine. A disk or a virtual machine that is put back as a whole
-    cannot be told from the first; a count in PostgreSQL (the key count) is none of them.
+    Texts, and the private tokens of each batch, are counted in --ledger; without one, in the session's folder, in queries.db and
+    private-0.db. A copy of these is refused where that can be seen: another file, or another machine. A disk or a virtual machine that is
+    put back as a whole cannot be told from the first; a count in PostgreSQL (the key count) is none of them.
     """
     from dpcli.predict.decode.plan import plan_of
     from dpcli.present.generate import outcome, planned

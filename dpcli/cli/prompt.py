@@ -34,9 +34,9 @@ def command(
     Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be done, 4 where the count of queries or the
     ledger cannot be relied on.
 
-    Answers are counted in the session's folder, in queries.db. A copy of it is refused where that can be seen: another file, or another
-    machine. A disk or a virtual machine that is put back as a whole cannot be told from the first; a count in PostgreSQL (the key count)
-    is none of them.
+    Answers are counted in --ledger; without one, in the session's folder, in queries.db. A copy of it is refused where that can be seen:
+    another file, or another machine. A disk or a virtual machine that is put back as a whole cannot be told from the first; a count in
+    PostgreSQL (the key count) is none of them.
     """
     from dpcli.predict.prompt.plan import plan_of
     from dpcli.present.prompt import outcome, planned

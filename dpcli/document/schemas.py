@@ -30,7 +30,7 @@ SCHEMAS = (
     "dpcli/generate/v1",
     "dpcli/lint/v1",
     "dpcli/meaning/v1",
-    "dpcli/pate-transcript/v2",
+    "dpcli/pate-transcript/v3",
     "dpcli/pate/v1",
     "dpcli/pmixed-account/v1",
     "dpcli/pmixed-evaluate/v1",

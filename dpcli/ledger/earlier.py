@@ -69,9 +69,12 @@ class EarlierRuns(Mapping[str, Run]):
             entry = alone(self._row(reserved.seq), self._dataset)
             if entry.row.hash != reserved.hash:
                 raise self._contradiction(key)
-            return run_of(entry, reserved.status)
-        rows = [row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq]
-        return self._ended(key, [entry for entry in (alone(row, self._dataset) for row in rows) if entry.key == key])
+            return run_of(entry, reserved.status, counts_in(self._about(key)))
+        return self._ended(key, self._about(key))
+
+    def _about(self, key: str) -> list[LedgerEntry]:
+        rows = (row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+        return [entry for entry in (alone(row, self._dataset) for row in rows) if entry.key == key]
 
     def _ended(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """What all entries of a key that is not under way say of it."""
@@ -81,7 +84,7 @@ class EarlierRuns(Mapping[str, Run]):
         charges = [entry for entry in entries if "cost" in entry.content]
         if len(charges) != 1 or len(ends) != 1:
             raise self._contradiction(key)
-        return run_of(charges[0], NEXT[ends[0]])
+        return run_of(charges[0], NEXT[ends[0]], counts_in(entries))
 
     def _row(self, seq: int) -> StoredRow:
         rows = self._store.after(self._dataset, seq - 1, 1)
@@ -117,6 +120,11 @@ def alone(row: StoredRow, dataset: str) -> LedgerEntry:
     return entry
 
 
-def run_of(entry: LedgerEntry, status: str) -> Run:
+def run_of(entry: LedgerEntry, status: str, counts: Mapping[str, int]) -> Run:
     """The run of a charge that stands alone."""
-    return Run(entry.key, entry.row.seq, status, amounts.read(entry.content["cost"]), entry.content)
+    return Run(entry.key, entry.row.seq, status, amounts.read(entry.content["cost"]), entry.content, counts)
+
+
+def counts_in(entries: Sequence[LedgerEntry]) -> dict[str, int]:
+    """How far the session of a run has gone, by its entries in their order."""
+    return {str(entry.content["of"]): int(entry.content["count"]) for entry in entries if entry.kind == "count"}

@@ -5,6 +5,7 @@ What a replay needs to know of a run that has ended is that its key is used. In 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ class ForgetfulRuns(Mapping[str, Run]):
     def __init__(self) -> None:
         self._under_way: dict[str, Run] = {}
         self._ended = sqlite3.connect("", isolation_level=None)  # a file without a name, which is gone with the connection
-        self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT) WITHOUT ROWID")
+        self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT, counts TEXT) WITHOUT ROWID")
         self._ended.execute("PRAGMA journal_mode = OFF")
 
     def close(self) -> None:
@@ -43,15 +44,16 @@ class ForgetfulRuns(Mapping[str, Run]):
             self._under_way[key] = replace(run, content={"who": payer(run.content), **window})
             return
         self._under_way.pop(key, None)
-        self._asked("INSERT INTO run VALUES (?, ?, ?)", (_bytes(key), run.seq, run.status))
+        counts = json.dumps(dict(run.counts))
+        self._asked("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (_bytes(key), run.seq, run.status, counts))
 
     def __getitem__(self, key: str) -> Run:
         if key in self._under_way:
             return self._under_way[key]
-        found = self._asked("SELECT seq, status FROM run WHERE key = ?", (_bytes(key),)).fetchone()
+        found = self._asked("SELECT seq, status, counts FROM run WHERE key = ?", (_bytes(key),)).fetchone()
         if found is None:
             raise KeyError(key)
-        return Run(key, found[0], found[1], {}, {})
+        return Run(key, found[0], found[1], {}, {}, json.loads(found[2]))
 
     def __iter__(self) -> Iterator[str]:
         yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._asked("SELECT key FROM run ORDER BY seq"))

@@ -76,6 +76,7 @@ ENTRIES = {
     "reserve": {**CHARGE, "expires": "stamp?"},
     "start": {"key": "name", "why": "text?"},
     "commit": {"key": "name", "why": "text?"},
+    "count": {"key": "name", "of": "name", "count": "count"},
     "void": {"key": "name", "why": "said", **APPROVED},
     "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", "unseen": "yes?", **APPROVED},
     "retire": {"window": "window", "why": "said"},

@@ -22,7 +22,7 @@ from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.moving import Arrived, Leave
 from dpcli.ledger.proposals import numbered
 from dpcli.ledger.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, SetQuota, Upgrade, checked_key
+from dpcli.ledger.requests import Amend, Charge, CountAnswers, LedgerRequest, Move, Retire, SetQuota, Upgrade, checked_key
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
@@ -241,6 +241,15 @@ class Ledger:
     def commit(self, key: str, why: str = "") -> Receipt:
         """Note that a reserved run has ended; it stays charged. why: where it is somebody else's, or was never started."""
         return self._append(Move("commit", key, self.who, seen(why)), key)
+
+    def count(self, key: str, of: str, count: int, total: int) -> int:
+        """Grant `count` more answers of a run, called `of`, all or none: how many that makes in all, at most `total`.
+
+        Durable on return, and only then may their noise be drawn. A folder that is put back to an earlier state is no second grant.
+        """
+        entry = self._append(CountAnswers(key, of, count, total, self.who), key).entry
+        assert entry is not None
+        return int(entry.content["count"])
 
     def void(self, key: str, why: str, despite_clock: bool = False, expires: str | None = None) -> Receipt:
         """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired.

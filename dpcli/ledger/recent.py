@@ -21,10 +21,10 @@ def recent(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
         first = max(head.seq - PAGE, 0)
         entries = _linked(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
-            if entry.key:
+            if entry.kind in NEXT:
                 status.setdefault(entry.key, NEXT[entry.kind])
             if "cost" in entry.content:
-                found.append(run_of(entry, status[entry.key]))
+                found.append(run_of(entry, status[entry.key], {}))
         head = Head(first, str(entries[0].content["previous"]))
     return found[:count][::-1]
 

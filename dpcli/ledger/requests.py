@@ -10,7 +10,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.state import NEXT, LedgerState, Run
+from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 from dpcli.toml.looks import looks
 
 LONGEST = 200
@@ -157,6 +157,31 @@ class Move:
             )
         if status != "reserved":
             raise LedgerError(f'key "{self.key}": expected a reservation before any noise was drawn, found one that is {status}')
+
+
+@dataclass(frozen=True, slots=True)
+class CountAnswers:
+    """Grant `count` more answers (`of`: as they are called) of a session that was charged as a whole, of `total`."""
+
+    key: str
+    of: str
+    count: int
+    total: int
+    who: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        run = state.run(self.key)
+        if run.status not in COUNTED:
+            raise LedgerError(
+                f'key "{self.key}": expected a run that was started, found one that is {run.status}: nothing is answered'
+            )
+        owner = run.content.get("who")
+        if owner != self.who:
+            raise LedgerError(f'key "{self.key}": expected {owner}, who was charged for it, found {self.who}: nothing is answered')
+        taken = run.counts.get(self.of, 0)
+        if taken + self.count > self.total:
+            raise Denied(f"{taken:,} of {self.total:,} {self.of} are spent, found {self.count:,} asked for")
+        return {"kind": "count", "key": self.key, "of": self.of, "count": taken + self.count}
 
 
 @dataclass(frozen=True, slots=True)

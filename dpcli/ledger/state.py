@@ -23,18 +23,23 @@ LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 TWO_PERSONS = ("amend", "void", "quota", "moved")  # what a ledger of two persons takes on the word of both
+COUNTED = ("started", "committed")  # runs whose answers may be counted
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One charge, and where it stands: reserved, started (noise may have been drawn), committed or void."""
+    """One charge, and where it stands: reserved, started (noise may have been drawn), committed or void.
+
+    counts: how many answers of its session were granted, by what they are called.
+    """
 
     key: str
     seq: int
     status: str
     cost: Mapping[str, Decimal]
     content: Mapping[str, Any]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> Mapping[str, Any]:
@@ -308,6 +313,15 @@ class LedgerState:
             self.spent = amounts.add(self.spent, run.total, -1)
             self._paid(run.content, run.total, -1)
 
+    def _count(self, entry: LedgerEntry) -> None:
+        """How far a session has gone: never back."""
+        run, of, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
+        if run.status not in COUNTED or count <= run.counts.get(of, 0):
+            raise LedgerError(
+                f"{self._place(entry)}: counts back, or for a run that is {run.status}: the ledger was changed by hand"
+            )
+        self.runs[entry.key] = replace(run, counts={**run.counts, of: count})
+
     def _paid(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
         if self.people is not None:
             who = payer(content)
@@ -418,6 +432,7 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "reserve": LedgerState._charge,
     "start": LedgerState._move,
     "commit": LedgerState._move,
+    "count": LedgerState._count,
     "void": LedgerState._move,
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,

@@ -181,4 +181,6 @@ def _amounts(entry: LedgerEntry) -> str:
         return f"cap: epsilon {epsilon!r}{'' if ceiling is None else f', ceiling {ceiling!r}'}{unseen}"
     if entry.kind == "quota":
         return _quota(entry.content)
+    if entry.kind == "count":
+        return f"{entry.content['count']:,} {entry.content['of']}"
     return costs(amounts.read(entry.content["cost"])) if "cost" in entry.content else ""

@@ -11,6 +11,7 @@ from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.present import account as account_report
 from dpcli.present.pate_setting import counts, sanitised_data, setting
+from dpcli.present.pate_statement import BOTH
 from dpcli.present.training import shown
 from dpcli.present.window_rows import window_note
 from dpcli.rounding import up
@@ -95,8 +96,8 @@ def _noised(found: VoteAccount) -> tuple[str, ...]:
     if found.sanitised is None or not delta:
         return ()
     return (
-        f"sanitised, may be published: epsilon <= {up(found.sanitised.epsilon(delta))} for these labels and this number, except with "
-        f"probability {found.sanitised.failure:g} over its noise; released once, and kept",
+        f"sanitised, may be published: epsilon <= {up(found.sanitised.epsilon(delta))} for these labels and this number, an ex-post bound "
+        f"{BOTH}, except with probability {found.sanitised.failure:g} over its noise; released once, and kept",
     )
 
 
@@ -144,7 +145,7 @@ def labelled(found: SessionOutcome) -> Document:
     )
     folder = shown(plan.folder)
     details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *window_note(plan), *_limits(plan), *_unasked(found)]
-    if not held.ledger and held.private:
+    if not held.session.charged and held.private:
         details.append("charged to no ledger: sessions on the same data add up (--ledger)")
     if found.earlier:
         details.append("this session had been held before: its labels are those of then, and nothing was drawn or charged")

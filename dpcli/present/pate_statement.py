@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli import __version__
 from dpcli.document.document import jsonable
 from dpcli.pipeline.model import Disclosure
+from dpcli.predict.session import RESTORED
 from dpcli.present.pate_setting import counts, sanitised_data, setting
 from dpcli.rounding import up
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.sanitised import Sanitised
     from dpcli.predict.pate.transcript import Transcript
+
+
+BOTH = "for these votes against any neighbouring ones and the reverse"
+EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
 
 
 def statement(plan: VotingPlan, held: Transcript, noised: Sanitised | None) -> tuple[str, dict[str, Any]]:
@@ -41,7 +46,13 @@ def _done(plan: VotingPlan, held: Transcript) -> str:
         f"{plan.queries:,} queries and {plan.answers:,} answers and holds whatever the votes were."
     ]
     if held.lost:
-        lines.append(f"{len(held.lost):,} queries were charged and lost in a crash; none was put again.")
+        lines.append(
+            f"{len(held.lost):,} queries were charged and lost, in a crash or as an older transcript was put back; none was put again."
+        )
+    if held.sanitised is not None and "rdp" not in held.sanitised:
+        lines.append("What was released of their cost given the votes is lost, and is not released again.")
+    if not held.session.charged:
+        lines.append(RESTORED)
     if held.reinforced:
         lines.append(f"{len(held.reinforced):,} labels are the student's own predictions, which read no private data.")
     return " ".join(lines)
@@ -52,8 +63,9 @@ def _noised(plan: VotingPlan, noised: Sanitised | None) -> str:
     if noised is None or not delta:
         return ""
     return (
-        " Given the votes, as told with noise in proportion to their smooth sensitivity, labels and this number together cost "
-        f"epsilon <= {up(noised.epsilon(delta))} at delta = {delta!r}, except with probability {noised.failure:g} over that noise."
+        " An ex-post bound, given the votes and told with noise in proportion to their smooth sensitivity: labels and this number together "
+        f"cost epsilon <= {up(noised.epsilon(delta))} at delta = {delta!r}, {BOTH}, except with probability {noised.failure:g} over that "
+        f"noise. {EX_POST}"
     )
 
 

@@ -16,6 +16,9 @@ from dpcli.present.training import shown
 from dpcli.present.window_rows import rows_data, window_note
 from dpcli.rounding import up
 
+COUNTED_HERE = (
+    "tokens are counted in that folder: nothing can tell whether it was put back to an earlier state; keep it as one keeps a ledger"
+)
 PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything of them"
 NOT_DP = NO_GUARANTEE
 REPLACED = "what a record or a unit does that comes, goes or changes: one shard's model becomes another one"
@@ -37,7 +40,7 @@ def fitted(outcome: FitOutcome) -> Document:
     """What `dpcli pmixed fit` did."""
     plan, count = outcome.plan, len(outcome.fit.models)
     resumed = (f"{outcome.resumed} models were there from before",) if outcome.resumed else ()
-    paid = ("a ledger is charged with all tokens",) if outcome.fit.charged else ()
+    paid = ("a ledger is charged with all tokens",) if outcome.fit.charged else (COUNTED_HERE,)
     details = (guarantee(plan), *window_note(plan), *paid, *resumed, PRIVATE)
     data = {
         "schema": "dpcli/pmixed-fit/v1",

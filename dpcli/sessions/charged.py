@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import uuid
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.sessions.folder import replaced
 from dpcli.sessions.whereabouts import home
 
@@ -27,7 +29,8 @@ class Session:
 
     fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether that was made
     by which no answer is given twice: from then on it must be there, and the ledger must know the run. home: the folder that it was charged
-    in; up to the count nothing else tells a copy of it.
+    in; up to the count nothing else tells a copy of it. inputs: what it was begun with beside the file, by name and digest.
+    window: the blocks that it was charged on. rows: of these, where dpcli has chosen them.
     """
 
     folder: str
@@ -36,6 +39,18 @@ class Session:
     charged: bool
     counted: bool = False
     home: str = ""
+    inputs: dict[str, str] = field(default_factory=dict)
+    window: tuple[str, ...] = ()
+    rows: dict[str, Any] | None = None
+
+    def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
+        """Raise InputError where one of these is not what the session began with. same: whether two are one."""
+        others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
+        if others:
+            raise InputError(
+                f"{self.folder}: expected the {' and the '.join(others)} that its session began with, found changed content: go on with "
+                "what it was, or begin anew in another folder, which is another charge"
+            )
 
     @property
     def identity(self) -> str:
@@ -58,16 +73,24 @@ def session_there(folder: str) -> Session | None:
     return _read(path, folder) if os.path.lexists(path) else None
 
 
-def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | None) -> Session:
+def session_in(
+    folder: str,
+    fingerprint: str,
+    resume: bool,
+    ledger: Ledger | None,
+    inputs: Mapping[str, str] | None = None,
+    same: Callable[[str, str], bool] = str.__eq__,
+) -> Session:
     """A new session, or under --resume the one that is there. The folder is held by the caller.
 
-    Raises InputError where it is not what was asked for, or of a file that has changed since.
+    inputs, same: as in `Session.require_same`. Raises InputError where it is not what was asked for, or of a file that has changed since.
     """
+    inputs = inputs or {}
     path = os.path.join(folder, RUN)
     if not os.path.lexists(path):
         if resume:
             raise InputError(f"--resume: expected a session in {folder}, found none")
-        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, home=home(folder))
+        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, home=home(folder), inputs=dict(inputs))
     if not resume:
         raise InputError(
             f"{folder}: expected a new folder, found a session: --resume goes on with it; a second one is another charge, in another folder"
@@ -77,6 +100,7 @@ def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | Non
         raise InputError(
             f"--resume: {path}: expected the file as it was when the session began, and its window, found it changed: begin anew"
         )
+    found.require_same(inputs, same)
     require_same_books("--resume", found.charged, ledger, "session")
     return found
 
@@ -167,11 +191,13 @@ def _read(path: str, folder: str) -> Session:
     try:
         with open(path, "rb") as file:
             content = json.load(file)
-        found = Session(folder=folder, **content)
-        types = [type(value) for value in (found.run, found.fingerprint, found.charged, found.counted, found.home)]
-    except (OSError, ValueError, TypeError, RecursionError):
+        found = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
+        kept_rows(found.rows, found.window)
+        known = (found.run, found.fingerprint, found.charged, found.counted, found.home, found.inputs)
+        types = [type(value) for value in known] + [type(value) for value in found.inputs.values()]
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         types = []
-    if types != [str, str, bool, bool, str]:
+    if types[:6] != [str, str, bool, bool, str, dict] or {*types[6:]} - {str}:
         raise InputError(
             f"{path}: expected what dpcli wrote of a session, found something else: nothing more is answered in this folder"
         )
@@ -181,7 +207,7 @@ def _read(path: str, folder: str) -> Session:
 def require_charged(ledger: Ledger, run: str) -> None:
     """Raise LedgerError unless the ledger holds the run, charged for, as one whose noise is being drawn or was.
 
-    A copied folder is the same run: the ledger does not count answers, so that its copies are found by the count's own place alone.
+    A copied folder is the same run: its answers are counted in the ledger, for all copies together.
     """
     found = ledger.state().run(run)
     if found.status not in ("started", "committed"):

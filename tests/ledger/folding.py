@@ -25,7 +25,9 @@ STARTS = ("a", "a/", "a/b", "a/b\\", "A/", "b", "z", "late ", 'a"', "a/é", '","
 # (what, key, amount)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["spend", "reserve", "reserve", "brief", "start", "commit", "void", "amend", "late", "late void"]),
+        st.sampled_from(
+            ["spend", "reserve", "reserve", "brief", "start", "commit", "count", "count", "void", "amend", "late", "late void"]
+        ),
         st.sampled_from(KEYS),
         st.sampled_from(AMOUNTS),
     ),
@@ -68,6 +70,8 @@ def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
             return str(charge(ledger, key, amount, what).repeated)
         if what == "brief":
             return str(charge(ledger, key, amount, "reserve", expires=later(NOW, days=4)).repeated)
+        if what == "count":
+            return str(ledger.count(key, f"answers {amount[:3]}", 1, 3))
         if what == "amend":
             cap = 0.5 + float(amount)
             return str(ledger.amend(cap, "a reason", "the board", acknowledged=True, unseen=key in "abc").repeated)

@@ -170,7 +170,14 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         **windowed(ledger, chance),
     }
     reserved = [run.key for run in ledger.state().runs.values() if run.status == "reserved"] or ["none"]
+    begun = [run for run in ledger.state().runs.values() if run.status in ("started", "committed")]
+    counted = chance.choice(begun) if begun else None
     kinds: dict[str, dict[str, Any]] = {
+        "count": {
+            "key": "none" if counted is None else counted.key,
+            "of": "answers",
+            "count": 1 if counted is None else counted.counts.get("answers", 0) + chance.choice((0, 1, 3)),
+        },
         "spend": {**charge, "why": "because"},
         "reserve": {**charge, "expires": later(clock(), days=3)},
         "start": {"key": chance.choice(reserved)},
@@ -187,7 +194,9 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
         "upgrade": {"schema": "a" * 64, "version": 2},
         "quota": {"of": "team", "name": "ads", "members": ["ada", "sam"], "share": "0.9", "alert_at": "0.8", "why": "a fair share"},
     }
-    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend", "retire", "quota"))
+    kind = chance.choice(
+        ("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "count", "void", "amend", "retire", "quota")
+    )
     if ledger.state().open_terms().two_person:
         return right_of_two(ledger, chance, kind, kinds)
     return {"kind": kind, **kinds[kind], "dpcli": "0"}
@@ -391,7 +400,7 @@ def test_every_kind_and_type_is_in_the_table() -> None:
     assert set(ENTRIES) == {
         "open",
         *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade", "moved", "copied"),
-        *("propose", "refuse", "quota"),
+        *("propose", "refuse", "quota", "count"),
     }
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 

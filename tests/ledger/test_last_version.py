@@ -17,6 +17,7 @@ from dpcli.errors import Denied, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import verify
+from dpcli.predict.queries.ledger import require_counting
 from tests.command import ROOT, dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.pipelines import gaussian, pure
@@ -134,3 +135,19 @@ def test_a_database_of_the_last_version_says_what_it_needs_before_a_dataset_move
         copied(last_database.url, target, "days")
     upgrade(last_database.url)
     assert copied(last_database.url, target, "days").verified.problems == ()
+
+
+def test_a_database_of_the_last_version_counts_answers_once_it_is_upgraded(last_database: Database) -> None:
+    with open_ledger(last_database.url, "visits") as ledger, pytest.raises(LedgerError, match="dpcli budget upgrade"):
+        require_counting(ledger)
+    upgrade(last_database.url)
+    with open_ledger(last_database.url, "visits") as ledger:
+        require_counting(ledger)
+        assert [ledger.count("under way", "tokens", 2, 5) for _ in range(2)] == [2, 4]
+        with pytest.raises(Denied, match="4 of 5 tokens are spent, found 2 asked for"):
+            ledger.count("under way", "tokens", 2, 5)
+        ledger.commit("under way")
+        assert ledger.count("under way", "answers", 1, 5) == 1
+    with open_ledger(last_database.url, "visits") as ledger:
+        assert ledger.state().run("under way").counts == {"tokens": 4, "answers": 1}
+        assert verify(ledger).problems == ()

@@ -56,9 +56,10 @@ ASKED: dict[str, Callable[[str, str], object]] = {
     "quota": on(lambda ledger: ledger.quota("person", "sam", "0.5", why="a fair share")),
     "propose": on(lambda ledger: ledger.amend(2.0, "more is needed")),
     "refuse": on(lambda ledger: ledger.refuse(3, "it is not")),
+    "count": on(lambda ledger: ledger.count("kept", "answers", 1, 5)),
 }
 TWO = ("propose", "refuse")  # of a ledger of two persons
-OFTEN = ("amend", "quota", "propose")  # written again where it is asked for again: what it comes to is the same
+OFTEN = ("amend", "quota", "propose", "count")  # written again where it is asked for again: what it comes to is the same
 
 
 @pytest.fixture
@@ -100,6 +101,8 @@ class Moments:
             two = True if self.kind in TWO else None
             ledger = open_dataset(self.store, name, replace(terms(), blocks=BLOCKS, two_person=two))
             charge(ledger, "kept", kind="reserve", window=DAYS)
+            if self.kind == "count":
+                ledger.start("kept")
             if self.kind == "refuse":
                 ledger.amend(2.0, "more is needed")
         return name

@@ -360,7 +360,10 @@ def test_contexts_are_as_long_as_the_file_says(folder: Path) -> None:
     import notes  # type: ignore[import-not-found]
 
     write_texts(edited(folder, ("longest = 10", "longest = 3")), texts=1)
-    assert {context[:4] for context in notes.Model.seen if not context.startswith(b">")} == {b"aab>", b"aSE>"}
+    private = {
+        context[:4] for context in notes.Model.seen if not context.startswith(b">") and b">" in context
+    }  # others are asked about to know the model by
+    assert private == {b"aab>", b"aSE>"}
 
 
 def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path) -> None:

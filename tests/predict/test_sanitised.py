@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import ndtri
 
+from dpcli.numerics.logspace import log_ndtr
 from dpcli.predict.pate import sanitised as sanitised_module
 from dpcli.predict.pate import session as session_module
-from dpcli.predict.pate.kept_votes import votes_kept
-from dpcli.predict.pate.plan import plan_of
-from dpcli.predict.pate.transcript import read_transcript
+from dpcli.predict.pate.sanitise import Release, released
+from dpcli.predict.voting.sensitivity import AnswerSensitivity
+from dpcli.predict.voting.winner import log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -50,32 +54,11 @@ def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
     assert refused.code == 2 and "a second one would cost again" in refused.err
 
 
-def test_of_two_releases_at_once_one_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content, noised: ("", {}))
-    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
-    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    plan = plan_of(str(path))
-    votes, kept = votes_kept(plan), read_transcript(plan)
-    assert votes is not None and kept is not None
-    made, inner = [], sanitised_module._made
-
-    def raced(*arguments: Any) -> Any:
-        """Another process is as far, and ends before."""
-        if not made:
-            made.append(None)
-            made[0] = sanitised_module.sanitised(plan, votes, kept)
-        return inner(*arguments)
-
-    monkeypatch.setattr(sanitised_module, "_made", raced)
-    assert sanitised_module.sanitised(plan, votes, kept) == made[0] == sanitised_module.sanitised(plan, votes, kept)
-    assert sorted(one.name for one in (tmp_path / "run").glob("sanitised*")) == ["sanitised.json"]
-
-
 @pytest.mark.long
 def test_nothing_is_told_of_labels_that_anybody_can_compute(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
     assert dpcli("pate", "label", str(path), "--insecure-seed", "1", folder=tmp_path).code == 0
-    assert told(path)["sanitised"] is None and not (tmp_path / "run" / "sanitised.json").exists()
+    assert told(path)["sanitised"] is None
     assert json.loads((tmp_path / "run" / "statement.json").read_text())["sanitised"] is None
 
 
@@ -160,22 +143,20 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path, monkeypatch: p
     labelled = dpcli("pate", "label", str(path), folder=tmp_path)
     result = account(path) if labelled.code == 0 else labelled
     assert (result.code, message in result.err) == (code, True), result.err
-    assert not (tmp_path / "run" / "sanitised.json").exists()
+    assert not (tmp_path / "run").exists()  # before anything was charged
 
 
 def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    text = path.read_text()
-    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
-    refused = account(path)
-    assert refused.code == 2 and "found a copy of it" in refused.err
-    path.write_text(text)
     first = told(path)["sanitised"]
-    shutil.copy(tmp_path / "run" / "sanitised.json", tmp_path / "copy")
-    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    path.write_text(path.read_text().replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
     assert told(path)["sanitised"] == first  # what was released may be read anywhere
+    transcript = tmp_path / "copy" / "transcript.jsonl"
+    transcript.write_text("".join(transcript.read_text().splitlines(keepends=True)[:-1]))
+    refused = dpcli("pate", "label", str(path), folder=tmp_path)
+    assert refused.code == 4 and "a copy of" in refused.err
 
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
@@ -183,3 +164,46 @@ def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
         found = sanitised_module.rounded(value)
         assert value <= found <= value + abs(value) * 1e-5
         assert found == float(f"{found:.5e}")
+
+
+def log_tails(votes: tuple[int, int], sigma: float) -> tuple[float, float]:
+    """The logarithms of the chances of each of two labels."""
+    z = (votes[0] - votes[1]) / (sigma * math.sqrt(2.0))
+    return log_ndtr(z), log_ndtr(-z)
+
+
+def divergence(one: tuple[float, float], other: tuple[float, float], order: float) -> float:
+    terms = [order * p + (1.0 - order) * q for p, q in zip(one, other, strict=True)]
+    return float(np.logaddexp(*terms)) / (order - 1.0)
+
+
+def test_what_is_released_is_about_both_directions() -> None:
+    """Of two labels, every vote that moves: the cost bounds one direction; the reverse exceeds it, by the local sensitivity at most."""
+    exceeded = 0.0
+    for teachers, sigma, order in ((50, 4.0, 4.0), (50, 8.0, 8.0), (200, 20.0, 20.0), (250, 40.0, 8.0)):
+        of = AnswerSensitivity(sigma, 2, order)
+        for first in range(teachers // 2, teachers):
+            for here, there in (
+                ((first, teachers - first), (first - 1, teachers - first + 1)),
+                ((first, teachers - first), (first + 1, teachers - first - 1)),
+            ):
+                cost = float(of.cost(log_q_gaussian(np.array([here]), sigma))[0])
+                local = float(of.by_distance(np.array([here]), teachers)[0, 0])
+                one, other = log_tails(here, sigma), log_tails(there, sigma)
+                assert divergence(one, other, order) <= cost * (1.0 + 1e-9)
+                reverse = divergence(other, one, order)
+                assert reverse <= (cost + local) * (1.0 + 1e-9), (here, there, sigma, order)
+                exceeded = max(exceeded, reverse / cost) if cost > 1e-3 else exceeded
+    assert exceeded > 1.2  # so that the cost alone is no bound
+
+
+@pytest.mark.parametrize(
+    ("order", "beta", "sigma", "failure"), [(20.0, 0.015, 6.0, 0.01), (8.0, 0.03, 3.0, 0.2), (4.0, 0.1, 1.0, 0.5)]
+)
+def test_what_is_released_is_below_both_costs_as_rarely_as_it_says(order: float, beta: float, sigma: float, failure: float) -> None:
+    """The cost, and that of any neighbouring votes: the noise at which the release is below D + S is that of probability `failure`."""
+    release = Release(order, beta, sigma, failure)
+    z = -float(ndtri(failure))
+    for cost, smooth in ((0.3, 0.02), (1.0, 0.5), (0.0, 1e-6)):
+        assert released(cost, smooth, release, -z) >= (cost + smooth) * (1.0 - 1e-9)
+        assert released(cost, smooth, release, -z - 0.01) < cost + smooth + 1e-9

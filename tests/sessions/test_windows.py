@@ -43,8 +43,8 @@ BLOCKS_OF = ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-05")
 
 
 ALL = {words: command for words, command in commands() if any("--ledger" in parameter.opts for parameter in command.params)}
-# Those that ask a ledger, and charge nothing.
-READING = {("gate",), ("lint",), ("doctor",), ("comment", "github"), ("comment", "gitlab")}
+# Those that ask a ledger or count in it, and charge nothing.
+READING = {("gate",), ("lint",), ("doctor",), ("comment", "github"), ("comment", "gitlab"), ("pmixed", "predict")}
 CHARGING = {words: command for words, command in ALL.items() if words not in READING}
 
 
@@ -355,7 +355,7 @@ def test_no_account_of_a_plan_is_left_without_its_window(kind: type[FilePlan]) -
 def test_what_reads_the_models_takes_the_window_that_they_were_charged_on(begun: Callable[[Words], Asked]) -> None:
     asked = begun(("pmixed", "fit"))
     assert asked(window=WINDOW).code == 0
-    ask = ("pmixed", "predict", "file.toml", "--prompt", "w1", "--max-tokens", "2")
+    ask = ("pmixed", "predict", "file.toml", "--prompt", "w1", "--max-tokens", "2", "--ledger", asked.ledger)
     assert dpcli(*ask, folder=asked.folder).code == 0
     asked.states(OTHER)
     found = dpcli(*ask, folder=asked.folder)

@@ -335,9 +335,13 @@ LANGUAGE: dict[str, tuple[str, bytes, str]] = {
     "no json": (
         "bad.jsonl",
         b'{"text": "a"}\nAlice Smith\n',
-        "bad.jsonl:2: expected a JSON object on each line, found something else",
+        "bad.jsonl: expected a JSON object on each line, found something else (where is private)",
     ),
-    "nested": ("bad.jsonl", b"[" * 100_000, "bad.jsonl:1: expected a JSON object on each line, found something else"),
+    "nested": (
+        "bad.jsonl",
+        b"[" * 100_000,
+        "bad.jsonl: expected a JSON object on each line, found something else (where is private)",
+    ),
     "json latin-1": ("bad.jsonl", b'{"text": "J\xf6rg Alice"}\n', "bad.jsonl: expected text in UTF-8, found another encoding"),
     "a list": ("bad.jsonl", b'["Alice"]\n', "bad.jsonl: expected 'text' in every row, found a row without it"),
     "a surrogate": (

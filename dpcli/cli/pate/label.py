@@ -11,6 +11,7 @@ from dpcli.cli.options import emit, output_options
 @click.command(short_help="Answer the queries with noise, and leave labels and a statement.")
 @click.argument("file")
 @charged_ledger("Charge this ledger before the first noise.")
+@click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone.")
 @click.option("--insecure-seed", type=click.IntRange(min=0), help="Reproducible noise, for debugging: NOT PRIVATE.")
 @output_options("text", "total")
 def command(
@@ -18,6 +19,7 @@ def command(
     ledger: str | None,
     dataset: str | None,
     window: tuple[str, ...],
+    moved: bool,
     insecure_seed: int | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -34,4 +36,4 @@ def command(
     from dpcli.predict.pate.plan import plan_of
     from dpcli.present.pate import labelled
 
-    return emit(labelled(held_with_progress(plan_of(file), ledger, dataset, window, insecure_seed)), format_, outputs)
+    return emit(labelled(held_with_progress(plan_of(file), ledger, dataset, window, moved, insecure_seed)), format_, outputs)

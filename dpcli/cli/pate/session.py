@@ -24,7 +24,7 @@ EVERY = 0.5  # seconds between two lines
 
 
 def held_with_progress(
-    plan: VotingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], seed: int | None
+    plan: VotingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], moved: bool, seed: int | None
 ) -> SessionOutcome:
     """Hold it, with progress on standard error where that is a terminal."""
     from dpcli.cli.predicting import on_window
@@ -39,7 +39,7 @@ def held_with_progress(
     with opened(ledger, dataset) if ledger is not None else nullcontext() as found:
         plan = on_window(plan, found, window)
         try:
-            return hold(plan, found, seed, report, lambda: predictor(plan))
+            return hold(plan, found, seed, report, lambda: predictor(plan), moved)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_left(plan)) from None
 

@@ -40,22 +40,38 @@ def _standard_input() -> str:
 @click.option("--top-k", type=str, hidden=True, expose_value=False, callback=_whole)
 @click.option("--top-p", type=str, hidden=True, expose_value=False, callback=_whole)
 @click.option("--greedy", is_flag=True, hidden=True, expose_value=False, callback=_whole)
+@click.option("--ledger", metavar="LEDGER", help="The ledger that was charged at the fit, in which the tokens are counted.")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @output_options("text", "records")
-def command(file: str, prompt: str | None, max_tokens: int | None, moved: bool, format_: str, outputs: tuple[str, ...]) -> int:
+def command(
+    file: str,
+    prompt: str | None,
+    max_tokens: int | None,
+    moved: bool,
+    ledger: str | None,
+    dataset: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
     """Print text that goes on from a prompt, by the models that dpcli pmixed fit left.
 
     Each token is taken from those that were paid for, durably, before it is drawn. Where they are spent, what has come out is printed, with
     exit code 1. Random numbers come from the operating system alone.
     """
+    from dpcli.cli.predicting import opened_or_none
     from dpcli.predict.pmixed.answer import answered, ensemble
     from dpcli.predict.pmixed.fit import queries_of
     from dpcli.predict.pmixed.plan import plan_of
     from dpcli.present.pmixed import NOT_DP, answer, spent
+    from dpcli.sessions.charged import require_same_books
 
     plan = plan_of(file)
     text = _standard_input() if prompt is None else prompt
     models = ensemble(plan)
-    with queries_of(plan, models.fit, moved=moved) as queries:
+    session = models.fit.session
+    with opened_or_none(ledger, dataset) as books:
+        require_same_books(plan.folder, session.charged, books, "fit")
+        queries = queries_of(plan, session, books, moved)
         found = answered(models, queries, text, max_tokens or plan.settings.max_tokens)
     if plan.account is None:
         complain(NOT_DP)

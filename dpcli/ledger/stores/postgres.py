@@ -17,7 +17,7 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, WORK, Limits, bounded
 from dpcli.ledger.stores.store import StoredCheckpoint, standing
 
@@ -129,6 +129,10 @@ class PostgresStore:
         if self._version >= SOUND:
             return f"the database's definitions are those of version {self._version}, by which every run adds up all blocks"
         return f"the database's checks are those of version {self._version} and let a spender write what they should not"
+
+    @property
+    def takes_counts(self) -> bool:
+        return self._version >= COUNTS
 
     @property
     def takes_notes(self) -> bool:

@@ -3,7 +3,7 @@
 -- Names of parameters differ from those of columns: PL/pgSQL tells them apart by nothing else.
 
 CREATE TABLE dpcli.format (version integer PRIMARY KEY);
-INSERT INTO dpcli.format VALUES (6);
+INSERT INTO dpcli.format VALUES (7);
 
 -- seq, head: the end of the chain. team: the role whose members alone see the dataset; NULL for everybody with a role of the ledger.
 CREATE TABLE dpcli.dataset (
@@ -15,7 +15,7 @@ CREATE TABLE dpcli.entry (
   kind text NOT NULL GENERATED ALWAYS AS (body::jsonb ->> 'kind') STORED,
   key text GENERATED ALWAYS AS (body::jsonb ->> 'key') STORED,
   cost jsonb GENERATED ALWAYS AS (body::jsonb -> 'cost') STORED,
-  PRIMARY KEY (dataset, seq), UNIQUE (dataset, key, kind)
+  PRIMARY KEY (dataset, seq)
 );
 
 CREATE FUNCTION dpcli.never() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$

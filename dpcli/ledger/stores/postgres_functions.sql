@@ -717,6 +717,23 @@ BEGIN
   END IF;
 END $$;
 
+-- How far a session has gone is said by whoever was charged for it, and never goes back.
+CREATE OR REPLACE FUNCTION dpcli.check_count(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  made text := (SELECT e.body::jsonb ->> 'who' FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.key = content ->> 'key' AND e.kind IN ('spend', 'reserve'));
+  so_far bigint := (SELECT (e.body::jsonb ->> 'count')::bigint FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = content ->> 'key'
+    AND e.kind = 'count' AND e.body::jsonb ->> 'of' = content ->> 'of' ORDER BY e.seq DESC LIMIT 1);
+BEGIN
+  PERFORM dpcli.require(EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = content ->> 'key'
+    AND e.kind IN ('spend', 'start', 'commit')), 'expected the key of a run that was started');
+  IF made IS DISTINCT FROM session_user::text THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('that run is of %s: to count its answers is theirs', made);
+  END IF;
+  PERFORM dpcli.require((content ->> 'count')::bigint > coalesce(so_far, 0), 'expected a count that goes on');
+END $$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_amend(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -858,6 +875,7 @@ BEGIN
     WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'propose' THEN PERFORM dpcli.check_propose(of_dataset, content);
     WHEN content ->> 'kind' = 'refuse' THEN NULL;
+    WHEN content ->> 'kind' = 'count' THEN PERFORM dpcli.check_count(of_dataset, content);
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
     ELSE PERFORM dpcli.check_move(of_dataset, content);
@@ -868,6 +886,11 @@ BEGIN
 END $$;
 
 DROP FUNCTION IF EXISTS dpcli.require_amounts(jsonb);
+
+-- Each thing is said of a run once, but for how far it has gone, since version 7.
+ALTER TABLE dpcli.entry DROP CONSTRAINT IF EXISTS entry_dataset_key_kind_key;
+CREATE UNIQUE INDEX IF NOT EXISTS entry_once ON dpcli.entry (dataset, key, kind) WHERE kind <> 'count';
+CREATE INDEX IF NOT EXISTS entry_by_key ON dpcli.entry (dataset, key, kind, seq);
 
 -- What each role may. An owner's rights are his own; PUBLIC has none.
 

@@ -10,8 +10,9 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 from dpcli.toml.looks import letters
 
-VERSION = 6
+VERSION = 7
 NOTED = 3  # since when totals are noted
+COUNTS = 7  # since when answers are counted
 SOUND = 5  # since when nothing is let in that should not be
 OLDEST = 130000
 # Each role may also do what the one before it may.

@@ -197,6 +197,10 @@ class SqliteStore:
         return "the file's definitions are those of version 1, by which all of it is read for every request"
 
     @property
+    def takes_counts(self) -> bool:
+        return True
+
+    @property
     def takes_notes(self) -> bool:
         return self._version == LATEST
 

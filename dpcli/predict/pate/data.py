@@ -9,6 +9,7 @@ from typing import Any
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.content import digest_of
 from dpcli.predict.pate.records import inputs_of, labels_of, read_records
 from dpcli.predict.pate.settings import HELD_OUT, Pate
 from dpcli.predict.shards import shards_of
@@ -114,7 +115,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     held = Records(inputs, labels_of(found, pate.labels, place, len(inputs))).at(set_aside(pate, len(inputs)))
     pool = len(held) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(held):
-        raise InputError(f"{path}: pate.pool: expected from 1 to {len(held)} queries of the records set aside, found {pool}")
+        raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the records set aside, found {pool}")
     asked = np.zeros(len(held), dtype=bool)
     asked[np.arange(pool) * len(held) // pool] = True
     return held.at(asked), held.at(~asked)
@@ -127,6 +128,11 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries == HELD_OUT:
         return _held_out(pate, path)[0].inputs
     return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
+
+
+def queries_digest(inputs: Array) -> str:
+    """By which queries are known, each in its place."""
+    return digest_of([("queries", inputs)])
 
 
 def test_records(pate: Pate, path: str) -> Records | None:

@@ -1,7 +1,10 @@
 """A cost that depends on the votes, released with noise in proportion to its smooth sensitivity.
 
 The release is D + c S + sigma S' Z with Z standard normal, S the smooth sensitivity of D at beta, S' = S (1 + c (e^beta - 1)) that of
-D + c S, and c such that the release is below D with probability `failure` only. It is itself a release of the votes: `release_cost`.
+D + c S, and c such that the release is below D + S with probability `failure` only. It is itself a release of the votes: `release_cost`.
+
+D bounds the divergence of what was released from what neighbouring votes would have released, and not the reverse one, which is at most
+their D: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. Theirs is at most D + S, so that the release bounds both.
 """
 
 from __future__ import annotations
@@ -43,19 +46,22 @@ def release_cost(release: Release) -> float:
 def released(cost: float, smooth: float, release: Release, normal: float) -> float:
     """What is released of a cost with this smooth sensitivity, given a draw from N(0, 1).
 
-    Raises CannotCertify where no c makes it larger than the cost with the probability that is asked for.
+    Raises CannotCertify where no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
     raised = smooth * (1.0 + ROUNDED)
-    c = _raise(release)
+    c = raising(release)
     return cost + c * raised + release.sigma * raised * (1.0 + c * math.expm1(release.beta)) * normal
 
 
-def _raise(release: Release) -> float:
-    """c with Pr[sigma (1 + c (e^beta - 1)) Z < -c] = failure."""
+def raising(release: Release) -> float:
+    """c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure.
+
+    Raises CannotCertify where there is none.
+    """
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     left = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and left <= 0.0:
         raise CannotCertify("the noise grows with what it is to be raised by: a smaller beta or sigma, or a larger failure, may do")
-    return max(z * release.sigma / left, 0.0)
+    return max((1.0 + z * release.sigma) / left, 0.0)

@@ -6,30 +6,28 @@ import decimal
 import hashlib
 import json
 import math
-import os
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, InputError
+from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.stated.renyi import RdpSpec
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
 from dpcli.pipeline.parts import shares_its_price
 from dpcli.predict.pate.held_costs import compared, realised_costs
-from dpcli.predict.pate.sanitise import Release, release_cost, released
-from dpcli.predict.pate.transcript import require_original
+from dpcli.predict.pate.sanitise import Release, raising, release_cost, released
 from dpcli.predict.voting.noise import normal_noise
 from dpcli.predict.voting.sensitivity import smooth
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Entry, Pipeline
     from dpcli.predict.pate.plan import VotingPlan
-    from dpcli.predict.pate.transcript import Transcript
+    from dpcli.predict.pate.transcript import Transcript, TranscriptFile
+    from dpcli.predict.queries.budget import QueryBudget
     from dpcli.predict.voting.votes import VoteCounts
+    from dpcli.predict.voting.winner import Counts
 
-KEPT = "sanitised.json"
 DIGITS = 6  # of the released number
 SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of the release: the file states it rounded
 
@@ -49,29 +47,61 @@ class Sanitised:
         return float(balle(np.array([self.order]), total, math.log(delta))[0])
 
 
-def sanitised(plan: VotingPlan, votes: VoteCounts, held: Transcript) -> Sanitised | None:
-    """The release of a session that has ended, made now where it has not been; None where the file asks for none.
+def require_sanitisable(plan: VotingPlan) -> None:
+    """Raise where the release that the file asks for could not be made at the end: all of that depends on the file alone.
 
-    Raises:
-        CannotCertify: the conditions of its sensitivity do not hold. InputError: no entry pays for it, or another one was made.
+    InputError: no entry pays for it. CannotCertify: it has no finite cost, or the conditions of its sensitivity do not hold.
     """
-    if plan.pate.sanitise is None or not held.private:  # labels that anybody can compute cost more than any number
+    release = _release(plan)
+    if release is None:
+        return
+    _require_paid(plan, release, release_cost(release))
+    raising(release)
+    nothing = np.zeros((0, plan.pate.labels), dtype=np.int64)
+    _by_distance(plan, nothing, np.zeros(0), release)
+
+
+def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:
+    """Release the cost of a session that has ended, once: it is counted before its noise is drawn, and kept in the transcript.
+
+    Nothing where the file asks for none. What was released and is lost, as an older transcript was put back, stays so: a second release
+    would cost again, and no entry pays for it.
+    """
+    release = _release(plan)
+    if release is None or file.content.sanitised is not None or not file.content.private:
+        return  # labels that anybody can compute cost more than any number
+    try:
+        count.take()
+        made = asdict(_made(plan, votes, file.content, release))
+    except (Denied, CannotCertify):
+        made = {}
+    file.add({"what": "sanitised", "of": _digest(file.content, release), **made})
+
+
+def sanitised(plan: VotingPlan, held: Transcript) -> Sanitised | None:
+    """What was released of a session; None where nothing was, or it is lost.
+
+    Raises InputError where the file describes another release by now.
+    """
+    release, said = _release(plan), held.sanitised
+    if release is None or said is None:
         return None
-    stated = plan.pate.sanitise
-    release = Release(stated.order, stated.beta, stated.sigma, stated.failure)
-    cost = release_cost(release)
-    _require_paid(plan, release, cost)
-    if not held.closed:
+    if said["of"] != _digest(held, release):
         raise InputError(
-            f"{plan.path}: pate.sanitise: expected a session that has ended, found one that goes on: dpcli pate label ends it"
+            f"{plan.folder}: expected the release that pate.sanitise describes, found that of other parameters: a second one would cost "
+            "again, and no entry pays for it"
         )
-    of = hashlib.sha256((held.run + json.dumps(asdict(release), sort_keys=True)).encode()).hexdigest()
-    kept = _kept(plan, of)
-    if kept is None:
-        require_original(plan, held)
-        _keep(plan, of, _made(plan, votes, held, release, cost))
-        kept = _kept(plan, of)
-    return kept
+    names = ("rdp", "release_rdp", "order", "failure")
+    return Sanitised(*(float(said[name]) for name in names)) if "rdp" in said else None
+
+
+def _release(plan: VotingPlan) -> Release | None:
+    stated = plan.pate.sanitise
+    return None if stated is None else Release(stated.order, stated.beta, stated.sigma, stated.failure)
+
+
+def _digest(held: Transcript, release: Release) -> str:
+    return hashlib.sha256((held.run + json.dumps(asdict(release), sort_keys=True)).encode()).hexdigest()
 
 
 def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
@@ -104,52 +134,21 @@ def _unpaid(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
     return ""
 
 
-def _kept(plan: VotingPlan, of: str) -> Sanitised | None:
-    path = os.path.join(plan.folder, KEPT)
+def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Release) -> Array:
     try:
-        with open(path, encoding="utf-8") as file:
-            said = json.load(file)
-        found = Sanitised(*(float(said[name]) for name in ("rdp", "release_rdp", "order", "failure")))
-        same = said["of"] == of
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path}: expected what was released of this session, found a damaged file") from None
-    if not same:
-        raise InputError(
-            f"{path}: expected the release that pate.sanitise describes, found another of the same folder: a second one would cost again, "
-            "and no entry pays for it"
-        )
-    return found
+        return plan.aggregator.sensitivity(answered, largest, plan.pate.teachers, release.order)
+    except CannotCertify as reason:
+        raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
 
 
-def _keep(plan: VotingPlan, of: str, made: Sanitised) -> None:
-    """Durable before anybody sees it; of two that are made at the same moment one is kept, and the other is seen by nobody."""
-    from dpcli.sessions.folder import replaced
-
-    path = os.path.join(plan.folder, KEPT)
-    draft = f"{path}.{os.urandom(8).hex()}"
-    try:
-        replaced(draft, json.dumps({"of": of, **asdict(made)}).encode(), 0o600)
-        with suppress(FileExistsError):
-            os.link(draft, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
-
-
-def _made(plan: VotingPlan, votes: VoteCounts, held: Transcript, release: Release, cost: float) -> Sanitised:
+def _made(plan: VotingPlan, votes: VoteCounts, held: Transcript, release: Release) -> Sanitised:
     from dpcli.train.noise.randomness import SystemStream
 
     total = float(realised_costs(plan, votes, held).rdp(np.array([release.order]))[0])
-    answered, largest = votes.counts[sorted(held.answered)], compared(votes, held)[np.array(held.asked)]
-    try:
-        by_distance = plan.aggregator.sensitivity(answered, largest, votes.teachers, release.order)
-    except CannotCertify as reason:
-        raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
-    bound = smooth(by_distance, release.beta)
+    answered, largest = votes.counts[sorted(held.answered)], compared(votes, held)[np.array(held.asked, dtype=int)]
+    bound = smooth(_by_distance(plan, answered, largest, release), release.beta)
     noise = float(normal_noise(SystemStream(), 1)[0])
-    return Sanitised(rounded(released(total, bound, release, noise)), cost, release.order, release.failure)
+    return Sanitised(rounded(released(total, bound, release, noise)), release_cost(release), release.order, release.failure)
 
 
 def rounded(value: float) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.data import Records, query_inputs, test_records
+from dpcli.predict.pate.data import Records, queries_digest, query_inputs, test_records
 from dpcli.predict.pate.learners import Constant, Learnt, learnt, require_learner
 from dpcli.predict.pate.transcript import read_transcript
 
@@ -57,8 +57,7 @@ def teach(plan: VotingPlan) -> StudentOutcome:
     if held is None or not held.labels:
         raise InputError(f"{plan.folder}: expected the labels of a session, found none: dpcli pate label {plan.path} makes them")
     inputs, test = query_inputs(pate, plan.path), test_records(pate, plan.path)
-    if max(held.labels) >= len(inputs):
-        raise InputError(f"{plan.path}: pate.queries: expected the inputs that were asked about, found fewer")
+    held.session.require_same({"queries": queries_digest(inputs)})
     if test is not None and test.inputs.shape[1] != inputs.shape[1]:
         raise InputError(f"{plan.path}: pate.test: expected inputs of the shape of the queries, found another")
     known = _known(held, inputs)

@@ -17,7 +17,6 @@ from dpcli.predict.pate.data import Records, query_inputs, shards
 from dpcli.predict.pate.kept_votes import keep_votes, refuse_other_votes
 from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
 from dpcli.predict.pate.together import GONE, fitting_ranks
-from dpcli.predict.pate.transcript import OWN
 from dpcli.predict.voting.votes import counted
 from dpcli.predict.warmed import Preparation
 from dpcli.sessions.folder import exclusive, replaced
@@ -101,7 +100,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: 
         votes = counted(np.stack(said, axis=1), pate.teachers, pate.labels, folder)
         if ranks.first:
             refuse_other_votes(plan, votes)
-            keep_votes(plan, votes)
+            keep_votes(plan, votes, queries)
     kinds = [len(np.unique(one.labels)) for one in owned]
     return Teachers(votes, pate.teachers - len(left or ()), kinds.count(0), kinds.count(1))
 
@@ -121,7 +120,7 @@ def _begin(plan: VotingPlan, folder: str, digest: str) -> None:
         refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
-        replaced(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), OWN)
+        replaced(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), 0o600)
 
 
 def _of(folder: str, digest: str) -> bool:
@@ -148,7 +147,7 @@ def _said(folder: str, number: int, queries: int) -> Array | None:
 
 
 def _keep(folder: str, number: int, labels: Array) -> None:
-    replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), OWN)
+    replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
 
 
 def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int) -> Iterator[tuple[int, Array]]:

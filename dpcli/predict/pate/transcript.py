@@ -1,8 +1,8 @@
 """What was charged and what was answered, line by line, each durable before the next thing happens.
 
-A query is charged before noise is drawn for it, and its answer too; a line with what came of it follows. What was charged and has no such
-line is lost: a crash came between, and the charge stands. No query is put twice: whoever asks again gets the line that is there. It is for
-the eyes of its owner: it names what was charged, and in what order.
+A query is counted before noise is drawn for it, and its answer too; a line with what came of it follows. What is counted and has no such
+line is lost: a crash came between, or an older transcript was put back, and the charge stands. No query is put twice: whoever asks again
+gets the line that is there. It is for the eyes of its owner: it names what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -14,39 +14,42 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.ledger.stores.sqlite import sync_folder
-from dpcli.sessions.whereabouts import whereabouts
+from dpcli.predict.lines import add_line, whole_lines
+from dpcli.sessions.charged import session_there
 from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.sessions.charged import Session
 
 TRANSCRIPT = "transcript.jsonl"
-SCHEMA = "dpcli/pate-transcript/v2"
-OWN = 0o600
+SCHEMA = "dpcli/pate-transcript/v3"
 
 
 @dataclass(slots=True)
 class Transcript:
     """What stands in a transcript.
 
-    run: its name in a ledger. ledger: whether one was charged. private: whether nobody can know the noise. asked: queries that were
-    charged, in their order. answered: those whose answer was charged. labels: of those that have one. ended: queries with an outcome.
-    predictions: what the student said about a query before it was asked. reinforced: labels that are the student's own prediction.
-    home: the machine and the file that it began as; a copy has another.
+    session: whose it is. private: whether nobody can know the noise. asked: queries that were charged, in their order. answered: those
+    whose answer was charged. labels: of those that have one. ended: queries with an outcome. predictions: what the student said about a
+    query before it was asked. reinforced: labels that are the student's own prediction. sanitised: what was released of the cost.
     """
 
-    run: str
-    ledger: bool
+    session: Session
     private: bool
-    home: tuple[object, object] = (None, None)
     asked: list[int] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)
     labels: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     predictions: dict[int, list[float]] = field(default_factory=dict)
     reinforced: dict[int, int] = field(default_factory=dict)
+    sanitised: dict[str, Any] | None = None
     closed: bool = False
+
+    @property
+    def run(self) -> str:
+        """Its name in a ledger."""
+        return self.session.run
 
     def __len__(self) -> int:
         return len(self.asked)
@@ -75,6 +78,8 @@ class Transcript:
                 self.labels.update({int(query): label for query, label in line["labels"].items()})
                 self.reinforced.update({int(query): label for query, label in line.get("reinforced", {}).items()})
                 self.ended.update(range(first, stop))
+            case "sanitised":
+                self.sanitised = dict(line)
             case "end":
                 self.closed = True
             case other:
@@ -86,17 +91,10 @@ class TranscriptFile:
 
     def __init__(self, path: str, content: Transcript) -> None:
         self.path, self.content = path, content
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
-
-    def close(self) -> None:
-        os.close(self._file)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line; returns when it is durable."""
-        text = (json.dumps(line) + "\n").encode()
-        if os.write(self._file, text) != len(text):
-            raise OSError(28, "No space left on device", self.path)
-        os.fsync(self._file)
+        add_line(self.path, line)
         self.content.apply(line)
 
     def ask(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
@@ -119,49 +117,12 @@ def path_of(plan: VotingPlan) -> str:
     return os.path.join(plan.folder, TRANSCRIPT)
 
 
-def begin(plan: VotingPlan, run: str, ledger: bool, private: bool) -> TranscriptFile:
-    """A new transcript, whose first line says whose it is."""
+def opened(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
+    """The transcript of a session, without a last line that a crash cut off; a new one where there is none."""
     path = path_of(plan)
-    draft = f"{path}.new"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWN), "wb") as file:
-        here = whereabouts(draft)  # it keeps its number when it gets its name
-        window = plan.pipeline.privacy.window
-        head: dict[str, Any] = {
-            "schema": SCHEMA,
-            "fingerprint": plan.fingerprint(),
-            "run": run,
-            "ledger": ledger,
-            "private": private,
-        }
-        head |= {} if window is None else {"window": list(window)}
-        file.write((json.dumps({**head, "machine": here.machine, "inode": here.inode}) + "\n").encode())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    sync_folder(os.path.dirname(path))
-    return TranscriptFile(path, Transcript(run, ledger, private, (here.machine, here.inode)))
-
-
-def require_original(plan: VotingPlan, content: Transcript) -> None:
-    """Raise InputError where the transcript is a copy: it and the first would answer the same queries twice for one charge."""
-    here = whereabouts(path_of(plan))
-    if content.home != (here.machine, here.inode):
-        raise InputError(
-            f"{path_of(plan)}: expected the session's own file, found a copy of it: go on with the first, which may be moved on its disk, "
-            "or name another pate.output for a new session; labels stay charged"
-        )
-
-
-def resume(plan: VotingPlan, content: Transcript) -> TranscriptFile:
-    """The transcript that is there, without a last line that a crash cut off. Raises InputError where it is a copy."""
-    path = path_of(plan)
-    require_original(plan, content)
-    with open(path, "rb+") as file:
-        whole = file.read()
-        os.fchmod(file.fileno(), OWN)
-        file.truncate(whole.rfind(b"\n") + 1)
-        os.fsync(file.fileno())
-    return TranscriptFile(path, content)
+    if not whole_lines(path):
+        add_line(path, {"schema": SCHEMA, "run": session.run, "private": private})
+    return TranscriptFile(path, _read(path, session))
 
 
 def read_transcript(plan: VotingPlan) -> Transcript | None:
@@ -169,12 +130,23 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
 
     Raises InputError where it is another file's, or damaged.
     """
-    path = path_of(plan)
+    session, path = session_there(plan.folder), path_of(plan)
+    if session is None and os.path.lexists(path):
+        raise InputError(f"{path}: expected a session beside it, found none: it is an earlier version's, or was moved here alone")
+    if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:
+        return None
+    if session.fingerprint != as_begun(plan, session.window, session.rows).fingerprint():
+        raise InputError(
+            f"{path}: expected the session of this file, found one of another, or of this one before it was changed; its labels stay "
+            "charged: name another pate.output for a new session"
+        )
+    return _read(path, session)
+
+
+def _read(path: str, session: Session) -> Transcript:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError):
         raise InputError(f"{path}: expected a transcript, found a file that cannot be read") from None
     head, *lines = text.split("\n")[:-1] or [
@@ -182,17 +154,11 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
     ]  # what follows the last line feed was cut off by a crash, before anything depended on it
     try:
         said = json.loads(head)
-        if said["schema"] != SCHEMA:
+        if said["schema"] != SCHEMA or said["run"] != session.run:
             raise ValueError(SCHEMA)
-        found = Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True, (said["machine"], said["inode"]))
-        same = said["fingerprint"] == as_begun(plan, said.get("window", ()), None).fingerprint()
+        found = Transcript(session, said["private"] is True)
         for line in lines:
             found.apply(json.loads(line))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one or another file") from None
-    if not same:
-        raise InputError(
-            f"{path}: expected the session of this file, found one of another, or of this one before it was changed; its labels stay "
-            "charged: name another pate.output for a new session"
-        )
+        raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one or another session's") from None
     return found

@@ -130,7 +130,7 @@ class Pmixed:
     queries: Annotated[
         str | None,
         Key(
-            "where tokens are counted, a path or postgresql://user@host/database#name; in the run's folder where absent",
+            "where tokens are counted without a ledger, a path or postgresql://user@host/database#name; in the run's folder where absent",
             claim=True,
         ),
     ] = None

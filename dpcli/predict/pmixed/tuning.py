@@ -51,6 +51,14 @@ class Learn:
         return side.taught(self.records)
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearse:
+    """Nothing, of which a model learns too: an empty shard."""
+
+    def done(self, side: PublicSide) -> None:
+        side.tuned(side.taught([]))
+
+
 @contextmanager
 def tuning(plan: PmixedPlan, side: PublicSide) -> Iterator[Apart]:
     """The processes in which models learn.
@@ -66,6 +74,11 @@ def cut(apart: Apart, shards: Sequence[Sequence[str]]) -> list[Records]:
     """The records of each shard. Raises InputError where the tokenizer fails, or has tokens that the model does not know."""
     found = dict(apart.each((shard, Cut(texts)) for shard, texts in enumerate(shards)))
     return [found[shard] for shard in range(len(shards))]
+
+
+def rehearsed(apart: Apart) -> None:
+    """Raise InputError where a model that learnt, of nothing here, is none, or of other tokens than the public one."""
+    list(apart.each([(0, Rehearse())]))
 
 
 def taught(apart: Apart, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:

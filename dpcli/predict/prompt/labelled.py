@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcli.audit.user_code import FAILURES
@@ -12,6 +12,7 @@ from dpcli.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
+from dpcli.sessions.plan import fingerprint
 from dpcli.toml.columns import meant_in
 from dpcli.toml.shown import first_names
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
@@ -27,6 +28,11 @@ class LabelledTexts:
     texts: tuple[str, ...]
     labels: tuple[int, ...]
     units: tuple[str | int, ...]
+
+    @property
+    def digest(self) -> str:
+        """By which they are known: as private as they are."""
+        return fingerprint(asdict(self))
 
 
 def labelled(

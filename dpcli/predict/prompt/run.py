@@ -17,17 +17,19 @@ from dpcli.predict.prompt.plan import PromptPlan
 from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of, teachers
 from dpcli.predict.prompt.student import Student, student
 from dpcli.predict.prompt.voters import prompt_teachers
-from dpcli.predict.queries.counted import counted
+from dpcli.predict.queries.counted import counted, require_count_of
+from dpcli.predict.session import RESTORED, session_of
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
-from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason
 from dpcli.train.noise.randomness import SystemStream
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.sessions.charged import Session
     from dpcli.train.noise.randomness import Stream
 
 TRANSCRIPT, LABELS, PROMPT, STATEMENT = "transcript.jsonl", "labels.jsonl", "prompt.txt", "statement.md"
@@ -45,6 +47,7 @@ class PromptOutcome:
     plan: PromptPlan
     folder: str
     run: str
+    charged: bool
     asked: int
     texts: int
     answered: int
@@ -79,26 +82,27 @@ def vote_and_teach(
     _require_fitting(labeller, shape_of(plan.prompt), texts, f"{plan.path}: prompt.queries")
     _require_fitting(labeller, shape_of(plan.prompt), [text for text, _ in public or ()], f"{plan.path}: prompt.public")
     with exclusive(plan.folder):
-        session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
+        session = session_of(plan, plan.folder, resume, ledger, {"private texts": private.digest, "labeller": labeller.content})
         kept = os.path.join(plan.folder, TRANSCRIPT)
         refuse_others(kept, session.counted)
-        private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
         shown = teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)
         with ExitStack() as open_:
             votes = open_.enter_context(prompt_teachers(plan, labeller, shown))
             session = charge(session, plan.pipeline, ledger, reason("prompt", plan.path, plan.pipeline))
-            budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
+            budget = open_.enter_context(counted(session, ledger, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
             if plan.answered is not None:
-                answers = open_.enter_context(counted(session, plan.answered, plan.prompt.count, moved, "answers"))
+                answers = open_.enter_context(counted(session, ledger, plan.answered, plan.prompt.count, moved, "answers"))
             session = noted(session)
             transcript = VoteTranscript(kept, len(plan.prompt.labels))
+            require_count_of(kept, transcript.last, budget)
             voting = VotingSession(plan.aggregator, budget, answers, transcript, stream or SystemStream())
             of = votes.in_parts(texts, lambda text: transcript.known(text) is not None)
             released = list(_released(voting, of, texts, report))
             asked = budget.taken()
         answered = [(text, label) for text, label in released if label is not None]
-        outcome = _taught(plan, session.run, asked, len(texts), len(released), answered, labeller, public)
+        outcome = _taught(plan, session, asked, len(texts), len(released), answered, labeller, public)
         _leave(outcome, released)
         commit(session, ledger)
     return outcome
@@ -137,7 +141,7 @@ def _public(plan: PromptPlan) -> list[Demonstration] | None:
 
 def _taught(
     plan: PromptPlan,
-    run: str,
+    session: Session,
     asked: int,
     texts: int,
     released: int,
@@ -151,7 +155,9 @@ def _taught(
     if public:
         accuracy = (_accuracy(labeller, shape, chosen.demonstrations, public), _accuracy(labeller, shape, (), public))
     written = shape.prompt(chosen.demonstrations, "{text}")
-    return PromptOutcome(plan, plan.folder, run, asked, texts, len(answered), texts - released, chosen, written, accuracy)
+    return PromptOutcome(
+        plan, plan.folder, session.run, session.charged, asked, texts, len(answered), texts - released, chosen, written, accuracy
+    )
 
 
 def _accuracy(labeller: Labeller, shape: Shape, shown: tuple[Demonstration, ...], public: list[Demonstration]) -> float:
@@ -177,6 +183,7 @@ def said(outcome: PromptOutcome) -> dict[str, str]:
             f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.asked:,} of at most {plan.asked:,} "
             f"public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen among them by these "
             "labels alone. All that may be asked is charged for, asked or not."
+            f"{'' if outcome.charged else f' {RESTORED}'}"
         ),
         "randomness": "noise on the votes is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "noise in double precision on whole votes; only the winner, or that there is none, is released",

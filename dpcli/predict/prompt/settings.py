@@ -97,7 +97,7 @@ class Prompt:
     count: Annotated[
         str | None,
         Key(
-            "where answers are counted: a path, or postgresql://...#name; queries.db in output where absent",
+            "where answers are counted without a ledger: a path, or postgresql://...#name; queries.db in output where absent",
             claim=True,
         ),
     ] = None

@@ -39,6 +39,11 @@ class VoteTranscript:
         self._path = path
         self._known = dict(_lines(path, labels))
 
+    @property
+    def last(self) -> int:
+        """The number of the last answer; 0 where there is none."""
+        return max((one.number for one in self._known.values()), default=0)
+
     def known(self, query: str) -> Released | None:
         return self._known.get(digest(query))
 

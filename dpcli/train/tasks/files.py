@@ -179,12 +179,12 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
     """What stands on each line that is not empty; of these rows alone, where they are given."""
     found = []
-    for number, line in enumerate(text_of(place).split("\n"), 1):
+    for line in text_of(place).split("\n"):
         if line.strip():
             try:
                 found.append(json.loads(line))
             except (ValueError, RecursionError):
-                raise InputError(f"{place}:{number}: expected a JSON object on each line, found something else") from None
+                raise InputError(f"{place}: expected a JSON object on each line, found something else (where is private)") from None
     if only is None:
         return found
     held = only.judge()

@@ -1,0 +1,259 @@
+"""What every session of private prediction keeps: no answer is drawn twice, and none on other inputs, whatever is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.ledger.verify import verify
+from dpcli.predict.decode.write import Writer
+from dpcli.predict.pate import session as pate_session
+from dpcli.predict.pmixed import fit as fitting
+from dpcli.predict.pmixed.answer import Ensemble
+from dpcli.predict.voting.aggregators import ConfidentGnMax
+from tests.command import Result, dpcli
+from tests.predict import generate_files, pmixed_files, prompt_files, samples
+
+MODULES = ("stub", "notes", "small_texts")
+
+
+def of_pate(folder: Path) -> str:
+    samples.saved(folder)
+    (folder / "queries.csv").write_text("a,b\n" + "".join(f"{k},0.5\n" for k in range(60)))
+    return samples.written(folder, keys='votes = "votes.npy"\nqueries = "queries.csv"\noutput = "out"').read_text()
+
+
+def of_pmixed(folder: Path) -> str:
+    return pmixed_files.written(folder, output='"out"').read_text()
+
+
+def of_prompt(folder: Path) -> str:
+    (folder / "stub.py").write_text(prompt_files.STUB)
+    return prompt_files.FILE
+
+
+def of_generate(folder: Path) -> str:
+    (folder / "notes.py").write_text(generate_files.NOTES)
+    return generate_files.FILE
+
+
+def other_votes(folder: Path) -> None:
+    table = samples.counts()
+    table[-1, :2] += [1, -1]
+    np.save(folder / "votes.npy", table)
+
+
+def other_queries(folder: Path) -> None:
+    head, *rows = (folder / "queries.csv").read_text().splitlines()
+    (folder / "queries.csv").write_text("\n".join([head, *rows[::-1]]) + "\n")
+
+
+def changed(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+
+    return change
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A command and how it is asked again. draw: what draws noise, and how many answers a call of it makes. answers: its file of them.
+
+    total: answers that are paid for. things: as the ledger calls them. inputs: how each is changed. stopped: where it is cut off, for it to
+    go on with other inputs.
+    """
+
+    first: tuple[tuple[str, ...], ...]
+    again: tuple[str, ...]
+    draw: tuple[type, str]
+    drawn: Callable[[Any], int]
+    answers: str | None
+    counts: tuple[str, ...]
+    total: int
+    things: str
+    written: Callable[[Path], str]
+    unit: str
+    inputs: dict[str, Callable[[Path], None]]
+    stopped: tuple[Any, str]
+
+
+ASK = ("pmixed", "predict", "file.toml", "--prompt", "w1", "--max-tokens", "8")
+COMMANDS = {
+    "pate": Kept(
+        (("pate", "label", "file.toml"),),
+        ("pate", "label", "file.toml"),
+        (ConfidentGnMax, "reached"),
+        lambda arguments: len(arguments[0]),
+        "transcript.jsonl",
+        ("queries.db", "answers.db"),
+        60,
+        "queries",
+        of_pate,
+        "example",
+        {"votes": other_votes, "queries": other_queries},
+        (pate_session, "_ask"),
+    ),
+    "pmixed": Kept(
+        (("pmixed", "fit", "file.toml"), *[ASK] * 12),
+        ASK,
+        (Ensemble, "token"),
+        lambda arguments: 1,
+        None,
+        ("queries.db",),
+        40,
+        "tokens",
+        of_pmixed,
+        "example",
+        {
+            "private texts": changed("small_texts.py", "sentences(200, 2, 5)", "sentences(200, 44, 5)"),
+            "public model": changed("small_texts.py", "sentences(200, 1, 1)", "sentences(200, 66, 1)"),
+        },
+        (fitting, "taught"),
+    ),
+    "prompt": Kept(
+        (("prompt", "file.toml"),),
+        ("prompt", "file.toml", "--resume"),
+        (ConfidentGnMax, "reached"),
+        lambda arguments: len(arguments[0]),
+        "transcript.jsonl",
+        ("queries.db", "answers.db"),
+        30,
+        "queries",
+        of_prompt,
+        "user",
+        {"private texts": changed("stub.py", "texts(1, 400)", "texts(77, 400)")},
+        (ConfidentGnMax, "reached"),
+    ),
+    "generate": Kept(
+        (("generate", "file.toml"),),
+        ("generate", "file.toml", "--resume"),
+        (Writer, "text"),
+        lambda arguments: 1,
+        "texts.jsonl",
+        ("queries.db",),
+        6,
+        "texts",
+        of_generate,
+        "user",
+        {
+            "private texts": changed("notes.py", '"aSECRETS"', '"aSECRET"'),
+            "model": changed("notes.py", "10.0 *", "110.0 *"),
+        },
+        (Writer, "text"),
+    ),
+}
+EACH = pytest.mark.parametrize("command", COMMANDS)
+
+
+class Begun:
+    """One command in a folder of its own, which counts what is drawn and keeps what stood there in the middle of it."""
+
+    def __init__(self, kept: Kept, folder: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kept, self.folder, self.drawn, self.middle = kept, folder, 0, dict[Path, bytes]()
+        (folder / "file.toml").write_text(kept.written(folder))
+        self.books = ("--ledger", str(folder / "ledger.db")) if ledger else ()
+        if ledger:
+            init(self.books[1], "people", LedgerTerms(kept.unit, "add-remove", 1e5, 0.5, filter="approx-dp")).close()
+        owner, name = kept.draw
+        whole = getattr(owner, name)
+
+        def drawing(this: Any, *arguments: Any) -> Any:
+            self.drawn += kept.drawn(arguments)
+            if self.drawn >= kept.total // 2 and not self.middle:
+                self.middle = {path: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}
+            return whole(this, *arguments)
+
+        monkeypatch.setattr(owner, name, drawing)
+
+    def __call__(self, *words: str) -> Result:
+        for name in MODULES:
+            __import__("sys").modules.pop(name, None)
+        return dpcli(*words, *self.books, folder=self.folder)
+
+    def put_back(self, *names: str) -> None:
+        """What stood in these files in the middle, in place: the same files, so that no copy can be told."""
+        for path, content in self.middle.items():
+            if path.name in names:
+                path.write_bytes(content)
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], Begun]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(pate_session, "load", lambda target: lambda plan, content, noised: ("", {}))
+    return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
+
+
+@EACH
+@pytest.mark.parametrize("ledger", [True, False], ids=["ledger", "alone"])
+def test_nothing_that_is_put_back_has_an_answer_drawn_twice(
+    command: str, ledger: bool, begun: Callable[[str, bool], Begun]
+) -> None:
+    """With a ledger the whole folder, as it counts there. Without one the answers alone."""
+    asked = begun(command, ledger)
+    kept = asked.kept
+    for words in kept.first:
+        assert asked(*words).code in (0, 1)  # once all tokens are drawn no more are
+    assert kept.total - 5 <= asked.drawn <= kept.total and asked.middle  # prompt ends with its last answer, too
+    before = asked.drawn
+    there = [path.name for path in asked.middle]
+    if ledger:
+        asked.put_back(*there)
+        assert asked(*kept.again).code in (0, 1)
+        with open_ledger(asked.books[1]) as books:
+            assert verify(books).problems == ()
+            (run,) = books.state().runs.values()
+            assert run.counts[kept.things] == asked.drawn == before
+    elif kept.answers is not None:
+        asked.put_back(kept.answers)
+        assert asked(*kept.again).code in (0, 1) and asked.drawn <= kept.total
+
+
+@EACH
+def test_a_count_that_is_put_back_alone_is_told(command: str, begun: Callable[[str, bool], Begun]) -> None:
+    """The answers know numbers that it does not; of tokens of pmixed nothing is kept, and the statement of its fit says so."""
+    asked = begun(command, False)
+    for words in asked.kept.first:
+        assert asked(*words).code in (0, 1)
+    before = asked.drawn
+    asked.put_back(*asked.kept.counts)
+    transcript = asked.folder / "out" / "transcript.jsonl"
+    if command == "pate":  # one that has ended is not asked again, whatever its count says
+        transcript.write_text("".join(line for line in transcript.read_text().splitlines(keepends=True) if '"end"' not in line))
+    found = asked(*asked.kept.again)
+    if asked.kept.answers is not None:
+        assert found.code == 4 and "the count was put back" in found.err and asked.drawn == before
+
+
+CHANGES = [(command, name) for command, kept in COMMANDS.items() for name in kept.inputs]
+
+
+@pytest.mark.parametrize(("command", "name"), CHANGES)
+def test_a_session_goes_on_with_the_inputs_that_it_began_with(
+    command: str, name: str, begun: Callable[[str, bool], Begun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is known by its content: other records, another order, another public model are refused before anything is drawn."""
+    asked = begun(command, True)
+    kept = asked.kept
+
+    def stop(*arguments: Any, **keys: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*kept.stopped, stop)
+        assert asked(*kept.first[0]).code == 130
+    before = asked.drawn
+    kept.inputs[name](asked.folder)
+    found = asked(*(kept.again if command != "pmixed" else (*kept.first[0], "--resume")))
+    assert found.code == 2 and f"expected the {name} that its session began with" in found.err, found.err
+    assert asked.drawn == before
