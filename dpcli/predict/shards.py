@@ -16,8 +16,28 @@ from dpcli.premise import Premise, Premises
 
 KEY = b"dpcli shard 1"
 
-# What the numbers of pate, pmixed and prompt rest on, beside the mechanism.
+# What the numbers of every session of private prediction rest on.
+SESSIONS: Premises = (
+    Premise(
+        "No answer is drawn twice for one charge.",
+        "pate, pmixed, prompt and generate with a ledger; of a folder without one, who keeps it",
+        "tests/predict/test_one_session.py::test_nothing_that_is_put_back_has_an_answer_drawn_twice",
+    ),
+    Premise(
+        "A session goes on with the content that it began with.",
+        "pate, pmixed, prompt and generate",
+        "tests/predict/test_one_session.py::test_a_session_goes_on_with_the_inputs_that_it_began_with",
+    ),
+    Premise(
+        "What is said of a private record tells neither where it stands nor what it is.",
+        "pate, pmixed, prompt and generate",
+        "tests/predict/test_private_readers.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
+    ),
+)
+
+# What those of pate, pmixed and prompt rest on, beside the mechanism.
 PREMISES: Premises = (
+    *SESSIONS,
     Premise(
         "One change of a unit changes the model or the prompt of one shard, and nothing else that answers.",
         "pate, pmixed and prompt; of files and services outside of the process, the author of the model",

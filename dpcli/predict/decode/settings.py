@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, Constraint, Key, Note
+from dpcli.predict.shards import SESSIONS
 from dpcli.predict.templates import ALONE, SHOWING
 from dpcli.premise import Premise, Premises
 from dpcli.toml.findings import Problem
@@ -23,6 +24,7 @@ class Generate:
     """
 
     premises: ClassVar[Premises] = (
+        *SESSIONS,
         Premise(
             "One change of a unit changes one batch of private contexts, whoever else is in the data.",
             "generate",
