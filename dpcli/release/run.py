@@ -196,7 +196,7 @@ def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
 
 
 def _totals(engine: Engine, asked: Aggregation, path: str) -> Totals:
-    """Exact totals. Raises InputError in the same words whatever an engine found: it read private rows, and which it stopped at tells of them.
+    """Exact totals. Raises InputError in the same words whatever an engine found, which read private rows.
 
     The charge stands. To give it back, or to look before it is made, would be to say for nothing whether all rows can be read.
     """

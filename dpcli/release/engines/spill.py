@@ -14,7 +14,7 @@ NAME = "dpcli-spill-"
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """A folder that nobody else can read. lock: an open descriptor of it, which the system lets go when the process ends, however it does."""
+    """A folder that nobody else can read. lock: an open descriptor of it, let go by the system when the process ends, however it does."""
 
     path: str
     lock: int
