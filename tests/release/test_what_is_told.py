@@ -10,19 +10,22 @@ from typing import Any
 
 import pytest
 
+from dpcli.present.stability import document
 from dpcli.release.aggregate import Total
+from dpcli.release.comparison import comparison_of
 from dpcli.release.entries import AskedQuery
 from dpcli.release.plan import ReleasePlan, plan_of
 from tests.cases import of_each
 from tests.inline import text_of
-from tests.release.files import document, queries
+from tests.release.files import document as file_of
+from tests.release.files import queries
 
 pytestmark = pytest.mark.needs("opendp")
 BY_KEYS = [table for _, table in queries() if table.get("max_groups") and (table.get("by") or table.get("bins"))]
 
 
 def plan(folder: Path, *tables: Mapping[str, Any], **privacy: Any) -> ReleasePlan:
-    written = document(*tables)
+    written = file_of(*tables)
     written["privacy"] = {key: value for key, value in {**written["privacy"], **privacy}.items() if value is not None}
     (folder / "file.toml").write_bytes(text_of(written))
     return plan_of(str(folder / "file.toml"))
@@ -91,3 +94,13 @@ def test_an_interquartile_range_is_not_below_0(tmp_path: Path) -> None:
         (row,) = asked.query.answer(asked.setting, rows).rows
         if row.value is not None:
             assert row.lower is not None and 0.0 <= row.lower <= row.value  # type: ignore[operator]
+
+
+def test_a_comparison_is_made_at_the_confidence_of_the_query_that_it_is_of(tmp_path: Path) -> None:
+    """In every table and picture, wherever in the file the query stands."""
+    mode = {"name": "mode", "measure": "mode", "column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6}
+    count = {"name": "count", "measure": "count", "epsilon": 0.5, "max_rows": 1, "confidence": 0.7}
+    asked = plan(tmp_path, count, {**mode, "max_groups": 1, "max_rows": 1, "confidence": 0.85}).asked
+    found = document(comparison_of(asked, "file.toml"))
+    told = repr((found.headline, found.tables, found.pictures))
+    assert "probability 0.85" in told and "probability 0.95" not in told and "probability 0.7" not in told
