@@ -101,7 +101,7 @@ def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
     if pictures:
         show_picture(drawn, None, pictures)
     if format_ == "table":
-        for chart in (drawn, domains(found, plan.asked[0].query.confidence)):
+        for chart in (drawn, domains(found)):
             show_picture(chart, None, ())
             show("\n")
     return emit(document(found), format_, documents)

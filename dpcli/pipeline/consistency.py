@@ -40,7 +40,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     privacy = values.get("privacy")
     gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
     problems = chain(
-        _privacy(privacy),
+        _privacy(privacy, bool(values.get("query")) and not tables.get("mechanism")),
         _budget(values.get("budget")),
         _stated(stated),
         _entries(entries, privacy),
@@ -55,7 +55,8 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         judge_sections(values, tables, findings)
 
 
-def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
+def _privacy(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
+    """queries: whether there is nothing else, which bounds what a unit does by keys of its own."""
     if privacy is not None and privacy.dataset is not None:
         from dpcli.pipeline.datasets import dataset_problems
 
@@ -71,7 +72,7 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
     elif privacy.max_contributions is None and closest(privacy.unit, ["example"], cutoff=0.8):
         found = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
         yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
-    elif privacy.max_contributions is None:
+    elif privacy.max_contributions is None and not queries:
         owner = quoted(privacy.unit)
         yield (
             key,

@@ -13,8 +13,9 @@ DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
 MOST = len(SERIES)  # curves in the picture of gaps
 
 
-def document(found: Comparison, confidence: float = 0.95) -> Document:
-    """Both exercises, as tables and pictures. confidence: the probability of the right answer to which gaps are compared."""
+def document(found: Comparison) -> Document:
+    """Both exercises, as tables and pictures."""
+    confidence = found.confidence
     needed = found.needed(PTR, 2, confidence)
     crossings = {way: found.crossing(PTR, way, confidence) for way in WAYS if way.sized}
     return Document(
@@ -23,7 +24,7 @@ def document(found: Comparison, confidence: float = 0.95) -> Document:
         data=_data(found, confidence, crossings),
         tables=(_gaps(found, confidence, crossings), _numbers(found)),
         notes=_notes(found),
-        pictures=(picture(found), domains(found, confidence)),
+        pictures=(picture(found), domains(found)),
         sheet=_sheet(found),
     )
 
@@ -43,8 +44,9 @@ def picture(found: Comparison) -> Chart:
     )
 
 
-def domains(found: Comparison, confidence: float) -> Chart:
+def domains(found: Comparison) -> Chart:
     """The gap that each way needs, against the size of the domain."""
+    confidence = found.confidence
     sizes = [10**decade for decade in range(1, DECADES)]
     needed = [(way.label, tuple((float(n), float(found.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
     highest = max(y for _, points in needed for _, y in points)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dpcli.errors import InputError
 from dpcli.release.entries import AskedQuery
@@ -24,5 +25,5 @@ def comparison_of(asked: Sequence[AskedQuery], path: str) -> Comparison:
             alone = compared(lead, (1,), SIZES)
             reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)
             gaps = sorted({1 + round(place * (reach - 1) / POINTS) for place in range(POINTS + 1)})
-            return compared(lead, gaps, SIZES)
+            return replace(compared(lead, gaps, SIZES), confidence=query.confidence)
     raise InputError(f'{path}: expected a query with measure = "mode" and method = "propose-test-release" to compare, found none')

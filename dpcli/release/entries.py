@@ -13,6 +13,7 @@ from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.pipeline.document import Mechanisms
 from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.registry import MECHANISMS, load
+from dpcli.release.keys import within_keys
 from dpcli.release.query import Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.weights import weighted
@@ -65,6 +66,7 @@ def asked(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
 ) -> tuple[AskedQuery, ...]:
     """Every query with its mechanisms. Raises InputError where one cannot be priced."""
+    queries = [within_keys(query, source) for query in queries]
     shares = weighted(queries, source, privacy, budget)
     return tuple(
         _asked(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))

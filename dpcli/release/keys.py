@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dpcli.errors import InternalError
@@ -38,6 +39,18 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
     if declared and not domain:
         raise InternalError(f'no values of "{name}" are declared: nothing was asked')
     return GroupKey(reference(name), domain)
+
+
+def within_keys(query: Query, source: Source) -> Query:
+    """The same where a unit counts in no more keys than the file declares: further ones would cost noise, and are there for nobody."""
+    columns = [source.columns[name] for name in getattr(query, "by", ())]
+    bins = getattr(query, "bins", None)
+    if query.max_groups is None or (query.keyed and not bins) or getattr(query, "shows_keys", False):
+        return query
+    if any(column.domain_file for column in columns):  # which is not there wherever the file is priced
+        return query
+    keys = math.prod(len(domain_of(column, "", "") or ()) for column in columns) * (len(bins) - 1 if bins else 1)
+    return replace(query, max_groups=min(query.max_groups, keys))
 
 
 def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple[str, ...]) -> QueryAnswer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -47,16 +48,6 @@ class QuerySetting:
     cost: QueryCost | None
     folder: str = ""
     dataset_size: int | None = None
-
-    @property
-    def rows(self) -> int:
-        """For how many an error is told that depends on their number, which is private itself."""
-        return SOME_ROWS if self.dataset_size is None else self.dataset_size
-
-    @property
-    def for_rows(self) -> str:
-        """The same in words."""
-        return f"for {self.rows:,} rows" if self.dataset_size is None else f"for the declared {self.rows:,} rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +183,16 @@ class NoisyQuery(Query):
     def shows_keys(self) -> bool:
         """Whether keys are found in the data, and shown where many hold them."""
         return False
+
+    def told_for(self, setting: QuerySetting) -> tuple[int, str]:
+        """For how many rows of a key an error is told that depends on their number, which is private itself; and the same in words."""
+        of_key, declared = "in a key" if self.by else "", None if self.where else setting.dataset_size
+        if declared is None:
+            return SOME_ROWS, f"for {SOME_ROWS:,} rows {of_key}".rstrip()
+        if not self.by:
+            return declared, f"for the declared {declared:,} rows"
+        rows = max(1, declared // math.prod(len(key.domain or (None,)) for key in self.aggregation(setting).keys))
+        return rows, f"for {rows:,} rows {of_key}, an even share of the declared {declared:,}"
 
     def below_zero(self, source: Source) -> bool:
         """Whether the truth may be negative."""

@@ -21,11 +21,16 @@ from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.release.aggregate import Aggregation, Engine, Totals
     from dpcli.release.answer import QueryAnswer
 
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
+UNREADABLE = (
+    "expected a table that can be read to its end (in a csv: in each line as many cells as in the first, quotes that end, UTF-8), found "
+    "one that cannot; where, and why, is private. This release stays charged, without an answer; in another folder it is another charge"
+)
 INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
 ANOTHER = "another name, or source.output, is another release and another charge"
 
@@ -184,7 +189,19 @@ def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     with opened(plan.source, plan.path, plan.window) as engine:
         for number, one in enumerate(plan.asked):
             asked = one.query.aggregation(one.setting)
-            answer = one.query.answer(one.setting, engine.totals(asked, secrets.token_bytes(KEY_BYTES)))
+            answer = one.query.answer(one.setting, _totals(engine, asked, plan.path))
             answers.append(in_declared_order(answer, asked.keys, getattr(one.query, "by", ())))
             report(number + 1, len(plan.asked))
     return tuple(answers)
+
+
+def _totals(engine: Engine, asked: Aggregation, path: str) -> Totals:
+    """Exact totals. Raises InputError in the same words whatever an engine found, which read private rows.
+
+    The charge stands. To give it back, or to look before it is made, would be to say for nothing whether all rows can be read.
+    """
+    try:
+        return engine.totals(asked, secrets.token_bytes(KEY_BYTES))
+    except InputError:
+        failure = InputError(f"{path}: source: {UNREADABLE}")
+    raise failure  # here, as otherwise it would hold the engine's error

@@ -71,8 +71,7 @@ def test_a_broken_line_is_not_quoted(line: str, engine: str, tmp_path: Path, req
     (tmp_path / "rows.csv").write_text(f"who,age\n{good}{line}\n{good}")
     message = refused(source("rows.csv", engine), tmp_path)
     assert message.startswith("rows.csv:")
-    if engine == "duckdb" and "quote" not in line and not line.startswith('"'):
-        assert message.startswith("rows.csv:30002: expected a line of csv")
+    assert str(many + 2) not in message, message
     shown = capfd.readouterr()  # type: ignore[attr-defined]
     assert HIDDEN not in shown.out + shown.err
 

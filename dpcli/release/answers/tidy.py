@@ -12,8 +12,8 @@ from dpcli.release.answers.interval import ConfidenceInterval
 NON_NEGATIVE = "non-negative: an answer below 0 is shown as 0, and its interval is cut there; it holds the truth as often as before"
 WHOLE = "whole: the answer is rounded, and its interval keeps the whole numbers in it; it holds a whole truth as often as before"
 CONSISTENT = (
-    "consistent: the answers of a total and of its parts are moved by least squares, then to whole numbers, so that the parts add up; "
-    "intervals stay those of the answers before, and hold the truth as often"
+    "consistent: the answers of a total and of its parts are moved by least squares, then to whole numbers, so that the parts add up, none "
+    "below 0 where that is asked; intervals stay those of the answers before, and hold the truth as often"
 )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, LedgerError
 from dpcli.extras import require
 from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.answers import totals_of
@@ -19,6 +18,7 @@ from dpcli.release.engines.duckdb_sql import DuckDBSql
 from dpcli.release.engines.engine import SqlEngine, quoted
 from dpcli.release.engines.files import PATTERN, Files, Header, files_of, header_of
 from dpcli.release.engines.quotes import require_quotes_that_end
+from dpcli.release.engines.spill import Spill, spill
 from dpcli.release.engines.statement import Sql
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
 
@@ -26,6 +26,7 @@ MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own,
 THREADS = 4  # each needs memory of its own
 LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
 COLLATIONS = ("noaccent", "nfc")  # no column has both
+INTERRUPTED = "Query interrupted"  # what DuckDB makes of a signal
 CATALOG = "data"  # of a .duckdb file
 FAMILIES: Mapping[str, Family] = {
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "text"),
@@ -37,19 +38,18 @@ FAMILIES: Mapping[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
-BROKEN_LINE = re.compile(r"[\w ]{0,40}: CSV Error on Line: (\d+)\n")
 
 
 @dataclass(slots=True)
 class DuckDB(SqlEngine):
-    """An open table. spill: the folder of what does not fit in memory, readable by nobody else.
+    """An open table. spill: the folder of what does not fit in memory.
 
     split: the header of a csv that is read from several places at once.
     """
 
     dialect: ClassVar[Sql] = DuckDBSql()
     files: Files
-    spill: str
+    spill: Spill
     connection: Any = field(repr=False)
     split: Header | None = None
 
@@ -70,7 +70,7 @@ class DuckDB(SqlEngine):
         try:
             self.connection.close()
         finally:
-            shutil.rmtree(self.spill, ignore_errors=True)
+            self.spill.remove()
 
     def _find(self) -> FoundTable:
         found: FoundTable = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}[self.files.kind]()
@@ -171,20 +171,21 @@ class DuckDB(SqlEngine):
             return found
         except duckdb.Error as error:
             failure = self._meaning(error)
+        except RuntimeError as error:
+            if str(error) != INTERRUPTED:
+                raise
+            raise KeyboardInterrupt from None
         raise failure  # here, as otherwise it would hold the engine's error
 
-    def _meaning(self, error: Exception) -> InputError:
+    def _meaning(self, error: Exception) -> InputError | LedgerError:
         import duckdb
 
-        line = BROKEN_LINE.match(str(error))
-        if line is not None:
-            return InputError(f"{self.files.place}:{line[1]}: expected a line of csv as the first one announces, found another")
         if isinstance(error, duckdb.OutOfMemoryException):
-            return InputError(
+            return LedgerError(
                 f"{self.files.place}: expected room on the disk of {tempfile.gettempdir()} for what does not fit in memory"
             )
         return InputError(
-            f"{self.files.place}: expected files that can be read to their end, found others ({type(error).__name__})"
+            f"{self.files.place}: expected files that can be read to their end, found some that cannot ({type(error).__name__})"
         )
 
 
@@ -195,11 +196,11 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
 
     assert table.path is not None
     files = files_of(table.path, table.folder)
-    spill = tempfile.mkdtemp(prefix="dpcli-release-")
+    room = spill()
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY,
         "threads": min(THREADS, os.cpu_count() or 1),
-        "temp_directory": spill,
+        "temp_directory": room.path,
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -208,15 +209,15 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
         connection = duckdb.connect(config=settings)
         {"csv": _nothing, "parquet": _nothing, "duckdb": _attach}[files.kind](connection, files)
         _harden(connection, files)
-        return DuckDB(table, files, spill, connection)
+        return DuckDB(table, files, room, connection)
     except duckdb.Error as error:
         failure = InputError(
-            f"{files.place}: expected a file that DuckDB can open, found another, or one in use ({type(error).__name__})"
+            f"{files.place}: expected a file that DuckDB can open, found one that it cannot, or one in use ({type(error).__name__})"
         )
     except BaseException:
-        shutil.rmtree(spill, ignore_errors=True)
+        room.remove()
         raise
-    shutil.rmtree(spill, ignore_errors=True)
+    room.remove()
     raise failure
 
 

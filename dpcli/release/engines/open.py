@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -19,11 +21,12 @@ def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterat
 
     Raises InputError where it cannot be opened; Unavailable where what it needs is not installed.
     """
-    engine = _engine(source_table(source, path, window))
-    try:
-        yield engine
-    finally:
-        engine.close()
+    with _ended_in_order():
+        engine = _engine(source_table(source, path, window))
+        try:
+            yield engine
+        finally:
+            engine.close()
 
 
 def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
@@ -40,6 +43,19 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
 
     own = {} if window is None or window.column in source.columns else {window.column: Column(type=window.type)}
     return SourceTable({**source.columns, **own}, source.path, source.url, source.table, source.engine, here(path), window)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM is as Ctrl-C meanwhile, so that what an engine holds is closed; in the main thread alone, which is where signals arrive."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _engine(table: SourceTable) -> Engine:

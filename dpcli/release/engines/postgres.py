@@ -172,7 +172,7 @@ class Postgres(SqlEngine):
             return found
         except driver().Error as error:
             state = f"SQLSTATE {error.sqlstate}" if error.sqlstate else "the connection was lost"
-            failure = InputError(f"{self.place}: expected a table that can be read to its end, found another ({state})")
+            failure = InputError(f"{self.place}: expected a table that can be read to its end, found one that cannot ({state})")
         except UnicodeEncodeError:
             failure = InputError(f"{self.place}: expected names in Unicode, found one that is not")
         raise failure  # here, as otherwise it would hold the server's error

@@ -183,7 +183,9 @@ def _quietly(call: Any, place: str) -> Any:
     try:
         return call()
     except Exception as error:  # of py4j, of pyspark, and of what runs below them
-        failure = InputError(f"{place}: expected data that Spark can read to their end, found others ({type(error).__name__})")
+        failure = InputError(
+            f"{place}: expected data that Spark can read to their end, found some that it cannot ({type(error).__name__})"
+        )
     raise failure  # here, as otherwise it would hold Spark's error
 
 

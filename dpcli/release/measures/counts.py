@@ -104,12 +104,23 @@ class CountQuery(NoisyQuery):
         parts = noised(exact, release)
         (total,) = noised({(): sum(exact.values())}, of_total).values()
         variances = [Fraction(law_of(one).variance) for one in (release, of_total)]
-        moved = consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in parts.values())))
+        moved, shown = (
+            consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in parts.values()))),
+            parts,
+        )
+        while "non-negative" in self.postprocess and any(
+            part.value < 0 for part in moved.parts
+        ):  # each of these is 0 in what is nearest
+            shown = {key: part for (key, part), at in zip(shown.items(), moved.parts, strict=True) if at.value >= 0}
+            moved = consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in shown.values())))
+        values = {key: at.value for key, at in zip(shown, moved.parts, strict=True)}
         rows = [
-            tidied(self, key, adjusted.value, additive_interval(part, law_of(release), self.confidence))
-            for (key, part), adjusted in zip(parts.items(), moved.parts, strict=True)
+            tidied(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
+            for key, part in parts.items()
         ]
-        whole = tidied(self, ("total",) * len(self.by), moved.value, additive_interval(total, law_of(of_total), self.confidence))
+        whole = tidied(
+            self, ("total",) * len(self.by), sum(values.values()), additive_interval(total, law_of(of_total), self.confidence)
+        )
         return answer_of(self, (*rows, whole), NOISE_ALONE, None, CONSISTENT)
 
     def whole(self) -> Contribution:

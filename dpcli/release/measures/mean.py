@@ -123,9 +123,10 @@ class MeanQuery(NoisyQuery):
             return error_text(releases[0], self.confidence)
         values = stepped(setting.source, self.column)
         laws = (law_of(releases[0]), law_of(releases[1]))
-        error = expected_mean_error(*laws, self.confidence, setting.rows, UNKNOWN * furthest_of(values)) * values.step
+        rows, told = self.told_for(setting)
+        error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN * furthest_of(values)) * values.step
         distance = figures(error, 3, ROUND_CEILING)
-        return f"within about {distance} {setting.for_rows}, with probability {self.confidence:.6g}; in proportion to 1 / rows"
+        return f"within about {distance} {told}, with probability {self.confidence:.6g}; in proportion to 1 / rows"
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: Stepped) -> NoisyMean:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -12,7 +12,9 @@ from dpcli.errors import InternalError
 from dpcli.fields import DELTA, OPEN_UNIT, POSITIVE, Key
 from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.answers.additive import additive_interval, on_grid
+from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.target import whole_steps
+from dpcli.release.answers.tidy import NON_NEGATIVE, non_negative
 from dpcli.release.keys import aggregation_by, stepped_key
 from dpcli.release.measures.sums import always_there
 from dpcli.release.noise.laws import DiscreteLaplaceLaw
@@ -150,3 +152,12 @@ class StableRangeQuery(StableQuery):
 
     def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
         return released_range(numbers, most, test, epsilon, laplace_draw)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        """None below 0, where no range is."""
+        found = StableQuery.answer(self, setting, totals)
+        (row,) = found.rows
+        if row.value is None:
+            return found
+        value, around = non_negative(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
+        return replace(found, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))

@@ -84,6 +84,7 @@ class VarianceQuery(NoisyQuery):
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
-        error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / setting.rows
-        distance = f"at least {figures(error, 3)} {setting.for_rows}"
+        rows, told = self.told_for(setting)
+        error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / rows
+        distance = f"at least {figures(error, 3)} {told}"
         return f"{distance}, with probability {self.confidence:.6g}, and more for the noise of the mean"

@@ -90,12 +90,16 @@ class RightCurve:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ways at the epsilon (nats) and delta, and with the bounds of a unit, of one lead; its gap and size are of no account."""
+    """Ways at the epsilon (nats) and delta, and with the bounds of a unit, of one lead; its gap and size are of no account.
+
+    confidence: the probability of the right answer to which gaps are compared.
+    """
 
     of: Lead
     gaps: tuple[int, ...]
     sizes: tuple[int, ...]
     curves: tuple[RightCurve, ...]
+    confidence: float = 0.95
 
     def needed(self, way: ModeRelease, size: int, confidence: float) -> int:
         """The smallest gap at which it is right with this probability."""

@@ -1,0 +1,82 @@
+"""Rows that did not fit in memory are in no folder after the process, however it ended, but until the next start."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcli.release.engines.spill import NAME, spill
+from tests.cases import of_each
+
+HELD = "import sys, time\nfrom dpcli.release.engines.spill import spill\nmade = spill()\nprint(made.path, flush=True)\ntime.sleep(600)\n"
+ASKED = """
+from dpcli.release.engines.open import opened
+from dpcli.release.aggregate import Aggregation
+from dpcli.release.columns import Column
+from dpcli.release.settings import Source
+
+columns = {"who": Column(type="text"), "age": Column(type="integer")}
+with opened(Source(columns=columns, path="rows.parquet", unit="who"), "file.toml") as engine:
+    print("open", flush=True)
+    while True:
+        engine.totals(Aggregation("who", None, (), (), 1, 1), b"k" * 32)
+"""
+
+
+def started(program: str, folder: Path) -> subprocess.Popen[str]:
+    """A process with its temporary folders in this one."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=folder, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline()
+    return process
+
+
+def left(folder: Path) -> list[str]:
+    return glob.glob(str(folder / f"{NAME}*"))
+
+
+@pytest.mark.needs("duckdb", "sqlglot")
+@of_each("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_a_query_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    import duckdb
+
+    duckdb.sql(
+        f"COPY (SELECT 'u' || range AS who, range % 90 AS age FROM range(300000)) TO '{tmp_path}/rows.parquet' (FORMAT parquet)"
+    )
+    with started(ASKED, tmp_path) as process:
+        (place,) = left(tmp_path)
+        (Path(place) / "rows").write_text("raw")
+        time.sleep(0.3)  # into a query
+        process.send_signal(number)
+        process.wait(60)
+    assert left(tmp_path) == []
+
+
+def test_a_start_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"{NAME}a-file").write_text("is none of them")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"{NAME}link").symlink_to(tmp_path / "elsewhere")
+    with started(HELD, tmp_path) as dead, started(HELD, tmp_path) as alive:
+        rows = [Path(place) / "rows" for place in left(tmp_path) if os.path.isdir(place) and not os.path.islink(place)]
+        assert len(rows) == 2
+        for file in rows:
+            file.write_text("raw")
+        dead.kill()
+        dead.wait(60)
+        own = spill()
+        try:
+            assert [file.exists() for file in rows].count(True) == 1
+            assert (tmp_path / "elsewhere").is_dir() and (tmp_path / f"{NAME}a-file").exists()
+        finally:
+            own.remove()
+            alive.kill()
+    assert not os.path.exists(own.path)

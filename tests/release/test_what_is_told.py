@@ -1,0 +1,106 @@
+"""What is told beside the numbers is true of what is drawn: totals, limits, errors and intervals."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.present.stability import document
+from dpcli.release.aggregate import Total
+from dpcli.release.comparison import comparison_of
+from dpcli.release.entries import AskedQuery
+from dpcli.release.plan import ReleasePlan, plan_of
+from tests.cases import of_each
+from tests.inline import text_of
+from tests.release.files import document as file_of
+from tests.release.files import queries
+
+pytestmark = pytest.mark.needs("opendp")
+BY_KEYS = [table for _, table in queries() if table.get("max_groups") and (table.get("by") or table.get("bins"))]
+
+
+def plan(folder: Path, *tables: Mapping[str, Any], **privacy: Any) -> ReleasePlan:
+    written = file_of(*tables)
+    written["privacy"] = {key: value for key, value in {**written["privacy"], **privacy}.items() if value is not None}
+    (folder / "file.toml").write_bytes(text_of(written))
+    return plan_of(str(folder / "file.toml"))
+
+
+def one(folder: Path, table: Mapping[str, Any], **privacy: Any) -> AskedQuery:
+    return plan(folder, table, **privacy).asked[0]
+
+
+@of_each("tidy", [(), ("non-negative",), ("non-negative", "whole"), ("whole",)])
+def test_totals_add_up(tidy: tuple[str, ...], tmp_path: Path) -> None:
+    """Whatever is done to the parts, of which most are near 0."""
+    table = {"name": "q", "measure": "count", "by": ["city"], "totals": True, "epsilon": 0.2, "max_groups": 2, "max_rows": 2}
+    asked = one(tmp_path, {**table, "postprocess": list(tidy)})
+    for _ in range(300):
+        exact = {(city,): Total(rows := secrets.randbelow(20) * (place % 2), rows, ()) for place, city in enumerate("ABCD")}
+        *parts, whole = (row.value for row in asked.query.answer(asked.setting, exact).rows)
+        assert sum(parts) == whole and ("non-negative" not in tidy or min(parts) >= 0), (parts, whole)  # type: ignore[arg-type,type-var]
+
+
+@of_each("table", BY_KEYS, told=lambda table: f"{table['measure']} {table['name']}")
+def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: Path) -> None:
+    """What a unit cannot do is not paid for: noise and price are those of as many groups as there are keys."""
+    domains = {"state": 2, "city": 4, "visitor": math.inf, "name": math.inf}
+    keys = math.prod([*(domains[name] for name in table.get("by", ())), *([len(table["bins"]) - 1] if "bins" in table else [])])
+    far = 10 + secrets.randbelow(90)
+    most, more = (one(tmp_path, {**table, "max_groups": groups}) for groups in (min(keys, far), far))
+    assert most.releases == more.releases and most.query.aggregation(most.setting) == more.query.aggregation(more.setting)
+
+
+def test_no_number_of_contributions_is_asked_for_where_queries_bound_them(tmp_path: Path) -> None:
+    """Nor does one that is stated change a price."""
+    tables = [table for _, table in queries()]
+    for number, table in enumerate(tables):
+        (folder := tmp_path / str(number)).mkdir()
+        found = [plan(folder, table, max_contributions=count) for count in (None, 1, 2 + secrets.randbelow(50))]
+        assert len({repr(each.account.upper) for each in found}) == 1, table
+
+
+@of_each("measure", ["mean", "variance"])
+@pytest.mark.parametrize("size", [None, 1200])
+@pytest.mark.parametrize("by", [(), ("city",)])
+def test_an_error_is_told_for_the_rows_of_a_key(measure: str, size: int | None, by: tuple[str, ...], tmp_path: Path) -> None:
+    table = {"name": "q", "measure": measure, "column": "age", "epsilon": 1.0, "max_groups": 1, "max_rows": 1, "by": list(by)}
+    if not by:
+        del table["by"], table["max_groups"]
+    asked = one(tmp_path, table, dataset_size=size)
+    said = asked.query.expected_error(asked.setting)
+    rows = 1000 if size is None else size // (4 if by else 1)
+    assert f"{rows:,} rows" in said and ("in a key" in said) == bool(by), said
+
+
+def test_an_interquartile_range_is_not_below_0(tmp_path: Path) -> None:
+    table = {
+        "name": "q",
+        "measure": "interquartile-range",
+        "column": "spent",
+        "within": 10,
+        "epsilon": 1.0,
+        "delta": 1e-7,
+        "max_rows": 1,
+    }
+    asked = one(tmp_path, table)
+    rows = {(5000,): Total(4000, 4000, ())}
+    for _ in range(50):
+        (row,) = asked.query.answer(asked.setting, rows).rows
+        if row.value is not None:
+            assert row.lower is not None and 0.0 <= row.lower <= row.value  # type: ignore[operator]
+
+
+def test_a_comparison_is_made_at_the_confidence_of_the_query_that_it_is_of(tmp_path: Path) -> None:
+    """In every table and picture, wherever in the file the query stands."""
+    mode = {"name": "mode", "measure": "mode", "column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6}
+    count = {"name": "count", "measure": "count", "epsilon": 0.5, "max_rows": 1, "confidence": 0.7}
+    asked = plan(tmp_path, count, {**mode, "max_groups": 1, "max_rows": 1, "confidence": 0.85}).asked
+    found = document(comparison_of(asked, "file.toml"))
+    told = repr((found.headline, found.tables, found.pictures))
+    assert "probability 0.85" in told and "probability 0.95" not in told and "probability 0.7" not in told
