@@ -21,6 +21,21 @@ class Source:
 
     premises: ClassVar[Premises] = (
         Premise(
+            "Whether every row can be read does not depend on one unit.",
+            "the operator, who looks at the table with other tools; release says that it cannot be read, in the same words wherever",
+            "tests/release/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
+        ),
+        Premise(
+            "Raw rows that an engine puts on disk go with the process.",
+            "release, or its next start on this machine",
+            "tests/release/test_spill.py::test_a_start_removes_what_the_dead_left_and_nothing_of_the_living",
+        ),
+        Premise(
+            "A unit counts in no more keys than are declared.",
+            "release",
+            "tests/release/test_what_is_told.py::test_more_groups_than_keys_cost_nothing",
+        ),
+        Premise(
             "A unit owns the rows that name it, and no query reads more of them than it is charged for.",
             "release; that the column names the unit, the author of the file",
             "tests/release/test_bounding.py::test_a_planted_bug_is_caught",
