@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dpcli.exchange.events.objects import from_dp_event, to_dp_event
     from dpcli.federated.round import Round
     from dpcli.federated.rounds import Rounds, rounds
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.file.pipeline.read import load
     from dpcli.ledger.budget import DatasetBudget, ReservedRun, budget
-    from dpcli.pipeline.model import Pipeline
-    from dpcli.pipeline.read import load
     from dpcli.train.loop.private import Private, PrivateBatch, PrivateResult, private
     from dpcli.train.loop.transformers_trainer import PrivateTrainer
     from dpcli.train.trained.loading import load_model
@@ -72,8 +72,8 @@ _HOME = {
     "DatasetBudget": "dpcli.ledger.budget:DatasetBudget",
     "ReservedRun": "dpcli.ledger.budget:ReservedRun",
     "budget": "dpcli.ledger.budget:budget",
-    "Pipeline": "dpcli.pipeline.model:Pipeline",
-    "load": "dpcli.pipeline.read:load",
+    "Pipeline": "dpcli.file.pipeline.model:Pipeline",
+    "load": "dpcli.file.pipeline.read:load",
     "Private": "dpcli.train.loop.private:Private",
     "PrivateBatch": "dpcli.train.loop.private:PrivateBatch",
     "PrivateResult": "dpcli.train.loop.private:PrivateResult",
@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:
     """The public API, imported when it is first used."""
     if name not in _HOME:
         raise AttributeError(f"module 'dpcli' has no attribute {name!r}")
-    from dpcli.registry import load as resolve
+    from dpcli.base.registry import load as resolve
 
     return resolve(_HOME[name])
 

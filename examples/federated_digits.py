@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import dpcli
-from dpcli.errors import Denied
+from dpcli.base.errors import Denied
 
 FILE = Path(__file__).with_name("federated.toml")
 CLIENTS, PUBLIC, SIZE = 400, 360, 65 * 10

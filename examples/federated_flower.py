@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
 import dpcli
-from dpcli.errors import Denied
+from dpcli.base.errors import Denied
 
 
 class DpcliStrategy(FedAvg):

@@ -16,19 +16,19 @@ from random import Random
 from typing import Any
 
 from dpcli.analysis.calibrate import parameter_key
-from dpcli.errors import DpcliError
-from dpcli.fields import Constraint
-from dpcli.keys.annotations import members_of
-from dpcli.keys.compound import Listed
-from dpcli.keys.kinds import Flag, Kind, Number, WholeNumber
-from dpcli.keys.member import Members
-from dpcli.keys.tables import KeyTable
-from dpcli.keys.words import OneOf
+from dpcli.base.errors import DpcliError
+from dpcli.base.fields import Constraint
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.compound import Listed
+from dpcli.file.keys.kinds import Flag, Kind, Number, WholeNumber
+from dpcli.file.keys.member import Members
+from dpcli.file.keys.tables import KeyTable
+from dpcli.file.keys.words import OneOf
+from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.samples import DRAWN
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import parse
-from dpcli.pipeline.resolve import resolve
-from dpcli.pipeline.samples import DRAWN
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING, load
 
 TRIES = 60
 SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))  # exponents of the numbers of one file

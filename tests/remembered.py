@@ -21,8 +21,8 @@ from dpcli.analysis import calibrate as calibrating
 from dpcli.analysis import meaning as meanings
 from dpcli.analysis.curve import ProfileCurve
 from dpcli.analysis.rows import AccountRow, Quantity
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics import work
-from dpcli.pipeline.model import Pipeline
 from dpcli.plots import trade_off as pictures
 
 _answers: dict[Any, tuple[AccountRow, float]] = {}

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.model import Entry, Pipeline, Privacy
-from dpcli.registry import MECHANISMS, load
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:

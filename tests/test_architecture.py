@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli import registry
+from dpcli.base import registry
 from tests.command import ROOT
 
 PACKAGE = ROOT / "dpcli"
@@ -41,7 +41,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 HOMES = {
     "click": lambda name: room_of(name) == "cli",
     "torch": lambda name: room_of(name) in ("train", "predict"),
-    "rich": lambda name: name == "dpcli.formats.table",
+    "rich": lambda name: name == "dpcli.document.formats.table",
     "scipy.stats": lambda name: False,
 }
 

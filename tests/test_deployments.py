@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import dpcli
 from dpcli.analysis.account import account, headline
-from dpcli.rounding import up
+from dpcli.base.rounding import up
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import account
 from dpcli.analysis.changes import changes
 from dpcli.analysis.difference import Difference, difference
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.read import load, toml_document
+from dpcli.file.pipeline.series import paired, plain_entries
+from dpcli.file.toml import syntax
 from dpcli.lint.settings import section
-from dpcli.pipeline.read import load, toml_document
-from dpcli.pipeline.series import paired, plain_entries
-from dpcli.toml import syntax
 
 BASE = """\
 format = 1

@@ -20,21 +20,21 @@ from unittest import mock
 import click
 import pytest
 
-from dpcli.cli import manual
-from dpcli.cli.budget.group import SUBCOMMANDS
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.cli.overview import HELP
-from dpcli.cli.pmixed.group import SUBCOMMANDS as PMIXED
+from dpcli.document.formats.troff import ESCAPES
+from dpcli.explain.commands import manual
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
-from dpcli.formats.troff import ESCAPES
+from dpcli.file.keys.described import keys_of
+from dpcli.file.pipeline.key_places import tables
+from dpcli.file.pipeline.table_places import TablePlace
 from dpcli.gate.policy_read import KEYS
-from dpcli.keys.described import keys_of
+from dpcli.ledger.commands.group import SUBCOMMANDS
 from dpcli.ledger.planning.schedule_read import KEYS as SCHEDULE
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
-from dpcli.pipeline.key_places import tables
-from dpcli.pipeline.table_places import TablePlace
-from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
+from dpcli.predict.commands.pmixed_group import SUBCOMMANDS as PMIXED
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

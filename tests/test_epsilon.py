@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpcli
 from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis import epsilon as module
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from tests.benchmarks.settings import REFERENCES

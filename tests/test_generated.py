@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import parse
-from dpcli.registry import MECHANISMS, SAMPLING
-from dpcli.toml.render import InvalidFile
 from tests.benchmarks.generated import MEGABYTES, SECONDS, Outcome, measured, report
 from tests.cases import tiered
 from tests.generated import COMMANDS, Case, case

@@ -16,8 +16,8 @@ from dpcli.analysis.calibrate_file import calibrate_file
 from dpcli.analysis.calibrate_goal import calibrate_goal
 from dpcli.analysis.curve import profile
 from dpcli.analysis.goals import AdvantageGoal, GaussianGoal, Goal, PowerGoal, RhoGoal, goal_of, mu_of_pure
-from dpcli.errors import CannotCertify, InputError
-from dpcli.pipeline.read import parse
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.read import parse
 from tests.cases import tiered
 from tests.exam.subjects import SEED
 

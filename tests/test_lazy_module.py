@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from dpcli.registry import lazy
+from dpcli.base.registry import lazy
 
 SLOW = """
 import time

@@ -10,13 +10,13 @@ import pytest
 from scipy.stats import binom
 
 from dpcli.analysis.account import account
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.renyi import Renyi, StatedZcdp
-from dpcli.pipeline.read import parse
-from dpcli.registry import MECHANISMS
 from tests.brute.choices import exponential
 from tests.cases import tiered
 from tests.exam.subjects import SEED, drawn

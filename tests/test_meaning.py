@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
 from dpcli.analysis.meaning import Meaning, meaning, profile, trade_off
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
-from dpcli.pipeline.model import Budget, Pipeline
-from dpcli.registry import MECHANISMS
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline, pipelines
 
 NORMAL = NormalDist()
@@ -115,7 +115,7 @@ def test_both_directions_count() -> None:
     from dpcli.accountants.exact import delta_on, directions
 
     steps = pipeline(entry("gaussian", rate=0.1, noise_multiplier=0.8, steps=20))
-    from dpcli.pipeline.resolve import resolve
+    from dpcli.file.pipeline.resolve import resolve
 
     sides = directions(tuple((c.mechanism, c.count) for c in resolve(steps)))
     assert len(sides) == 2
@@ -223,7 +223,7 @@ def test_groups_and_infinite_guarantees() -> None:
 def test_groups_that_no_rule_covers_say_why() -> None:
     from dataclasses import replace
 
-    from dpcli.pipeline.model import PartitionKey
+    from dpcli.file.pipeline.model import PartitionKey
 
     parts = pipeline(entry("pure-dp", epsilon=0.5), entry("pure-dp", epsilon=0.25))
     split = tuple(replace(e, partition=PartitionKey("region", e.name)) for e in parts.mechanisms)
@@ -290,7 +290,7 @@ def test_every_type_has_one_profile(kind: str) -> None:
 
 
 def test_a_pure_guarantee_has_no_exception() -> None:
-    from dpcli.present.meaning import document
+    from dpcli.disclosure.documents.meaning import document
 
     account_, answer = meaning(pipeline(entry("pure-dp", epsilon=0.5), delta=1e-5))
     (note,) = document(account_, answer).tables[1].footnotes
@@ -392,7 +392,7 @@ def test_very_small_and_very_large_epsilons(epsilon: float) -> None:
 
 
 def test_factors_too_large_to_read_are_powers() -> None:
-    from dpcli.present.meaning import document
+    from dpcli.disclosure.documents.meaning import document
 
     account_, answer = meaning(pipeline(entry("pure-dp", epsilon=5000.0), delta=0.0))
     (note,) = document(account_, answer).tables[1].footnotes

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.extras import EXTRAS
-from dpcli.registry import LONGEST_LINE, Displayed
+from dpcli.base.extras import EXTRAS
+from dpcli.base.registry import LONGEST_LINE, Displayed
 from tests.command import ROOT
 from tests.command import dpcli as run
 
@@ -43,7 +43,7 @@ for extra, made in calls.items():
     for call in made:
         try:
             call()
-        except dpcli.errors.Unavailable as error:
+        except dpcli.base.errors.Unavailable as error:
             assert f"pip install 'dpcli[{{extra}}]'" in str(error), error
         else:
             raise AssertionError(extra)
@@ -51,7 +51,7 @@ for extra, made in calls.items():
 
 
 def test_help_shows_every_name_without_the_extras_and_their_use_names_the_extra() -> None:
-    ran = subprocess.run([sys.executable, "-c", f"import dpcli.errors\n{CORE}"], capture_output=True, text=True, cwd=ROOT)
+    ran = subprocess.run([sys.executable, "-c", f"import dpcli.base.errors\n{CORE}"], capture_output=True, text=True, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
 
 

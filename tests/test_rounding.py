@@ -9,7 +9,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.rounding import down, figures, percent, percent_used, up
+from dpcli.base.rounding import down, figures, percent, percent_used, up
 from tests.cases import of_each
 
 

@@ -13,8 +13,8 @@ from dpcli.analysis import asking
 from dpcli.analysis.account import Account, account, attained, headline
 from dpcli.analysis.asking import tightest
 from dpcli.analysis.settled import BESIDE, SETTLED, beside, settles
-from dpcli.pipeline.model import Pipeline
-from dpcli.registry import ACCOUNTANTS, SETTLING, load
+from dpcli.base.registry import ACCOUNTANTS, SETTLING, load
+from dpcli.file.pipeline.model import Pipeline
 from tests.command import dpcli
 from tests.strategies import entry, pipeline
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dpcli import values
+from dpcli.base import values
 from tests.command import ROOT
 
 Decorate = Callable[..., Any]
@@ -162,7 +162,7 @@ def test_they_outlive_a_process() -> None:
 def test_nothing_is_written_before_it_is_needed() -> None:
     """Half of what an import costs is what this saves: a class that is never made has no method of its own yet."""
     code = (
-        "from dpcli.pipeline.gate_keys import Caps\n"
+        "from dpcli.file.pipeline.gate_keys import Caps\n"
         "print(Caps.__init__.__code__.co_filename.endswith('values.py'))\n"
         "Caps()\nprint(Caps.__init__.__code__.co_varnames[:1], Caps.__init__.__name__)"
     )

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.slack import DeltaSplit, Groups, best_split
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.work import shared
-from dpcli.values import dataclass
 
 _TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"
 

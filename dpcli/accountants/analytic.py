@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, views
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gaussian_sum
-from dpcli.values import dataclass
 
 
 def together(steps: Steps, view: Callable[[Mechanism], float]) -> float:

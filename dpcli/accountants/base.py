@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TypeVar
 
-from dpcli.errors import CannotCertify, InternalError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InternalError, NotRepresentable
+from dpcli.base.stated import total
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root, minimise_unimodal
 from dpcli.numerics.work import KEPT, QUESTION, allowance, shared
-from dpcli.stated import total
-from dpcli.values import dataclass
 
 Steps = tuple[tuple[Mechanism, int], ...]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, views
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

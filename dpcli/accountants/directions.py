@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpcli.accountants.base import Bound, Steps, merged, views
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.post_processing import Free

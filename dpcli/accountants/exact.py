@@ -14,14 +14,14 @@ from contextlib import suppress
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.accountants.directions import directions, least
 from dpcli.accountants.renyi_curve import renyi_shares
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.contour.certified import covers, epsilon_between, log_delta_between
 from dpcli.numerics.contour.integral import Losses, log_hockey, total_cgf
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.work import remembered
-from dpcli.values import dataclass
 
 MAX_PARTS = 10_000
 MAX_LOG_DELTA = math.log(0.5)

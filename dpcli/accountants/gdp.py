@@ -10,12 +10,12 @@ import math
 
 from dpcli.accountants.analytic import mu_shares, together
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
-from dpcli.values import dataclass
 
 
 def mu_of(mechanism: Mechanism) -> float:

@@ -11,7 +11,7 @@ from dpcli.accountants.base import merged
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
 from dpcli.accountants.pld import PldProfile, curves_at_delta, curves_at_epsilon
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf

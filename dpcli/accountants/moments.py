@@ -9,9 +9,9 @@ import math
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.values import dataclass
 
 MOMENTS = 32
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import Losses, directions, least
-from dpcli.errors import InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import foresee, remembered, shared
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
     from dpcli.numerics.grid.composed import GridCurve

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import FEW, FINE, FIRST, SHORT, least_over_orders
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion

@@ -11,10 +11,10 @@ import math
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
 from dpcli.numerics.roots import bracket_root
-from dpcli.values import dataclass
 
 DEEPER = 4.0  # how much smaller the logarithm of delta may become
 LOG_LEAST = -744.0

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 
 from dpcli.accountants.base import Steps, views
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import split_delta
 from dpcli.numerics.work import foresee, remaining, spend
-from dpcli.values import dataclass
 
 ROUNDS = 11  # to 0.1 on the logit scale, where the optimum is flat
 STEP = 400.0  # cells of a closed form for one step's epsilon; what takes more says so itself

@@ -7,8 +7,8 @@ Consumes each mechanism's rho, which sampling does not lower, and converts the t
 from __future__ import annotations
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, normalised, require_positive, rho_of, weighed
+from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from dpcli.accountants.base import Accountant, PrivacyProfile
 from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
 from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
 from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, require_known, smallest
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, Displayed
+from dpcli.base.rounding import up
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import Budget, Pipeline
+from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.lint.delta import mark
 from dpcli.numerics.work import limited
-from dpcli.pipeline.model import Budget, Pipeline
-from dpcli.pipeline.resolve import BillLine, repeated, resolve
-from dpcli.registry import ACCOUNTANTS, Displayed
-from dpcli.rounding import up
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from dpcli.analysis.rows import (
     upper_only,
 )
 from dpcli.analysis.settled import beside, not_asked, settles
-from dpcli.errors import InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, BRACKETING, SETTLING
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.resolve import BillLine
 from dpcli.numerics.work import BESIDE as SHARE
 from dpcli.numerics.work import limited
-from dpcli.pipeline.resolve import BillLine
-from dpcli.registry import ACCOUNTANTS, BRACKETING, SETTLING
-from dpcli.values import dataclass
 
 MANY = 1_500  # different mechanisms of which each is taken as it is
 NEAR = 0.9  # of the upper end: a lower one for which no better is looked for

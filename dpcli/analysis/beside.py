@@ -10,8 +10,8 @@ from typing import Any
 
 from dpcli.analysis.account import Account, account, headline
 from dpcli.analysis.rows import Quantity
-from dpcli.errors import DpcliError
-from dpcli.pipeline.flags import pipeline_of_flags
+from dpcli.base.errors import DpcliError
+from dpcli.file.pipeline.flags import pipeline_of_flags
 
 SHUFFLED = "shuffle"
 OTHER = {"add-remove": "replace-one", "replace-one": "add-remove"}

@@ -9,16 +9,16 @@ from typing import Any, Literal, get_args
 
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.no_delta import needed_delta
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.registry import ACCOUNTANTS, Displayed, load
+from dpcli.base.rounding import up
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.section import refuse_contradicted
+from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import mark
 from dpcli.numerics.work import exhausted, limited
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.samples import together
-from dpcli.pipeline.section import refuse_contradicted
-from dpcli.registry import ACCOUNTANTS, Displayed, load
-from dpcli.rounding import up
-from dpcli.toml.shown import first_names
-from dpcli.values import dataclass
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
 Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back

@@ -10,14 +10,14 @@ from dpcli.analysis.calibrate import NOISE_KEYS, Calibration, Parameter, calibra
 from dpcli.analysis.calibrate_goal import calibrate_goal
 from dpcli.analysis.goals import Goal, RhoGoal
 from dpcli.analysis.rho import settled, total_rho
-from dpcli.errors import InputError
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import examine, parse, targets
-from dpcli.pipeline.resolve import resolve
-from dpcli.pipeline.section import refuse_contradicted
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import first_names
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import examine, parse, targets
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.section import refuse_contradicted
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import first_names
 
 
 def calibrate_file(
@@ -120,7 +120,7 @@ def calibrate_dp_sgd(
 
     Raises InputError where they do not say it, CannotCertify as `calibrate` does.
     """
-    from dpcli.pipeline.flags import Stated, pipeline_of_flags
+    from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 
     stated = Stated(1.0, **flags)
     for name, value in () if goal is not None else (("target-epsilon", target_epsilon), ("delta", delta)):

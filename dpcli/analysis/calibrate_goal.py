@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from dpcli.analysis.calibrate import Calibration, Parameter, refused_by_keys, searched, solvable, substitute
 from dpcli.analysis.goals import Goal
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.numerics.work import limited
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.section import refuse_contradicted
 
 
 @limited

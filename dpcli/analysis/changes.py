@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.pipeline.model import OWN
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import OWN
 
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
@@ -35,7 +35,7 @@ class Edit:
     @property
     def key(self) -> str:
         """`mechanism["train"].sampling.rate`."""
-        from dpcli.toml.shown import escaped, key_text
+        from dpcli.file.toml.shown import escaped, key_text
 
         if self.path[0] not in LISTS:
             return key_text(self.path)
@@ -45,7 +45,7 @@ class Edit:
     @property
     def label(self) -> str:
         """The same for a narrow table: `train: sampling.rate`, `mechanism train`."""
-        from dpcli.toml.shown import escaped, key_text
+        from dpcli.file.toml.shown import escaped, key_text
 
         if self.path[0] not in LISTS:
             return self.key

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from dpcli.analysis.calibrate import Calibration
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.closed.classical_gaussian import PROVED_BELOW, classical_sigma
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
-from dpcli.pipeline.resolve import resolve
 
 
 @dataclass(frozen=True, slots=True)

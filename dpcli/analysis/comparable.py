@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcli.pipeline.model import Pipeline
+from dpcli.file.pipeline.model import Pipeline
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:

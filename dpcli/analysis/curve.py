@@ -11,11 +11,11 @@ from typing import Any
 from dpcli.accountants.base import Accountant, PrivacyProfile, checked
 from dpcli.accountants.many import on_contours, on_grids
 from dpcli.analysis.account import attained, sound_profiles
-from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.base.errors import InputError, InternalError, NotRepresentable
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
-from dpcli.pipeline.model import Pipeline
 
 Asked = tuple[Accountant, PrivacyProfile]
 

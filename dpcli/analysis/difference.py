@@ -10,16 +10,16 @@ from typing import Any
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.changes import Change, Tables, changes
 from dpcli.analysis.comparable import statement_of
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.consistency import values_of
+from dpcli.file.pipeline.document import pipeline_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.toml.findings import Findings, TooMany
+from dpcli.file.toml.shown import key_text
 from dpcli.git.revision import read_source
 from dpcli.numerics.work import limited
-from dpcli.pipeline.consistency import values_of
-from dpcli.pipeline.document import pipeline_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse, toml_document
-from dpcli.toml.findings import Findings, TooMany
-from dpcli.toml.shown import key_text
-from dpcli.values import dataclass
 
 MOST = 40  # changes that are priced one at a time
 
@@ -92,7 +92,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
     """What each change from one file's bytes to another's costs at the delta of `before`, the account of the first; the largest first."""
-    from dpcli.pipeline.series import paired
+    from dpcli.file.pipeline.series import paired
 
     tables, after = paired(_tables(old), _tables(new))
     listed = changes(tables, after)
@@ -137,7 +137,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 def _pipeline(tables: Tables) -> Pipeline:
     """The pipeline that these tables are. Raises InputError with the first thing that is wrong with them."""
-    from dpcli.pipeline.series import plain_entries
+    from dpcli.file.pipeline.series import plain_entries
 
     tables, findings, values = plain_entries(tables), Findings(), {}
     with suppress(TooMany):

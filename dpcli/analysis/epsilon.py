@@ -9,14 +9,14 @@ from typing import Any
 
 from dpcli.accountants.exact import ends_of
 from dpcli.analysis.asking import tightest
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.registry import Displayed
+from dpcli.base.rounding import up
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
-from dpcli.registry import Displayed
-from dpcli.rounding import up
 
 CLOSE = 1e-7  # relative width of an interval that needs no second way
 MOST_STEPS = 10**15  # beyond which a float is not sure to be the count that was meant

@@ -11,15 +11,15 @@ from dpcli.accountants.directions import parts_of
 from dpcli.analysis.account import headline
 from dpcli.analysis.curve import profile, trade_off
 from dpcli.analysis.rho import settled, total_rho
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.roots import bracket_root
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import resolve
-from dpcli.values import dataclass
 
 POINTS, ROUNDS = 9, 5  # of the profile at a time, over all slopes first, then around the best one
 ROUNDED = 1.0 + 1e-12

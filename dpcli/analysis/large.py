@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 
 from dpcli.analysis.account import Account
+from dpcli.base.rounding import up
+from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.lint.statement import LARGE, LARGE_EPSILON, protection
-from dpcli.rounding import up
-from dpcli.toml.diagnostics import Diagnostic
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:

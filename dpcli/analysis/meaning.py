@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from dpcli.analysis.account import Account, account, sound_profiles
 from dpcli.analysis.curve import ProfileCurve, profile, trade_off
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
 from dpcli.numerics.work import limited
-from dpcli.pipeline.model import Pipeline
 
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.shown import first_names
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.shown import first_names
 
 
 def needed_delta(pipeline: Pipeline, delta: float | None) -> str:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from dpcli.accountants.base import rho_of
 from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, row_of
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.file.pipeline.model import Budget, Pipeline
+from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
-from dpcli.pipeline.model import Budget, Pipeline
-from dpcli.pipeline.resolve import BillLine, repeated, resolve
 
 MOST = 1e9  # rho
 UNCAPPED = "privacy.adaptive is true, and what then holds is a cap fixed before the first output: state one in [budget]"

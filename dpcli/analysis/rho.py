@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dpcli.accountants.base import rho_of
-from dpcli.errors import NotRepresentable
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import BillLine
-from dpcli.rounding import up
-from dpcli.values import dataclass
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.rounding import up
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.resolve import BillLine
 
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")

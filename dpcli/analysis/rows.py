@@ -8,12 +8,12 @@ from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.directions import parts_of
-from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.base.errors import InputError, InternalError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import LEAST, TooMuchWork
-from dpcli.pipeline.resolve import BillLine
-from dpcli.registry import ACCOUNTANTS, load
-from dpcli.values import dataclass
 
 Quantity = Literal["epsilon", "delta"]
 

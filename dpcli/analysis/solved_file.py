@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.analysis.calibrate import Calibration
-from dpcli.errors import InputError
-from dpcli.pipeline.series import plain_entries, written
-from dpcli.toml.edit import edited
-from dpcli.toml.findings import Path
-from dpcli.toml.shown import quoted
-from dpcli.toml.syntax import tables_of, text_of
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.series import plain_entries, written
+from dpcli.file.toml.edit import edited
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.syntax import tables_of, text_of
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:

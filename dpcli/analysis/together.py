@@ -9,11 +9,11 @@ from dpcli.analysis.account import Account, priced
 from dpcli.analysis.asking import Panel
 from dpcli.analysis.promised import binding_charges
 from dpcli.analysis.rows import require_known
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import ACCOUNTANTS
+from dpcli.file.pipeline.datasets import by_dataset
+from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.numerics.work import limited
-from dpcli.pipeline.datasets import by_dataset
-from dpcli.pipeline.model import Budget, Pipeline, Privacy
-from dpcli.registry import ACCOUNTANTS
 
 FIXED = (
     "the sum holds if its files were fixed before the first of them ran; charge what was chosen later to a ledger (dpcli budget)"

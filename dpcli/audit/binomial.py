@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpcli.base.registry import lazy
 from dpcli.numerics.arrays import Array, np
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
     from scipy import special

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.corners import corners
 from dpcli.analysis.curve import ProfileCurve, profile, trade_off
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
-from dpcli.pipeline.model import Pipeline
 
 STEEP = 12.0  # nats up to which the curve is computed closely
 ROUNDING = 1e-12  # of an interpolation between rates

@@ -15,8 +15,8 @@ from dpcli.audit.result import Audit, CurveTest, MeasuredScores, ProvenBound
 from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
 from dpcli.audit.settings import AuditSettings
 from dpcli.audit.two_run import Counts, ErrorRates
-from dpcli.errors import InputError
-from dpcli.rounding import down, percent, up
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import down, percent, up
 
 CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
 REFUTED = 1e6  # more than any epsilon

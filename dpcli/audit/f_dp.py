@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpcli.audit.one_run import checked_guesses
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import lazy
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.roots import bracket_root
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
     from scipy import special

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.noise_draws import Draws
+from dpcli.base.registry import lazy
+from dpcli.base.rounding import up
 from dpcli.numerics.arrays import Array, np
-from dpcli.registry import lazy
-from dpcli.rounding import up
 
 if TYPE_CHECKING:
     from scipy import special

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcli.audit.binomial import ROUNDING, tail
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.numerics.roots import bracket_root
 

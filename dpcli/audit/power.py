@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.claim import Claim
+from dpcli.base.registry import lazy
+from dpcli.base.rounding import down, up
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
 from dpcli.numerics.roots import bracket_root
-from dpcli.registry import lazy
-from dpcli.rounding import down, up
 
 if TYPE_CHECKING:
     from scipy import special

@@ -27,10 +27,10 @@ from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.one_run import checked_guesses
 from dpcli.audit.scores import Guessed, Scores
 from dpcli.audit.two_run import Counts
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import first_names
 from dpcli.numerics.arrays import np
-from dpcli.toml.limits import escaped_path
-from dpcli.toml.shown import first_names
 
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"

@@ -20,10 +20,10 @@ from dpcli.audit.noise_draws import draws_of
 from dpcli.audit.noise_statistics import FOUND, Statistic, factor, statistics
 from dpcli.audit.result import ReplayCheck
 from dpcli.audit.user_code import FAILURES, error_text
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import lazy
+from dpcli.base.rounding import up
 from dpcli.numerics.arrays import Array, np
-from dpcli.registry import lazy
-from dpcli.rounding import up
 
 if TYPE_CHECKING:
     from scipy import special

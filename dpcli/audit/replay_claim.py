@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dpcli.audit.replay import Declared
 from dpcli.audit.settings import AuditSettings
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Poisson
-from dpcli.pipeline.model import Entry, Pipeline
 
 
 def declared(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:

@@ -20,14 +20,14 @@ from dpcli.audit.scores import Guessed
 from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
 from dpcli.audit.user_code import called, user_function
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import REPLAYED, load
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.limits import read_bytes
 from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
-from dpcli.pipeline.model import Pipeline
-from dpcli.registry import REPLAYED, load
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.limits import read_bytes
 
 TRIALS, REPLAYS = 1000, 5  # where none are stated
 

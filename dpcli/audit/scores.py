@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.binomial import tail
 from dpcli.audit.two_run import Counts, ErrorRates, error_rates
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.errors import InputError
-from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
-from dpcli.keys.annotations import members_of
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.read import section
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import quoted
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import section
-from dpcli.premise import Premise, Premises
-from dpcli.toml.findings import Problem
-from dpcli.toml.shown import quoted
 
 CONFIDENCE = Constraint("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclusiveMinimum", 0.5), ("exclusiveMaximum", 1)))
 TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))

@@ -17,7 +17,7 @@ from typing import Any
 from dpcli.audit.code import code_files, digest_of_files
 from dpcli.audit.scores import Scores
 from dpcli.audit.user_code import called, user_function
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 
 CHUNKS = 40  # for each process: how finely the work is dealt out, kept and reported

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.binomial import ROUNDING, rate_upper
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import lazy
 from dpcli.numerics.closed.normal import gaussian_epsilon
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
     from scipy import special

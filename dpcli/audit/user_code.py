@@ -11,8 +11,8 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from dpcli.audit.libraries import is_own_code
-from dpcli.errors import InputError
-from dpcli.extras import unavailable
+from dpcli.base.errors import InputError
+from dpcli.base.extras import unavailable
 
 OF_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that

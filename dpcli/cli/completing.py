@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcli.registry import ACCOUNTANTS, PLOTS
+from dpcli.base.registry import ACCOUNTANTS, PLOTS
 
 if TYPE_CHECKING:
     import click
@@ -28,8 +28,8 @@ accountant, kind = among((*ACCOUNTANTS, "all")), among(PLOTS)
 def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
     """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
     from dpcli.explain.lookup import words
+    from dpcli.file.pipeline.key_places import tables
     from dpcli.lint.catalogue import codes
-    from dpcli.pipeline.key_places import tables
 
     keys = (key for place in tables() for key in (*place.members, place.path) if key)
     names = [name for name in (*words(), *codes(), *keys) if name.startswith(typed)]

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import click
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 DATA = (
     ".csv",

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.registry import RELEASED, SECTIONS
-from dpcli.toml.limits import read_again
-from dpcli.toml.render import InvalidFile
+from dpcli.base.errors import InputError
+from dpcli.base.registry import RELEASED, SECTIONS
+from dpcli.file.toml.limits import read_again
+from dpcli.file.toml.render import InvalidFile
 
 SCHEDULED = "run"  # of a schedule: the files that it plans
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
@@ -49,7 +49,7 @@ def left_by_run(folder: str, path: str) -> bool:
 
 def _tables(given: str) -> Mapping[str, Any]:
     """The tables that commands read; of a pipeline file that is no TOML, all that is quoted in it."""
-    from dpcli.pipeline.read import toml_document
+    from dpcli.file.pipeline.read import toml_document
 
     try:
         data = read_again(given)

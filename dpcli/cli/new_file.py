@@ -11,8 +11,8 @@ from typing import IO, Any
 
 import click
 
+from dpcli.base.errors import InputError
 from dpcli.cli.printing import heard, show
-from dpcli.errors import InputError
 
 DELTA = 1e-6  # where no number of records asks for a smaller one
 

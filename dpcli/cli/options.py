@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli import __version__
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.extras import unavailable
+from dpcli.base.registry import ACCOUNTANTS, FORMATS, load
+from dpcli.base.values import dataclass
 from dpcli.cli import completing
 from dpcli.cli.printing import complain, show, show_each
-from dpcli.errors import DpcliError, InputError
-from dpcli.extras import unavailable
-from dpcli.registry import ACCOUNTANTS, FORMATS, load
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -163,12 +163,12 @@ class DocumentFormat(TextChoice):
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        from dpcli.formats.facts import renderable
+        from dpcli.document.formats.facts import renderable
 
         return renderable(self.holds)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from dpcli.formats.facts import renders
+        from dpcli.document.formats.facts import renders
 
         return value if value in FORMATS and renders(value, self.holds) else super().convert(value, param, ctx)
 
@@ -217,7 +217,7 @@ def each_once(paths: Sequence[str]) -> None:
 def named_output(output: str, formats: DocumentFormat) -> str:
     """As FORMAT=PATH, by its ending where it is a path alone. Raises InputError for a format that is none of the command's."""
     name, equals, path = output.partition("=")
-    from dpcli.formats.facts import meant_by, renders
+    from dpcli.document.formats.facts import meant_by, renders
 
     if path and name in FORMATS and renders(name, formats.holds):
         return output
@@ -293,7 +293,7 @@ def tell(
     data, as nobody has told yet which are. Of two reports for one file, the first is left.
     """
     from dpcli.cli.kept import may_be_data
-    from dpcli.formats.facts import appended, judges
+    from dpcli.document.formats.facts import appended, judges
 
     document, places = _stopped(error, *invocation), set()
     for name, path in map(_split, outputs):
@@ -310,8 +310,8 @@ def tell(
 
 def _stopped(error: BaseException, words: str, path: str) -> Document:
     from dpcli.document.verdict import stopped
-    from dpcli.present.diagnostics import finding
-    from dpcli.toml.render import InvalidFile
+    from dpcli.file.toml.render import InvalidFile
+    from dpcli.lint.documents.diagnostics import finding
 
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
     known = 130 if interrupted else 2 if isinstance(error, OSError) else 70  # as main ends
@@ -409,8 +409,8 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
     Alerts, and why it is not 0, go to standard error. Raises InputError where a report to be judged would hold nothing that was checked.
     """
+    from dpcli.document.formats.facts import appended, judges
     from dpcli.document.verdict import judged, reason
-    from dpcli.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
     why = reason(document) if document.exit_code else ""
@@ -460,7 +460,7 @@ def _split(output: str) -> tuple[str, str]:
 
 def _pieces(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
     """The text, before anything of it is written; of a long document in pieces as they are read."""
-    from dpcli.formats.facts import streams
+    from dpcli.document.formats.facts import streams
 
     stream = streams(name) if document.long else None
     return (_render(document, name, settings),) if stream is None else stream(document, **_layout(name, settings))
@@ -472,7 +472,7 @@ def _render(document: Document, name: str, settings: Settings | None) -> str:
 
 
 def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
-    from dpcli.formats.facts import for_screen
+    from dpcli.document.formats.facts import for_screen
 
     if not for_screen(name):
         return {}

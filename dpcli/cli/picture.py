@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dpcli.base.errors import InputError
+from dpcli.base.registry import CHART_FORMATS, FORMATS, load
 from dpcli.cli import printing
 from dpcli.cli.options import Settings, each_once, wants_color, write
 from dpcli.cli.picture_path import SUFFIXES
-from dpcli.errors import InputError
-from dpcli.registry import CHART_FORMATS, FORMATS, load
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart

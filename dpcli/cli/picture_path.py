@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.registry import CHART_FORMATS, FORMATS
+from dpcli.base.registry import CHART_FORMATS, FORMATS
 
 SUFFIXES = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
 ALONE = (".svg", ".png", ".vl.json")  # the endings that mean no document

@@ -44,7 +44,7 @@ def complain(why: str) -> None:
 def message_of(error: Exception) -> str:
     """A message, which may quote a ledger or a file of somebody else, without what a terminal acts on, and without passwords."""
     from dpcli.document.document import visible
-    from dpcli.toml.shown import without_passwords
+    from dpcli.file.toml.shown import without_passwords
 
     return "\n".join(map(visible, without_passwords(str(error)).split("\n")))
 

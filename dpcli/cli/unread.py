@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import click
 
+from dpcli.base.errors import InputError
+from dpcli.base.registry import FORMATS
 from dpcli.cli.kept import NO_INPUTS
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import EVERYTHING, REPORTED, DocumentFormat, named_output, tell
-from dpcli.errors import InputError
-from dpcli.registry import FORMATS
-from dpcli.toml.suggest import closest
+from dpcli.file.toml.suggest import closest
 
 REPORTS = {"-o": "outputs", "--output": "outputs", "-f": "format_", "--format": "format_"}
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from dpcli import __version__
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
 from dpcli.comments.waiting import AskedToWait, Told, patiently, seconds_asked, silent
 from dpcli.document.document import visible
-from dpcli.errors import InputError
-from dpcli.values import dataclass
 
 LONGEST = 1 << 26  # bytes of an answer: a page of comments of a million characters each, many of them escaped
 MOST = 100_000  # values of an answer: a page of comments has a thousandth of them for each comment

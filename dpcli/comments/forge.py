@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
 from dpcli.comments.client import ApiClient
-from dpcli.errors import InputError
-from dpcli.values import dataclass
 
 PER_PAGE = 20
 PAGES = 1_000  # more comments than either system lets a pull request have

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
 from dpcli.comments.client import ApiClient
 from dpcli.comments.forge import PostedComment, asked, expect, pages, posted
-from dpcli.errors import InputError
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+from dpcli.base.values import dataclass
 from dpcli.comments.client import ApiClient
 from dpcli.comments.forge import PostedComment, asked, expect, pages, posted
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

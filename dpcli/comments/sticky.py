@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from dpcli.base.errors import InputError
 from dpcli.comments.forge import Forge
-from dpcli.errors import InputError
 
 Done = Literal["written", "updated", "unchanged", "not written: nothing rises"]
 _NAME = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*")  # "--" might end the marker's comment

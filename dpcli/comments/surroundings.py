@@ -6,12 +6,12 @@ import json
 import os
 import re
 
+from dpcli.base.errors import InputError
 from dpcli.comments.client import ApiClient, SecretToken, checked_api
 from dpcli.comments.github import GitHubPull
 from dpcli.comments.gitlab import GitLabMerge
 from dpcli.comments.waiting import Told, silent
-from dpcli.errors import InputError
-from dpcli.toml.limits import read_head
+from dpcli.file.toml.limits import read_head
 
 LONGEST = 1 << 25  # bytes of an event, of which GitHub allows 25 MB
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")

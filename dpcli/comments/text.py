@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
+from dpcli.base.values import dataclass
 from dpcli.document.document import Document, Finding, Table, visible
 from dpcli.document.fingerprint import tidy
-from dpcli.values import dataclass
 
 LIMIT = 65_536  # characters that GitHub takes; kept in bytes, as of one character there may be four
 LONGEST = 1_000  # characters of one cell

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import TypeVar
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 WAIT = 120.0  # seconds in all for one question: a job is paid for while it waits
 LEAST = 1.0  # seconds: who asks for none is asked again all the same, and not without end

@@ -11,15 +11,15 @@ from dpcli import __version__
 from dpcli.analysis.account import Account
 from dpcli.analysis.rho import RhoVerdict, epsilon_of_rho, warning_level
 from dpcli.disclosure.facts import Facts
-from dpcli.keys.annotations import members_of
-from dpcli.keys.words import has_words, is_silent
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.words import has_words, is_silent
+from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.parts import named, schemes
+from dpcli.file.pipeline.resolve import BillLine
+from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.window import UNCHECKED, window_words
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.pipeline.model import Entry
-from dpcli.pipeline.parts import named, schemes
-from dpcli.pipeline.resolve import BillLine
-from dpcli.pipeline.samples import together
-from dpcli.pipeline.window import UNCHECKED, window_words
 from dpcli.plots.words import bound, few, few_up, parameter
 
 MOST = 8  # mechanisms that one line names

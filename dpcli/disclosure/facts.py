@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.meaning import Meaning, meaning
-from dpcli.errors import DpcliError, InternalError
+from dpcli.base.errors import DpcliError, InternalError
+from dpcli.file.pipeline.model import Disclosure, Entry, Pipeline, Privacy
+from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
-from dpcli.pipeline.model import Disclosure, Entry, Pipeline, Privacy
-from dpcli.toml.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpcli.disclosure.answers import MODELS, text_of, worded
 from dpcli.disclosure.facts import Facts
-from dpcli.pipeline.model import Pipeline
+from dpcli.file.pipeline.model import Pipeline
 
 Answered = Callable[[Facts], str | None]
 

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.doctor.fact import ROOM, Fact
-from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.stores.places import POSTGRES, open_store, path_of
 from dpcli.ledger.stores.sqlite_file import NETWORK
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 
 Scale = Literal["linear", "log"]
 Points = tuple[tuple[float, float], ...]

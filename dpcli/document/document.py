@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart

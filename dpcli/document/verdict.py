@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpcli.base.errors import InputError
 from dpcli.document.document import Check, Document, Finding, visible
-from dpcli.errors import InputError
 
 NOTHING = "nothing was checked, and an empty report would read as a pass: state a [budget], or use dpcli gate --max-epsilon"
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import ForeignTable, with_asserted
 from dpcli.exchange.stated import Asserted
-from dpcli.pipeline.canonical import pipeline_from
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.limits import MAX_DEPTH
+from dpcli.file.pipeline.canonical import pipeline_from
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.limits import MAX_DEPTH
 
 PART = "dpcli's part"  # of a file, in messages
 TABLES = ("privacy", "mechanism")

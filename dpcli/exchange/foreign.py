@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.stated import Asserted
-from dpcli.toml.shown import escaped, shown
+from dpcli.file.toml.shown import escaped, shown
 
 MOST = 16 * 1024 * 1024  # bytes of a file of fields
 

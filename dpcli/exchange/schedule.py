@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
 from dpcli.exchange.stages import Number, merged_stages, staged_entry, wrapped
 from dpcli.exchange.stated import Asserted, file_of
-from dpcli.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
-from dpcli.toml.shown import escaped
+from dpcli.file.toml.shown import escaped
 
 MOST = 64 * 1024 * 1024  # bytes of a csv
 Row = tuple[Number, ...]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.pipeline.series import MOST
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.series import MOST
 
 WIDTH = 120
 HELD = "\xa0"  # a space at which no line ends

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.toml.limits import MAX_BYTES
-from dpcli.toml.write import commented
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.limits import MAX_BYTES
+from dpcli.file.toml.write import commented
 
 COLUMN = 40  # where comments begin
 

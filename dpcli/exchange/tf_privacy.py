@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import MOST, ForeignTable, with_asserted
 from dpcli.exchange.stated import Asserted, file_of
-from dpcli.toml.shown import escaped
+from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
 FLAG = re.compile(r"--?([A-Za-z]\w*)(?:=(.*))?", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
 from dpcli.exchange.guarantees import COMMENTS, concentrated, pure_or_approximate
 from dpcli.exchange.stated import Asserted, file_of
-from dpcli.toml.shown import escaped
+from dpcli.file.toml.shown import escaped
 
 BUDGETS: dict[str, tuple[tuple[str, ...], Callable[[ForeignTable], dict[str, Any]]]] = {
     "PureDPBudget": (("epsilon",), lambda budget: pure_or_approximate(budget.number("epsilon"))),

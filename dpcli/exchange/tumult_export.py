@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.shown import quoted
 from dpcli.mechanisms.sampling.schemes import Unsampled
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.toml.shown import quoted
 
 BUDGETS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "pure-dp": lambda spec: {"type": "PureDPBudget", "epsilon": spec.epsilon},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpcli.audit.binomial import rate_lower, rate_upper
 from dpcli.audit.two_run import Counts, epsilon_lower, error_rates
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed import laplace_count
 from dpcli.numerics.closed.trade_off import false_negatives, total_variation

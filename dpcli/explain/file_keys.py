@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from dpcli.base.registry import MECHANISMS, SAMPLING, load
 from dpcli.explain.wrapped import filled, hanging
-from dpcli.keys.described import describe_keys
-from dpcli.pipeline.key_places import every_table, places_of
-from dpcli.pipeline.table_places import TablePlace
-from dpcli.registry import MECHANISMS, SAMPLING, load
+from dpcli.file.keys.described import describe_keys
+from dpcli.file.pipeline.key_places import every_table, places_of
+from dpcli.file.pipeline.table_places import TablePlace
 
 
 @cache

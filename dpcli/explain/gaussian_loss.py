@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dpcli.base.rounding import figures
 from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone
 from dpcli.explain.wrapped import filled
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.numerics.arrays import np
-from dpcli.rounding import figures
 
 NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # over the sensitivity
 DRAWN = 1.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, Context, Decimal
 
+from dpcli.base.rounding import up
 from dpcli.explain.wrapped import filled
 from dpcli.numerics.closed.classical_gaussian import analytic_sigma, classical_delta, classical_sigma, fails_from
-from dpcli.rounding import up
 
 DELTA = 1e-5  # of the table
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)

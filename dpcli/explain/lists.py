@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dpcli.accountants.base import Accountant
-from dpcli.ledger.filters.filter import summaries
-from dpcli.premise import Premise
-from dpcli.registry import (
+from dpcli.base.premise import Premise
+from dpcli.base.registry import (
     ACCOUNTANTS,
     BLOCKS,
     CHART_FORMATS,
@@ -20,6 +19,7 @@ from dpcli.registry import (
     SECTIONS,
     load,
 )
+from dpcli.ledger.filters.filter import summaries
 
 Terms = tuple[tuple[str, str], ...]
 

@@ -8,11 +8,23 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import (
+    ACCOUNTANTS,
+    CHART_FORMATS,
+    FILTERS,
+    FORMATS,
+    MEASURES,
+    MECHANISMS,
+    PLOTS,
+    SAMPLING,
+    STYLES,
+    TASKS,
+    load,
+)
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.explain.wrapped import filled
-from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS, load
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -102,7 +114,7 @@ def _meant(key: str) -> tuple[str, ...]:
 def _spellings() -> dict[str, tuple[str, ...]]:
     """The words for each stem of a symbol, a word, a title or a key."""
     from dpcli.explain.file_keys import table_paths
-    from dpcli.pipeline.key_places import every_table
+    from dpcli.file.pipeline.key_places import every_table
 
     known: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
     known += ((word, word) for word in words())

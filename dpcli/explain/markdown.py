@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dpcli.document.formats.troff import ManualSection, literal
 from dpcli.explain.lists import LISTS
-from dpcli.formats.troff import ManualSection, literal
 
 FENCE = "```"
 TERM = re.compile(r"- \*\*(.+?)\*\*: (.*)", re.S)

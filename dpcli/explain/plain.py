@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from dpcli.document.formats.troff import ManualSection, unset
 from dpcli.explain.markdown import Topic
-from dpcli.formats.troff import ManualSection, unset
 
 WIDTH = 100
 

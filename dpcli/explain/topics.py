@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from dpcli.document.formats.troff import ManualSection
 from dpcli.explain.markdown import Topic, read_topic
-from dpcli.formats.troff import ManualSection
 
 WRITTEN = (
     "tutorial",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.federated.plan import FederatedPlan
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import canonical
-from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

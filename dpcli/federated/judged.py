@@ -13,14 +13,14 @@ from typing import Any
 from dpcli.federated.noise import noise_problems
 from dpcli.federated.participation import Participation, participation, scheme_of
 from dpcli.federated.settings import KEPT, Federated
+from dpcli.file.pipeline.document import read_document
+from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
+from dpcli.file.pipeline.parts import named
+from dpcli.file.toml.findings import Findings, Path, Problem
+from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch, Unsampled
-from dpcli.pipeline.document import read_document
-from dpcli.pipeline.model import Entry, Pipeline, Privacy
-from dpcli.pipeline.parts import named
-from dpcli.toml.findings import Findings, Path, Problem
-from dpcli.toml.shown import first_names, quoted
 from dpcli.train.plan.entries import performed
 
 HERE = "federated"

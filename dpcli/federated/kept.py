@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.federated.participation import Participation, participation
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.settings import KEPT

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import inf, nextafter, sqrt
 
+from dpcli.base.rounding import down
 from dpcli.federated.settings import Federated
+from dpcli.file.pipeline.model import Entry
+from dpcli.file.toml.findings import Path, Problem
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.pipeline.model import Entry
-from dpcli.rounding import down
-from dpcli.toml.findings import Path, Problem
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+from dpcli.base.registry import SAMPLING, load
 from dpcli.federated.settings import Federated
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, OncePerEpoch, Scheme
-from dpcli.registry import SAMPLING, load
 
 
 @dataclass(frozen=True, slots=True)

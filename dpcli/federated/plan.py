@@ -12,15 +12,15 @@ from fractions import Fraction
 
 from dpcli.federated.judged import fitting_entries, rate_of, steps_of
 from dpcli.federated.settings import Federated
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.read import refuse, section, toml_document
+from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.section import refuse_contradicted
+from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Unsampled
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.read import refuse, section, toml_document
-from dpcli.pipeline.samples import together
-from dpcli.pipeline.section import refuse_contradicted
 from dpcli.sessions.plan import FilePlan
-from dpcli.toml.findings import Findings
-from dpcli.toml.limits import read_bytes
 
 
 @dataclass(frozen=True, slots=True)

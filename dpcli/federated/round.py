@@ -6,12 +6,12 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
+from dpcli.base.registry import Displayed
 from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
-from dpcli.registry import Displayed
 from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from dpcli.errors import Denied, InputError, InternalError, LedgerError
+from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
+from dpcli.base.registry import Displayed
 from dpcli.federated.charged import Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
 from dpcli.federated.kept import kept_of
 from dpcli.federated.plan import FederatedPlan, federated_plan
@@ -19,12 +20,11 @@ from dpcli.ledger.budget import DatasetBudget
 from dpcli.ledger.handed import path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
-from dpcli.registry import Displayed
 from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
 
 BITS = 64  # of a number that is handed in
 TRIES = 1000  # keys that another process may have charged meanwhile

@@ -7,7 +7,7 @@ from contextlib import suppress
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.federated.participation import scheme_of
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.settings import KEPT

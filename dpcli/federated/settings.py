@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
-from dpcli.premise import Premise, Premises
-from dpcli.toml.findings import Problem
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.clipping import MEASURABLE
 
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
 from dpcli.gate.bases import Base
 from dpcli.git.command import work_tree
 

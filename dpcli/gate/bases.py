@@ -8,16 +8,16 @@ from typing import Any
 
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.comparable import statement_of
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Gate, Waiver
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import first_names
 from dpcli.gate.findings import first_of
 from dpcli.gate.restatement import Standing, standings_of
 from dpcli.gate.terms import horizon_data, terms_of
 from dpcli.git.history import Past, pasts
-from dpcli.pipeline.gate_keys import Gate, Waiver
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import first_names
-from dpcli.values import dataclass
 
 Capped = Callable[[str, Pipeline], Pipeline]
 
@@ -81,8 +81,8 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base | Unpriced:
-    from dpcli.pipeline.lookalikes import LFS_POINTER
-    from dpcli.pipeline.read import parse
+    from dpcli.file.pipeline.lookalikes import LFS_POINTER
+    from dpcli.file.pipeline.read import parse
 
     name = found.renamed or path
     try:

@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.gate.judgement import JudgedTogether
 from dpcli.gate.places import matches
 from dpcli.gate.policy import Policy
@@ -16,8 +18,6 @@ from dpcli.gate.verdicts import Condition
 from dpcli.git.command import work_tree
 from dpcli.git.history import pasts, touched
 from dpcli.git.work_tree import commit_of, listed
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.limits import escaped_path, read_bytes
 
 POLICY_CHANGE = "policy-change"
 

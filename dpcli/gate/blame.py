@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Priced, priced_changes
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.rounding import up
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.resolve import BillLine
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.shown import shown
 from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Target
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.resolve import BillLine
-from dpcli.rounding import up
-from dpcli.toml.findings import Path
-from dpcli.toml.shown import shown
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Parameter
@@ -57,7 +57,7 @@ def _value(value: object) -> str:
     if isinstance(value, dict) and "scheme" in value:
         return shown(value["scheme"])
     if isinstance(value, list) and len(value) <= LISTED and all(type(each) in (int, float) for each in value):
-        from dpcli.toml.write import value_text
+        from dpcli.file.toml.write import value_text
 
         return value_text(value)
     return "none" if value is None else shown(value)
@@ -74,7 +74,7 @@ def path_of(one: Priced, pipeline: Pipeline) -> Path:
         return ("query",) if index is None else ("mechanism", index)
     if edit.path[0] != "mechanism":
         return edit.path
-    from dpcli.pipeline.series import by_name
+    from dpcli.file.pipeline.series import by_name
 
     index = by_name({entry.name: index for index, entry in enumerate(pipeline.mechanisms)}).get(edit.path[1])
     return ("mechanism",) if index is None else ("mechanism", index, *edit.path[2:])
@@ -85,7 +85,7 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
 
     Looked for first in the mechanism whose change is the dearest, then in those that run most often.
     """
-    from dpcli.pipeline.series import written_name
+    from dpcli.file.pipeline.series import written_name
 
     blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
     own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise

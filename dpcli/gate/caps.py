@@ -9,13 +9,13 @@ from typing import Any
 
 from dpcli.analysis.account import Account, EpsilonVerdict, headline
 from dpcli.analysis.rho import warning_level
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import up
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.gate.merged_caps import BUDGET, POLICY, HeldCap, Outside, StatedCap, flag, held
 from dpcli.gate.terms import promised_delta
 from dpcli.gate.verdicts import Condition, Target
-from dpcli.pipeline.model import Budget, Pipeline
-from dpcli.rounding import up
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

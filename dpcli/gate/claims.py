@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dpcli.analysis.changes import LISTS, Edit
 from dpcli.analysis.difference import Priced
+from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.base.rounding import up
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.member import Members
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.gate.blame import edits, path_of
 from dpcli.gate.verdicts import Condition
-from dpcli.keys.annotations import members_of
-from dpcli.keys.member import Members
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.registry import RELEASED, SECTIONS, load
-from dpcli.rounding import up
 
 PRICED = 2  # evidence of a charge that a theorem prices
 ROUNDING = 1e-3  # nats by which two accounts of one thing may differ
@@ -24,7 +24,7 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
     Two changes that do nothing alone may do much together; so may one that raises epsilon alone, where it is a word or a table: entries
     on disjoint parts are each a little dearer alone, and all of them cost what one does.
     """
-    from dpcli.pipeline.series import by_name  # only against a base
+    from dpcli.file.pipeline.series import by_name  # only against a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     gone = frozenset(

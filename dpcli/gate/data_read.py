@@ -8,14 +8,14 @@ from typing import Any
 
 from dpcli.analysis.changes import Edit
 from dpcli.analysis.difference import Priced
+from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import shown
 from dpcli.gate.one_source import place_of
 from dpcli.gate.verdicts import Condition
-from dpcli.keys.annotations import members_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.registry import RELEASED, SECTIONS, load
-from dpcli.toml.findings import Path
-from dpcli.toml.limits import escaped_path
-from dpcli.toml.shown import shown
 
 INSIDE = frozenset({"table"})  # of the keys that say what is read, that within a place and not a place
 NONE = "and the file names no dataset (privacy.dataset), by which what is released of them is added up"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.gate.judgement import Judged
 from dpcli.gate.unjudged import inside, linked
 from dpcli.gate.verdicts import Condition
 from dpcli.git.history import ALIKE, gone_files, parts_of, says_pipeline, share_of, touched
 from dpcli.git.work_tree import commit_of, link_of, listed, review_of, top_of
-from dpcli.toml.limits import escaped_path, read_bytes
 
 OtherParts = tuple[str, frozenset[Hashable]]  # path and parts
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.shown import escaped
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.verdicts import Condition, Verdict
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.shown import escaped
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:

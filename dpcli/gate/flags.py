@@ -6,13 +6,13 @@ import datetime
 import math
 from dataclasses import field
 
-from dpcli.errors import InputError
-from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Caps, Horizon
 from dpcli.gate.ledger import LedgerSaid
 from dpcli.gate.policy import NO_POLICY, Policy
 from dpcli.gate.policy_read import read_policy
-from dpcli.pipeline.gate_keys import Caps, Horizon
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from dpcli.analysis.account import Account, headline
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import up
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.gate.verdicts import Condition, Target
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.rounding import up
 
 KEY = ("gate", "horizon")
 PLANNED = "a schedule fixed in advance; runs decided on after looking at results belong in a ledger"

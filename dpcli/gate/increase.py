@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dpcli.analysis.account import Account, headline
+from dpcli.base.rounding import up
+from dpcli.base.stated import difference
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.limits import escaped_path
 from dpcli.gate.bases import Base
 from dpcli.gate.caps import kept_caps
 from dpcli.gate.merged_caps import Outside
 from dpcli.gate.rises import blocking, warning
 from dpcli.gate.terms import Changed, changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.rounding import up
-from dpcli.stated import difference
-from dpcli.toml.findings import Path
-from dpcli.toml.limits import escaped_path
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:

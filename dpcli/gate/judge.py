@@ -9,7 +9,14 @@ from dataclasses import replace
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.difference import Priced
 from dpcli.analysis.large import large_epsilon
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.folders import below, may_be_pipeline, unfolded
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import located, parse, refuse, toml_document
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, Unpriced, bases_at
 from dpcli.gate.binding import binding, unmatched, unnamed
@@ -31,13 +38,6 @@ from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.git.work_tree import asked_once, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
-from dpcli.pipeline.folders import below, may_be_pipeline, unfolded
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import located, parse, refuse, toml_document
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.findings import Findings
-from dpcli.toml.render import InvalidFile
-from dpcli.values import dataclass
 
 Bases = Mapping[str, Base | Unpriced | None]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.analysis.difference import Priced
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.file.toml.diagnostics import Diagnostic
     from dpcli.gate.bases import Base
-    from dpcli.pipeline.model import Pipeline
-    from dpcli.toml.diagnostics import Diagnostic
 from dpcli.gate.verdicts import Condition, Verdict, worst
 
 

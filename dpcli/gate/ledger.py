@@ -7,16 +7,16 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Protocol
 
-from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.base.registry import load
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.verdicts import Condition, Verdict
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.registry import load
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.render import InvalidFile
-from dpcli.values import dataclass
 
 KEY = ("privacy",)
 
@@ -73,7 +73,7 @@ def _refused(error: Exception) -> Condition:
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):
         return Condition("ledger", "unknown", str(error), KEY)
-    from dpcli.pipeline.window import without_flag
+    from dpcli.file.pipeline.window import without_flag
 
     return Condition("ledger", "invalid", without_flag(str(error)), KEY)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from dpcli.file.toml.limits import escaped_path
 from dpcli.gate.verdicts import Condition
 from dpcli.git.command import work_tree
 from dpcli.git.places import holds
-from dpcli.toml.limits import escaped_path
 
 
 def link_condition(path: str, compared: bool) -> Iterator[Condition]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
-from dpcli.pipeline.gate_keys import Caps
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Caps
 
 ALLOWED = "allow_statement_change"  # the one that is no number: the smallest of several is false
 KEYS = tuple(field.name for field in fields(Caps))

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.file.pipeline.folders import toml_name
+from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.toml.limits import escaped_path, read_bytes
+from dpcli.file.toml.looks import looks
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import first_names
 from dpcli.gate.deleted import trees
 from dpcli.gate.judgement import Judged
 from dpcli.gate.unjudged import OtherFile, absent, dataset_of, tops_of, unjudged
@@ -15,12 +21,6 @@ from dpcli.gate.verdicts import Condition
 from dpcli.git.history import blobs, differing, says_pipeline, touched
 from dpcli.git.places import holds
 from dpcli.git.work_tree import commit_of, listed
-from dpcli.pipeline.folders import toml_name
-from dpcli.pipeline.read import parse, toml_document
-from dpcli.toml.limits import escaped_path, read_bytes
-from dpcli.toml.looks import looks
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import first_names
 
 Touched = tuple[str, str | None, str]  # folder of a repository, its commit at the revision, path of a file in it
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import shown, without_passwords
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.verdicts import Condition
-from dpcli.keys.annotations import members_of
-from dpcli.registry import RELEASED, SECTIONS, load
-from dpcli.toml.limits import escaped_path
-from dpcli.toml.shown import shown, without_passwords
 
 PRIVATE = frozenset({"data", "votes", "path", "url"})  # of the keys that say what is read, those of what is not declared public
 

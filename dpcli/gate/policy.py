@@ -36,19 +36,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Annotated, Literal
 
-from dpcli.fields import Key
+from dpcli.base.fields import Key
+from dpcli.base.registry import SAMPLING
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Caps, Horizon, Waiver, under
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import quoted
 from dpcli.gate.merged_caps import over, tightest
 from dpcli.gate.places import meant, names_of
 from dpcli.gate.rises import level_problems
 from dpcli.gate.shared_caps import SharedCaps, name_problems
 from dpcli.gate.waivable import problem_of
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.gate_keys import Caps, Horizon, Waiver, under
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.registry import SAMPLING
-from dpcli.toml.findings import Problem
-from dpcli.toml.shown import quoted
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.keys.member import Members, read_members
+from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.read import refuse, toml_document
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Findings, TooMany
+from dpcli.file.toml.limits import title
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.suggest import closest
 from dpcli.gate.policy import Policy
 from dpcli.git.revision import read_source
-from dpcli.keys.annotations import members_of
-from dpcli.keys.kinds import KeyPlace
-from dpcli.keys.member import Members, read_members
-from dpcli.pipeline.document import TOP
-from dpcli.pipeline.read import refuse, toml_document
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.findings import Findings, TooMany
-from dpcli.toml.limits import title
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.suggest import closest
 
 # The keys at the top of a policy, which no pipeline file has but "format".
 KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
@@ -35,7 +35,7 @@ def read_policy(source: str) -> Policy:
 def read_policy_bytes(data: bytes, source: str) -> Policy:
     """The policy in the bytes of a file that messages call `source`. Raises InvalidFile as `read_policy` does."""
     text, tables = toml_document(data, source)
-    from dpcli.pipeline.other_files import instead_of_policy
+    from dpcli.file.pipeline.other_files import instead_of_policy
 
     other = instead_of_policy(tables)
     if other is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.folders import may_be_pipeline, toml_name
+from dpcli.file.pipeline.lookalikes import LFS_POINTER
+from dpcli.file.pipeline.read import toml_document
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.missed import of_other_endings, touched_files
 from dpcli.git.history import pasts, says_pipeline
 from dpcli.git.work_tree import listed, top_of
-from dpcli.pipeline.folders import may_be_pipeline, toml_name
-from dpcli.pipeline.lookalikes import LFS_POINTER
-from dpcli.pipeline.read import toml_document
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.render import InvalidFile
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)

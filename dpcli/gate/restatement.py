@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import named
+from dpcli.file.toml.shown import escaped
 from dpcli.gate.verdicts import Condition
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.parts import named
-from dpcli.toml.shown import escaped
 
 Standing = tuple[str, int]  # the type of an entry, and the evidence of its charge
 RESTS = {0: "costs nothing by its own word", 1: "states its own cost", 2: "is priced by its noise"}
@@ -29,7 +29,7 @@ def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator
 
     before: the standings of the file as it was. An entry that is gone and has no such successor is a warning.
     """
-    from dpcli.pipeline.series import counterparts  # only against a base
+    from dpcli.file.pipeline.series import counterparts  # only against a base
 
     now = standings_of(pipeline)
     places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}

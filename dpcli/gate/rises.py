@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpcli.base.stated import product, quotient
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Caps
+from dpcli.file.toml.findings import Problem
 from dpcli.gate.merged_caps import BASE, FILE, Outside, StatedCap, held
-from dpcli.pipeline.gate_keys import Caps
-from dpcli.stated import product, quotient
-from dpcli.toml.findings import Problem
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

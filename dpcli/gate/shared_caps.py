@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from dpcli.fields import DELTA, POSITIVE, RATE, Key
-from dpcli.pipeline.model import Budget
-from dpcli.toml.findings import Problem
-from dpcli.toml.shown import quoted
-from dpcli.values import dataclass
+from dpcli.base.fields import DELTA, POSITIVE, RATE, Key
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.model import Budget
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class SharedCaps:
 
 def name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
     """Names that no file can state, and names that stand there twice."""
-    from dpcli.pipeline.datasets import dataset_problems
+    from dpcli.file.pipeline.datasets import dataset_problems
 
     counted = Counter(names)
     for index, name in enumerate(names):

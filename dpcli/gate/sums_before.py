@@ -8,20 +8,20 @@ from dataclasses import replace
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.together import together
-from dpcli.errors import DpcliError
+from dpcli.base.errors import DpcliError
+from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.folders import toml_name
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.toml.looks import looks
+from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.bases import Base
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.unjudged import dataset_of, tops_of
 from dpcli.git.history import blobs, up_to_date
 from dpcli.git.work_tree import commit_of, listed
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.folders import toml_name
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse, toml_document
-from dpcli.toml.looks import looks
-from dpcli.toml.render import InvalidFile
 
 
 def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.analysis.comparable import statement_of
-from dpcli.keys.annotations import members_of
-from dpcli.keys.member import Member, Members
-from dpcli.pipeline.gate_keys import Gate, Horizon
-from dpcli.pipeline.model import Budget, Pipeline, Privacy
-from dpcli.toml.findings import Path
-from dpcli.toml.shown import shown
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.member import Member, Members
+from dpcli.file.pipeline.gate_keys import Gate, Horizon
+from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.shown import shown
 
 WINDOW = "privacy.window"
 APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole

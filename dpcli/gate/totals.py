@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.together import smallest_delta, together
-from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, DpcliError, InputError, NotRepresentable
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.looks import looks
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import quoted
 from dpcli.gate.caps import cap_conditions, capped, holding
 from dpcli.gate.findings import first_of
 from dpcli.gate.horizon import runs_of
@@ -18,13 +25,6 @@ from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.unjudged import OtherFile, absent, dataset_of, unjudged
 from dpcli.gate.verdicts import Condition, Verdict
 from dpcli.lint.delta import judged_deltas
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.toml.looks import looks
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import quoted
-from dpcli.values import dataclass
 
 NAME = "together"
 NAMED = 5  # files of a sum that are named in a sentence

@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.together import together
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.rounding import up
+from dpcli.file.pipeline.datasets import by_dataset
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.looks import looks
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.totals import NAME, listed
 from dpcli.gate.verdicts import Condition
-from dpcli.pipeline.datasets import by_dataset
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.rounding import up
-from dpcli.toml.looks import looks
 
 REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
 

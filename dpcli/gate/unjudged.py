@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.folders import toml_name
+from dpcli.file.pipeline.read import toml_document
+from dpcli.file.toml.limits import read_bytes
 from dpcli.git.command import work_tree
 from dpcli.git.work_tree import listed, review_of
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.folders import toml_name
-from dpcli.pipeline.read import toml_document
-from dpcli.toml.limits import read_bytes
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from dpcli.toml.findings import Path
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
+from dpcli.file.toml.findings import Path
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.gate_keys import Waiver
+    from dpcli.file.pipeline.gate_keys import Waiver
 
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dpcli.file.pipeline.gate_keys import WAIVABLE
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.lint.catalogue import RULES, rule
-from dpcli.pipeline.gate_keys import WAIVABLE
-from dpcli.toml.suggest import did_you_mean
 
 
 def problem_of(word: str) -> tuple[str, str] | None:

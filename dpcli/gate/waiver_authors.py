@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.looks import looks
+from dpcli.file.toml.positions import locate
 from dpcli.git.authors import Author, addressed, authors_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.looks import looks
-from dpcli.toml.positions import locate
 
 WHAT = ("rule", "approver", "expires", "epsilon", "mechanism")  # what a waiver grants: its reason may be put right by anybody
 _BETWEEN = re.compile(

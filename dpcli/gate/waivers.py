@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpcli.base.rounding import up
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Waiver
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.findings import Findings, Path
 from dpcli.gate.bases import Base, waiver_data
 from dpcli.gate.policy import Policy
 from dpcli.gate.verdicts import Condition, Pardon
 from dpcli.gate.waivable import problem_of
-from dpcli.pipeline.gate_keys import Waiver
-from dpcli.pipeline.model import Pipeline
-from dpcli.rounding import up
-from dpcli.toml.findings import Findings, Path
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.git.authors import Author

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dpcli.registry import BLOCKS, load
+from dpcli.base.registry import BLOCKS, load
 
 PARTS = 10**6  # the most that a hash may have
 WIDEST = 2000  # blocks of a window that a ledger takes

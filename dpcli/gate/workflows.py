@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.gate.deleted import trees
 from dpcli.gate.judgement import Judged
 from dpcli.gate.verdicts import Condition
 from dpcli.git.history import blobs, touched
-from dpcli.toml.limits import escaped_path, read_bytes
 
 PLACES = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from dpcli.file.toml.looks import looks
 from dpcli.git.command import run_git
-from dpcli.toml.looks import looks
 
 _HEADER = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})? \d+ (\d+)(?: \d+)?")
 

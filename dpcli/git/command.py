@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 # What git sets for a hook, and what then stands for another repository, work tree or index than those of the folder.
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE")

@@ -7,13 +7,13 @@ import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.read import toml_document
+from dpcli.file.toml.limits import escaped_path, read_bytes
+from dpcli.file.toml.render import InvalidFile
 from dpcli.git.work_tree import commit_of, git, link_of, listed, review_of
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.read import toml_document
-from dpcli.toml.limits import escaped_path, read_bytes
-from dpcli.toml.render import InvalidFile
-from dpcli.values import dataclass
 
 Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file
 _OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")

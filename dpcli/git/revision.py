@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.git.command import commit, complaint, refuse_ambiguous, run_git, shallow_hint
-from dpcli.toml.limits import escaped_path, read_bytes
 
 
 def read_source(source: str, what: str = "a pipeline file") -> bytes:

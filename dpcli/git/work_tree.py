@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ParamSpec
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.git.command import complaint, refuse_ambiguous, run_git, shallow_hint, work_tree
 from dpcli.git.places import holds
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation, Overflow
 
-from dpcli.errors import InternalError, LedgerError
+from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
 DIGITS = 20

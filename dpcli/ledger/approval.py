@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError, LedgerError
-from dpcli.keys.words import has_words
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.expiry import expiry, later
 from dpcli.ledger.proposals import DAYS, MOST_DAYS, Proposal, numbered

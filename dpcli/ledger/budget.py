@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.registry import Displayed
 from dpcli.ledger.expiry import expiry
 from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
 from dpcli.ledger.ledger import first_time
 from dpcli.ledger.stores.places import everywhere, open_ledger, without_secrets
-from dpcli.registry import Displayed
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
     from dpcli.ledger.state import Run
-    from dpcli.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

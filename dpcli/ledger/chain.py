@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 
 VERSION = 1
 GENESIS = "0" * 64

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import amount_of
 from dpcli.ledger.chain import Head, StoredRow, canonical, opened

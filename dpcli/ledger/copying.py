@@ -24,7 +24,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, entry_of, opened
 from dpcli.ledger.earlier import pages
 from dpcli.ledger.forgetful import ForgetfulRuns

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
-from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 Declared = Sequence[Mapping[str, Any]]  # the runs, as tables and how often

@@ -13,7 +13,7 @@ from dpcli.ledger.quotas import Quota
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 OVER_QUOTA = ", and the quota of "  # what the message of such a denial holds, and no other one but for the name of a pipeline
 NAMED = 60  # characters of a name in print
@@ -117,20 +117,20 @@ def costs(cost: amounts.Amounts) -> str:
 
 def up(amount: Decimal) -> str:
     """An amount in print, rounded up."""
-    from dpcli.rounding import up as rounded
+    from dpcli.base.rounding import up as rounded
 
     return rounded(amount)
 
 
 def down(amount: Decimal) -> str:
     """An amount in print, rounded down."""
-    from dpcli.rounding import down as rounded
+    from dpcli.base.rounding import down as rounded
 
     return rounded(amount)
 
 
 def percent(amount: Decimal, state: LedgerState, name: str) -> str:
     """A share of a cap in print, rounded up."""
-    from dpcli.rounding import percent_used
+    from dpcli.base.rounding import percent_used
 
     return percent_used(amounts.share({name: amount}, state.caps))

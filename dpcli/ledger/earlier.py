@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, entry_of, opened
 from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 STAMP = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from dpcli.file.toml.diagnostics import Diagnostic, Severity
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
-from dpcli.toml.diagnostics import Diagnostic, Severity
 
 LARGE = 10.0
 HOUR = 3600.0

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 PIECE = 1 << 20  # bytes that are held at once
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.calibrate import parameter_key, substitute
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.rounding import up
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.section import contradictions
 from dpcli.ledger.amounts import read
 from dpcli.ledger.state import LedgerState
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.section import contradictions
-from dpcli.rounding import up
 
 DIGITS = 4
 DOUBLINGS = 14

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.state import Run, payer
 
 ENDED = ("committed", "void")

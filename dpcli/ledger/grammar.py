@@ -260,7 +260,7 @@ def _adjacencies() -> list[str]:
 
 
 def _filters() -> dict[str, Any]:
-    from dpcli.registry import FILTERS, load
+    from dpcli.base.registry import FILTERS, load
 
     return {name: load(target) for name, target in FILTERS.items()}
 

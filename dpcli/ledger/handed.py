@@ -6,10 +6,10 @@ import os
 from numbers import Real
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 def text_of(name: str, given: object) -> str:
@@ -47,8 +47,8 @@ def number_of(name: str, given: object) -> float:
 
 def pipeline_of(name: str, given: object) -> Pipeline:
     """A pipeline, or what is in its file. Raises InputError for anything else."""
-    from dpcli.pipeline.model import Pipeline
-    from dpcli.pipeline.read import load
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.file.pipeline.read import load
 
     if isinstance(given, Pipeline):
         return given

@@ -22,7 +22,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import CannotCertify, Denied, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentable
+from dpcli.file.toml.limits import escaped_path, read_head
+from dpcli.file.toml.shown import escaped
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import spread
 from dpcli.ledger.denial import down, up
@@ -32,12 +35,9 @@ from dpcli.ledger.grammar import TYPES, WORDS, seen
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge, checked_key
 from dpcli.ledger.state import LedgerState
-from dpcli.toml.limits import escaped_path, read_head
-from dpcli.toml.shown import escaped
-from dpcli.toml.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 MOST_BYTES, MOST_RUNS = 16 * 1024 * 1024, 1_000  # of one history: all of it is one transaction, in which nobody else writes
 SHOWN = 20  # mistakes that are told at once
@@ -113,7 +113,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 
 
 def _charge(ledger: Ledger, run: PastRun) -> Charge:
-    from dpcli.pipeline.canonical import tables_of
+    from dpcli.file.pipeline.canonical import tables_of
 
     try:
         cost, at = ledger.cost(run.pipeline, run.delta)
@@ -308,7 +308,7 @@ def _made(text: str, now: str) -> str:
 
 
 def _loaded(cells: Mapping[str, str], folder: str) -> Pipeline:
-    from dpcli.pipeline.read import load
+    from dpcli.file.pipeline.read import load
 
     beside = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
     if beside is not None:
@@ -323,7 +323,7 @@ def _stated(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeli
     """A run of which a guarantee for one unit is all that is known."""
     from dataclasses import replace
 
-    from dpcli.pipeline.canonical import pipeline_from
+    from dpcli.file.pipeline.canonical import pipeline_from
 
     epsilon, rho = _number(cells, "epsilon"), _number(cells, "rho")
     if (epsilon is None) == (rho is None):

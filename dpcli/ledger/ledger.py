@@ -11,7 +11,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
-from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.file.pipeline.parts import marked_by_a_blank
+from dpcli.file.toml.looks import looks, mixed, strange
 from dpcli.ledger.approval import Approve, Proposable, Refuse
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
@@ -27,11 +29,9 @@ from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.parts import marked_by_a_blank
-from dpcli.toml.looks import looks, mixed, strange
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 PAGE, MANY = 256, 4096  # entries that are read at once: where they are let go, and where runs are kept
 
@@ -419,7 +419,7 @@ class Ledger:
         expires: str | None,
         window: Sequence[str],
     ) -> Charge:
-        from dpcli.pipeline.canonical import tables_of
+        from dpcli.file.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.dated(window))

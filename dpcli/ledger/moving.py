@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError, LedgerError
-from dpcli.keys.words import has_words
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.file.keys.words import has_words
 from dpcli.ledger.state import LedgerState
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.chain import canonical
@@ -18,10 +19,9 @@ from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms, checked
-from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
@@ -108,7 +108,7 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
 
 
 def _plan(text: str) -> tuple[Pipeline, int]:
-    from dpcli.pipeline.read import load
+    from dpcli.file.pipeline.read import load
 
     path, separator, count = text.rpartition(":")
     if separator and count.isascii() and count.isdigit() and len(count) < 10:
@@ -164,7 +164,7 @@ def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]
             raise InputError(f"{pipeline.path}: privacy.adaptive: expected false in declared mode, found true: use --mode adaptive")
     epsilon, accountant = composed(pipelines, terms.delta)
     if epsilon > terms.epsilon:
-        from dpcli.rounding import up
+        from dpcli.base.rounding import up
 
         raise Denied(
             f"the declared runs cost epsilon {up(epsilon)} by {accountant} at delta = {terms.delta!r}, above the cap {terms.epsilon!r}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import block_shares
 from dpcli.ledger.chain import digest

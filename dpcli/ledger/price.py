@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.pipeline.canonical import pipeline_from, tables_of
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 REMEMBERED = 1_000  # runs whose price is kept
 SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound

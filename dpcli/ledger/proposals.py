@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
+from dpcli.file.toml.looks import looks
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.expiry import is_stamp
-from dpcli.toml.looks import looks
 
 DAYS, MOST_DAYS = 7, 31  # for which a proposal is open where nothing is said, and at most
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import fullest, opened_blocks
 from dpcli.ledger.chain import LedgerEntry

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import fullest, spread
 from dpcli.ledger.denial import delta_advice, down, percent, shortfall, up
@@ -19,7 +19,7 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_ledger
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 Refusal = InputError | CannotCertify | NotRepresentable
 Wanted = dict[str, Decimal]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, opened
 from dpcli.ledger.earlier import alone, run_of
 from dpcli.ledger.state import NEXT, Run

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Filter
 from dpcli.ledger.quotas import concerning
 from dpcli.ledger.state import LedgerState, Run
-from dpcli.stated import difference
 
 
 @dataclass(frozen=True, slots=True)

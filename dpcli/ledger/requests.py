@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.file.toml.looks import looks
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
-from dpcli.toml.looks import looks
 
 LONGEST = 200
 
@@ -328,7 +328,7 @@ class Upgrade:
 
 
 def _in_words(text: str) -> bool:
-    from dpcli.keys.words import has_words
+    from dpcli.file.keys.words import has_words
 
     return has_words(text)
 

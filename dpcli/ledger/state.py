@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol, cast
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
 from dpcli.ledger.chain import Head, LedgerEntry

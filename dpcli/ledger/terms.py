@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.file.toml.looks import looks
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import kind_named
 from dpcli.ledger.filters.filter import Cost, Filter, filter_named
-from dpcli.toml.looks import looks
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

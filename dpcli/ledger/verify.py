@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import tallies, usable
@@ -120,7 +120,7 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
 def read_anchor(path: str) -> dict[str, Any]:
     """What `anchor` wrote to a file. Raises InputError where there is none, or something else."""
-    from dpcli.toml.limits import read_bytes
+    from dpcli.file.toml.limits import read_bytes
 
     data = read_bytes(path)
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
-from dpcli.registry import load
+from dpcli.base.errors import InputError
+from dpcli.base.registry import load
 
 if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo
 from dpcli.lint.settings import chosen, covered, on, one_of, section, settings, spelled, switched_on, words
-from dpcli.pipeline.model import Pipeline
 
 LAYERS = frozenset({"norm", "norm_layer", "layers", "modules"})
 CLIPPING = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})

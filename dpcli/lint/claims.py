@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
-from dpcli.pipeline.model import Entry, Pipeline
 
 ANALYTIC = ("analytic", "exact", "balle")
 APPROXIMATIONS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")

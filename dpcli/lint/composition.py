@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil
 
+from dpcli.file.pipeline.model import OWN, Entry, Pipeline
+from dpcli.file.pipeline.parts import marked_by_a_blank
+from dpcli.file.pipeline.parts import named as parts_named
+from dpcli.file.toml.findings import Path
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import covered, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.pipeline.model import OWN, Entry, Pipeline
-from dpcli.pipeline.parts import marked_by_a_blank
-from dpcli.pipeline.parts import named as parts_named
-from dpcli.toml.findings import Path
 
 SEARCHES = frozenset(
     {"sweep", "grid", "grid_search", "param_grid", "random_search", "hyperparameter_search", "optuna", "search", "tune", "tuning"}
@@ -91,7 +91,7 @@ def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
     first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
     for path, entry in unsaid:
         if entry is not first:
-            from dpcli.pipeline.samples import differing
+            from dpcli.file.pipeline.samples import differing
 
             keys = [key for key, *_ in differing(first, entry)]
             also = f" (and {' and '.join(keys)} in the same words)" if keys else ""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import expm1, isfinite, log1p
 
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import named
+from dpcli.file.toml.diagnostics import Diagnostic, Severity
+from dpcli.file.toml.findings import Path
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.parts import named
-from dpcli.toml.diagnostics import Diagnostic, Severity
-from dpcli.toml.findings import Path
 
 CODE, UNKNOWN = "DP105", "DP306"
 MISSING = "missing, so nothing checks whether delta is small enough"

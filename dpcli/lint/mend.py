@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Any, TypeVar
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import faults, parse, toml_document
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.toml.edit import edited
+from dpcli.file.toml.findings import Fault, Path
+from dpcli.file.toml.positions import locate
+from dpcli.file.toml.rename import renamed
+from dpcli.file.toml.shown import shown
+from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.lint.certain import certain
 from dpcli.lint.run import findings
-from dpcli.pipeline.document import is_pipeline
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import faults, parse, toml_document
-from dpcli.pipeline.resolve import resolve
-from dpcli.toml.edit import edited
-from dpcli.toml.findings import Fault, Path
-from dpcli.toml.positions import locate
-from dpcli.toml.rename import renamed
-from dpcli.toml.shown import shown
-from dpcli.toml.syntax import NotToml, tables_of
-from dpcli.values import dataclass
 
 MOST = 1_000  # repairs of one file
 EXACT = 2**53  # below which a float is every whole number

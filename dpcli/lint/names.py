@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, entries
 from dpcli.lint.settings import OF_TEXT, covered, one_of, section, settings, switched_on
-from dpcli.pipeline.model import Pipeline
 
 DOMAINS = {"vocabulary", "vocab", "tokenizer", "tokeniser", "classes", "categories", "labels", "domain"}
 NAMES = DOMAINS | {"bins", "bin_edges", "scaler", "feature_range"}

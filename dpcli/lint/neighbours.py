@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.lint.rule import HEAD, RuleFinding, RuleInfo, edited, entries
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Pipeline
 
 
 def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.lint.rule import HEAD, RuleFinding, RuleInfo, entries
-from dpcli.pipeline.model import Entry, Pipeline
 
 AGAIN = re.compile(r"[-_ .]+\(?(?:again|retry|retried|repeat|repeated|rerun|copy|bis|[2-9])\)?$", re.IGNORECASE)
 

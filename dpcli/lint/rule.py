@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Entry, Pipeline
-    from dpcli.toml.diagnostics import Severity
-    from dpcli.toml.findings import Path
+    from dpcli.file.pipeline.model import Entry, Pipeline
+    from dpcli.file.toml.diagnostics import Severity
+    from dpcli.file.toml.findings import Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dpcli.base.registry import POLICY_READER, SCHEDULE_READER, load
+from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.read import examine, located, parse, toml_document
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
 from dpcli.lint.catalogue import checked, rule
 from dpcli.lint.delta import CODE, UNKNOWN, judged_deltas
-from dpcli.pipeline.document import TOP
-from dpcli.pipeline.read import examine, located, parse, toml_document
-from dpcli.registry import POLICY_READER, SCHEDULE_READER, load
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.render import InvalidFile
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.lint.rule import RuleFinding, RuleInfo
-    from dpcli.pipeline.model import Pipeline
 
 
 def lint(path: str) -> tuple[Diagnostic, ...]:
@@ -34,7 +34,7 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_own(tables: Mapping[str, Any]) -> bool:
     """Whether a file is one that `lint` judges, where a folder holds many."""
-    from dpcli.pipeline.folders import may_be_pipeline
+    from dpcli.file.pipeline.folders import may_be_pipeline
 
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
@@ -43,7 +43,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
     """What reads a file that is no pipeline, having no key that only pipelines have."""
     if not TOP.keys().isdisjoint(key for key in tables if key != "format"):
         return None
-    from dpcli.pipeline.other_files import is_policy, is_schedule
+    from dpcli.file.pipeline.other_files import is_policy, is_schedule
 
     return SCHEDULE_READER if is_schedule(tables) else POLICY_READER if is_policy(tables) else None
 
@@ -116,8 +116,8 @@ def _title(pipeline: Pipeline) -> str:
 
 def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     """The findings with line, column and source line."""
-    from dpcli.toml.shown import key_text
-    from dpcli.toml.syntax import text_of
+    from dpcli.file.toml.shown import key_text
+    from dpcli.file.toml.syntax import text_of
 
     text = text_of(data)
     lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}

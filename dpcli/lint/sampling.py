@@ -8,13 +8,13 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.resolve import MAX_COUNT
+from dpcli.file.toml.findings import Path
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import RELEASING, chosen, one_of, says, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.resolve import MAX_COUNT
-from dpcli.toml.findings import Path
 
 SAMPLER = frozenset({"sampler", "sampling", "batching"})
 UNNAMED = tuple(

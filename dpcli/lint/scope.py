@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.values import dataclass
+from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, waivable, words
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

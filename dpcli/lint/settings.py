@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.findings import Path
 from dpcli.lint.rule import RuleFinding
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.toml.findings import Path
 
 RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")  # [audit] publishes nothing of its own
 PROSE = frozenset({"description", "note", "notes", "comment", "covers"})

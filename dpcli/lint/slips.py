@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil, sqrt
 
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.lint.composition import PLACE
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import worded
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.resolve import MAX_COUNT
 
 # Epochs written as steps are few and next to nothing of the data; a short run that is meant takes large batches or more steps.
 LIKE_EPOCHS, SHARE_OF_A_PASS = 30, Fraction(1, 10)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, exp
 
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.findings import Path
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.findings import Path
 
 # At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
 LARGE = 10.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, entries
 from dpcli.lint.settings import RELEASING, chosen, on, one_of, section, settings, switched_on, words
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
-from dpcli.pipeline.model import Pipeline
 
 RESUME = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
 NORMALISE = frozenset(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import sqrt
 
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.findings import Path
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import says, spelled, worded
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.findings import Path
 
 L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
@@ -133,7 +133,7 @@ def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _cut(text: str) -> str:
-    from dpcli.toml.shown import escaped
+    from dpcli.file.toml.shown import escaped
 
     line = escaped(" ".join(text.split()))
     return line if len(line) <= 80 else line[:77] + "..."

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 
-from dpcli.values import dataclass
+from dpcli.base.values import dataclass
 
 
 class Adjacency(enum.Enum):

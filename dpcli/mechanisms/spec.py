@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 

@@ -7,6 +7,7 @@ import math
 import operator
 from typing import Any, TypeVar
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.inverse import increasing_root
@@ -14,7 +15,6 @@ from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_normal_en
 from dpcli.numerics.products import product
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
-from dpcli.values import dataclass
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by

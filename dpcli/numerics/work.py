@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 
 QUESTION = 2e7  # cells for one question to one accountant
 COMMAND = 7e7  # cells for all that one command asks, but for an accountant that is a fallback (accountants/base.py)

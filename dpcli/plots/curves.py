@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.calibrate import Parameter, parameter_key, substitute
+from dpcli.base.errors import CannotCertify, InputError
 from dpcli.document.chart import SERIES, Band, Line, Points, Tone
-from dpcli.errors import CannotCertify, InputError
-from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.plots.epsilons import Epsilon, Progress, Question, smallest
 from dpcli.plots.words import certificate, line_label
 

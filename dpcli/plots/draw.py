@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from dpcli.base.errors import InputError
+from dpcli.base.registry import PLOTS, load
 from dpcli.document.chart import Chart
-from dpcli.errors import InputError
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.numerics.work import limited
 from dpcli.plots.epsilons import Question
-from dpcli.registry import PLOTS, load
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.suggest import did_you_mean
 
 VARYING = ("epsilon-steps", "epsilon-sigma")
 

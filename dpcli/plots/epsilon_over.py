@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from dpcli.analysis.account import Account
+from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
-from dpcli.errors import InputError
-from dpcli.pipeline.model import Entry
+from dpcli.file.pipeline.model import Entry
 from dpcli.plots.curves import EpsilonCurve, certificates, curves, replaced
 from dpcli.plots.epsilons import Question
 from dpcli.plots.words import epsilon_at_most, few, name_of, not_a_bound, setting

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dpcli.document.chart import Chart
+from dpcli.file.pipeline.model import Entry
 from dpcli.numerics.arrays import np
-from dpcli.pipeline.model import Entry
 from dpcli.plots import epsilon_over
 from dpcli.plots.curves import varied
 from dpcli.plots.epsilons import Question

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from dpcli.accountants.base import Bound, checked
 from dpcli.analysis.account import Account, account, attained, sound_profiles
 from dpcli.analysis.rows import AccountRow
-from dpcli.errors import CannotCertify, InternalError, NotRepresentable
-from dpcli.pipeline.model import Pipeline
-from dpcli.registry import ACCOUNTANTS
+from dpcli.base.errors import CannotCertify, InternalError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS
+from dpcli.file.pipeline.model import Pipeline
 
 NARROW = 2e-3  # certified bounds this close (relative): no accountant can say much less, and the others need not be asked
 MOST = 3  # reasons that an error names

@@ -7,8 +7,8 @@ import math
 from dpcli.accountants.base import merged
 from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
 from dpcli.analysis.account import account
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
 from dpcli.plots.epsilons import Question

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from dpcli.analysis.account import Account
-from dpcli.pipeline.parts import schemes
+from dpcli.base.rounding import figures, up
+from dpcli.file.pipeline.parts import schemes
 from dpcli.plots.epsilons import Epsilon
-from dpcli.rounding import figures, up
 
 DIGITS = 6  # of a number that nobody stated so
 MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys of mechanisms

@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
 
-from dpcli.errors import DpcliError, InputError
-from dpcli.posix import require_posix
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.posix import require_posix
 from dpcli.predict.models.content import require_same_content
 from dpcli.predict.warmed import ONE_THREAD, Craft, Task
 

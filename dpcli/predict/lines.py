@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpcli.audit.user_code import user_function
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
 
 
 def beside(source: str, path: str) -> str:

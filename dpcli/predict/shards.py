@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Pipeline
-from dpcli.premise import Premise, Premises
 
 KEY = b"dpcli shard 1"
 

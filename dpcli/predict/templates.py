@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.fields import Constraint, Note
+from dpcli.base.fields import Constraint, Note
 
 ALONE = Note("{text}")
 SHOWING = Constraint(

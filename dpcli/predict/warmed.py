@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Protocol
 
-from dpcli.errors import DpcliError, InputError, Unavailable
+from dpcli.base.errors import DpcliError, InputError, Unavailable
 from dpcli.numerics.arrays import np
 from dpcli.predict.places import on_private
 

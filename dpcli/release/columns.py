@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dpcli.errors import InputError
-from dpcli.fields import POSITIVE, Key, Note, Reader
-from dpcli.toml.findings import Problem
+from dpcli.base.errors import InputError
+from dpcli.base.fields import POSITIVE, Key, Note, Reader
+from dpcli.file.toml.findings import Problem
 
 NUMERIC = ("integer", "decimal")
 KEYED = ("text", "integer", "boolean")  # whose values are keys of an answer

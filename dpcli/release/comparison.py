@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.entries import AskedQuery
 from dpcli.release.measures.mode import ModeQuery
 from dpcli.release.stability.compared import PTR, Comparison, Lead, compared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.noise.scales import scale_of, sigma_of
 
 DOWN = 1.0 - 1e-15

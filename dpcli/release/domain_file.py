@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dpcli.errors import InputError
-from dpcli.toml.limits import read_bytes
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import read_bytes
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.keys.kinds import KeyPlace
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.pipeline.document import Mechanisms
+from dpcli.file.pipeline.model import Budget, Entry, Privacy
+from dpcli.file.toml.findings import Findings, Problem
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.pipeline.document import Mechanisms
-from dpcli.pipeline.model import Budget, Entry, Privacy
-from dpcli.registry import MECHANISMS, load
 from dpcli.release.keys import within_keys
 from dpcli.release.query import Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.weights import weighted
-from dpcli.toml.findings import Findings, Problem
 
 # Of a unit with one row, one row and one key count: what is not stated is 1, and the engine leaves out whatever is more.
 BOUNDS = (("max_rows",), ("max_groups",))

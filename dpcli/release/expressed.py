@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 if TYPE_CHECKING:
     from dpcli.release.entries import AskedQuery

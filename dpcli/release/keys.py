@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.answer import QueryAnswer
 from dpcli.release.columns import domain_of

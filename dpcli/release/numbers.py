@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import ROUND_CEILING
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
+from dpcli.base.rounding import figures
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.answers.additive import additive_interval, expected_error, on_grid
 from dpcli.release.answers.interval import ConfidenceInterval
@@ -13,7 +14,6 @@ from dpcli.release.answers.tidy import NON_NEGATIVE, WHOLE, non_negative, whole
 from dpcli.release.noise.draw import draws, noisy
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease
-from dpcli.rounding import figures
 
 TIDY = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (whole, WHOLE)}
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"

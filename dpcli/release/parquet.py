@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.extras import require
+from dpcli.base.extras import require
 
 if TYPE_CHECKING:
     from dpcli.document.document import Sheet

@@ -7,17 +7,17 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from dpcli.errors import InputError
-from dpcli.keys.plain import plain
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.read import parse, section
+from dpcli.base.errors import InputError
+from dpcli.file.keys.plain import plain
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.read import parse, section
+from dpcli.file.toml.limits import read_bytes
 from dpcli.release.columns import domain_of
 from dpcli.release.entries import AskedQuery, asked
 from dpcli.release.expressed import reads_expressions, require_expressions
 from dpcli.release.settings import Source
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
-from dpcli.toml.limits import read_bytes
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.rows import RowWindow

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
-from dpcli.errors import DpcliError, InternalError, LedgerError
+from dpcli.base.errors import DpcliError, InternalError, LedgerError
 
 Result = TypeVar("Result")
 

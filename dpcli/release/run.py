@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.registry import RELEASE_STATEMENT_OF, load
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.base.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.quiet import quietly

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import Key, Reader
-from dpcli.premise import Premise, Premises
+from dpcli.base.fields import Key, Reader
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.toml.findings import Problem
 from dpcli.release.columns import Column
-from dpcli.toml.findings import Problem
 
 OF_URL = Reader("url", lambda source: source.url is not None)
 OF_PATH = Reader("path", lambda source: source.path is not None)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.release.answer import QueryAnswer, as_json, of_json
 from dpcli.sessions.folder import replaced
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.additive import on_grid
 from dpcli.release.columns import LARGEST, NUMERIC
 from dpcli.release.settings import Source
-from dpcli.toml.findings import Problem
 
 
 @dataclass(frozen=True, slots=True)

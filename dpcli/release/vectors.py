@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
+from dpcli.base.rounding import figures
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.release.cost import QueryCost
@@ -11,7 +12,6 @@ from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, No
 from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity, sensitivity
 from dpcli.release.stability.histogram import least_threshold
-from dpcli.rounding import figures
 
 
 def noisy_vector(

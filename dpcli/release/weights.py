@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.cost import QueryCost
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Budget, Privacy
+    from dpcli.file.pipeline.model import Budget, Privacy
     from dpcli.release.query import Query
     from dpcli.release.settings import Source
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.sessions.folder import replaced
 from dpcli.sessions.whereabouts import home
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
 
 RUN = "run.json"
 UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # by which a ledger says that it wrote nothing

@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from dpcli.errors import InputError
-from dpcli.posix import require_posix
+from dpcli.base.errors import InputError
+from dpcli.base.posix import require_posix
 from dpcli.sessions.process import this_process
 
 LOCK = ".lock"

@@ -10,9 +10,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import CannotCertify, Denied, InputError
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.parts import shares_its_price
+from dpcli.base.errors import CannotCertify, Denied, InputError
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import shares_its_price
+from dpcli.file.toml.shown import first_names
 from dpcli.sessions.plan import FilePlan
-from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account, BudgetVerdict

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import os
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import same_word
+from dpcli.file.toml.shown import quoted
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.toml.columns import same_word
-from dpcli.toml.shown import quoted
 
 
 def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 
 MACHINE_ID = "/etc/machine-id"
 

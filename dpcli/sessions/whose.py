@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily

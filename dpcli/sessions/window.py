@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
 from dpcli.ledger.blocks.spelling import spelled
 from dpcli.sessions.tables import in_table
 from dpcli.sessions.whose import require_bounded
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.blocks.family import BlockFamily
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
 
 
 class Windowed(Protocol):

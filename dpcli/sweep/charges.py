@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
 from dpcli.sweep.worker import Job
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from dpcli.toml.findings import Findings
-from dpcli.toml.shown import shown
+from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.shown import shown
 
 if TYPE_CHECKING:
     from dpcli.sweep.settings import Sweep

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.keys.annotations import members_of
-from dpcli.keys.tables import KeyTable, SelectedTable
-from dpcli.pipeline.document import TOP
-from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.model import Entry
-from dpcli.pipeline.section import SectionTable
-from dpcli.toml.findings import Findings, Path
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.tables import KeyTable, SelectedTable
+from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.toml.findings import Findings, Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,23 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import CannotCertify, InputError
-from dpcli.pipeline.placeholders import find_calibrate
-from dpcli.pipeline.read import refuse
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.placeholders import find_calibrate
+from dpcli.file.pipeline.read import refuse
+from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.write import toml_text
 from dpcli.sweep.direction import Better, better_of
 from dpcli.sweep.keys import changed
 from dpcli.sweep.setting import Setting, settings_of
 from dpcli.sweep.settings import REPEATS, Sweep, read_sweep
-from dpcli.toml.findings import Findings
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.write import toml_text
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings import read_train
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.blocks.rows import RowWindow
     from dpcli.mechanisms.choice.repeat_and_select import Trials
-    from dpcli.pipeline.model import Pipeline
 
 KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import first_names
 from dpcli.sessions.folder import exclusive
 from dpcli.sessions.reason import reason
 from dpcli.sweep.charges import Books
@@ -14,11 +15,10 @@ from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, MeasuredSweep
 from dpcli.sweep.worker import Job, JobAnswer, kept
-from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
 
 Progress = Callable[[int, int], None]
 SHORT = 16  # digits of a fingerprint that name a folder

@@ -14,14 +14,14 @@ from decimal import Context, Decimal, localcontext
 from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
-from dpcli.pipeline.canonical import tables_of
-from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Entry
     from dpcli.mechanisms.choice.repeat_and_select import Trials
-    from dpcli.pipeline.model import Entry
     from dpcli.train.plan.plan import TrainingPlan
 
 DIGITS = 60  # of the probabilities: what rounding moves is far below any delta

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason
 from dpcli.sweep.charges import Books

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.pipeline.consistency import check
-from dpcli.pipeline.document import read_document
-from dpcli.pipeline.placeholders import stood_in
+from dpcli.file.pipeline.consistency import check
+from dpcli.file.pipeline.document import read_document
+from dpcli.file.pipeline.placeholders import stood_in
+from dpcli.file.toml.findings import Fault, Findings, Path, TooMany
+from dpcli.file.toml.shown import key_text, shown
+from dpcli.file.toml.write import value_text
 from dpcli.sweep.keys import KeyChange, changed, spelled, target
 from dpcli.sweep.settings import Sweep
-from dpcli.toml.findings import Fault, Findings, Path, TooMany
-from dpcli.toml.shown import key_text, shown
-from dpcli.toml.write import value_text
 
 UNKNOWN = "DP002"  # the rule about keys, and not their values
 MOST = 1000  # settings, which are judged one by one

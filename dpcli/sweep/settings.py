@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import POSITIVE, Constraint, Key, Open
-from dpcli.pipeline.read import refuse, section, toml_document
-from dpcli.premise import Premise, Premises
-from dpcli.toml.findings import Findings, Problem
-from dpcli.toml.shown import shown
+from dpcli.base.fields import POSITIVE, Constraint, Key, Open
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.pipeline.read import refuse, section, toml_document
+from dpcli.file.toml.findings import Findings, Problem
+from dpcli.file.toml.shown import shown
 
 RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 REPEATS = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import DpcliError, InputError, InternalError
+from dpcli.base.errors import DpcliError, InputError, InternalError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.sessions.folder import replaced
 

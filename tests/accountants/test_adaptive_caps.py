@@ -14,11 +14,11 @@ import pytest
 from dpcli.analysis.account import account, headline
 from dpcli.analysis.meaning import meaning
 from dpcli.analysis.together import together
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon_upper
-from dpcli.pipeline.model import Budget, Pipeline
 from tests.command import dpcli
 from tests.ledger.adversary import STEP, of_gaussian, of_response, staged
 from tests.strategies import entry, pipeline

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.numerics.contour import certified

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
 from dpcli.analysis.calibrate import Calibration, Parameter, _search, calibrate, substitute
-from dpcli.errors import CannotCertify, InputError
+from dpcli.analysis.documents.calibration import EARLY, document
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.mechanisms.sampling.schemes import Poisson
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.present.calibration import EARLY, document
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline
 
 FAST = ["zcdp", "rdp", "analytic"]

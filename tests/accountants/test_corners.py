@@ -9,9 +9,9 @@ import pytest
 
 from dpcli.accountants.rdp import ACCOUNTANT
 from dpcli.analysis.account import account
+from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.pipeline.read import parse
 from tests.cases import tiered
 from tests.exam.subjects import SEED
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpcli.accountants.base import Steps
 from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.account import account
-from dpcli.errors import InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

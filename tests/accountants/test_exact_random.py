@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.exact import ExactProfile
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec

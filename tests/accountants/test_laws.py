@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import Account, account
-from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
-from dpcli.registry import ACCOUNTANTS, load
+from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
 from tests.strategies import counts, deltas, dp_sgd, entries, entry, log_uniform, noisy, pipeline, pipelines, rates
 
 SEARCH = 2e-3  # golden sections over how delta is shared stop early, and may stop elsewhere when an input moves
@@ -335,7 +335,7 @@ def test_shares_follow_the_currency_of_the_winner() -> None:
 @given(pipelines(most=2), st.sampled_from([1.0, 10.0]))
 @settings(max_examples=10)
 def test_the_budget_is_judged_on_the_unrounded_headline(subject: Pipeline, warn: float) -> None:
-    from dpcli.pipeline.model import Budget
+    from dpcli.file.pipeline.model import Budget
 
     names = ["basic", "rdp", "zcdp", "analytic", "exact"]  # whoever answers, it is judged alike
     spent = account(subject, names).upper
@@ -353,7 +353,7 @@ def test_the_budget_is_judged_on_the_unrounded_headline(subject: Pipeline, warn:
 
 
 def test_a_budget_without_any_bound_is_unknown() -> None:
-    from dpcli.pipeline.model import Budget
+    from dpcli.file.pipeline.model import Budget
 
     nothing = replace(pipeline(entry("gaussian", noise_multiplier=1.0), delta=0.0), budget=Budget(1.0))
     result = account(nothing)
@@ -361,7 +361,7 @@ def test_a_budget_without_any_bound_is_unknown() -> None:
 
 
 def test_a_budget_at_its_own_delta() -> None:
-    from dpcli.pipeline.model import Budget
+    from dpcli.file.pipeline.model import Budget
 
     subject = pipeline(entry("gaussian", noise_multiplier=1.0), delta=1e-5)
     result = account(replace(subject, budget=Budget(5.0, 1e-8)))

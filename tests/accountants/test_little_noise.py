@@ -17,16 +17,16 @@ from dpcli.accountants.base import Steps, checked
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.calibrate import NOISE_KEYS
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.numerics.contour.integral import build
 from dpcli.numerics.mixture import Mixture
 from dpcli.numerics.work import allowance
-from dpcli.pipeline.read import parse
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import MECHANISMS
 from tests.cases import by_tier, tiered
 from tests.exam.subjects import SEED
 from tests.generated import Drawing, text_of

@@ -14,7 +14,10 @@ from dpcli.accountants import pld
 from dpcli.accountants.advanced import ACCOUNTANT as ADVANCED
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.read import load
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianLoss
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
@@ -22,9 +25,6 @@ from dpcli.numerics.grid.convolution import convolved
 from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.grid.survey import common_unit
 from dpcli.numerics.work import allowance, remaining
-from dpcli.pipeline.read import load
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import MECHANISMS
 from tests.cases import by_tier
 from tests.command import ROOT
 from tests.exam.known import one_of_each

@@ -16,7 +16,7 @@ from dpcli.accountants.base import Bound, Steps, merged
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
-from dpcli.errors import InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace

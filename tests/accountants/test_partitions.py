@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
-from dpcli.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
-from dpcli.registry import MECHANISMS, load
 
 
 def cost(

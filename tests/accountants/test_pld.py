@@ -16,7 +16,7 @@ from dpcli.accountants import pld
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
 from dpcli.accountants.pld import PldProfile
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism

@@ -9,9 +9,9 @@ import mpmath as mp
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.choice.exponential import BoundedRange
-from dpcli.pipeline.model import Pipeline
-from dpcli.registry import ACCOUNTANTS, load
 from tests import oracles
 from tests.strategies import dp_sgd, entry, pipeline
 

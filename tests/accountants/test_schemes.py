@@ -10,15 +10,15 @@ from random import Random
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import SAMPLING, load
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Dominated
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme, Unsampled
 from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import SAMPLING, load
 from tests.strategies import entry, pipeline
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.numerics import work
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.toml.render import InvalidFile
 from tests.cases import by_tier
 from tests.generated import case
 from tests.strategies import entry, pipeline

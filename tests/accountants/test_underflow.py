@@ -14,7 +14,8 @@ import mpmath as mp
 import pytest
 
 from dpcli.accountants.base import Steps
-from dpcli.errors import DpcliError
+from dpcli.base.errors import DpcliError
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
 from dpcli.mechanisms.choice.exponential import ExponentialChoice
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
@@ -26,7 +27,6 @@ from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.mechanisms.stated.pure_and_approx import StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp
 from dpcli.numerics.work import COMMAND, allowance
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
 
 TINY = (1e-140, 1e-156, 1e-163, 1e-290, 1e-300, 2.2250738585072014e-308, 1e-310, 5e-324)
 KINDS: tuple[Callable[[float], Mechanism], ...] = (StatedPure, Laplace, ExponentialChoice, Gaussian, StatedZcdp)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import resolve
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline
 
 Case = dict[str, Any]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dpcli.audit.claim import Claim, claimed
 from dpcli.audit.scores import Scores
+from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import parse
 
 Array = NDArray[np.float64]
 Attack = Callable[[NDArray[np.bool_], np.random.Generator], Array]  # who is in, randomness -> scores

@@ -16,7 +16,7 @@ from dpcli.audit import f_dp, one_run, two_run
 from dpcli.audit.binomial import rate_lower, rate_upper, tail
 from dpcli.audit.scores import Scores, Threshold, by_bonferroni, by_split, check_fair, guess, guess_counts
 from dpcli.audit.two_run import Counts, ErrorRates
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from tests.cases import require_each
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from dpcli.audit.claim import Claim, stated
 from dpcli.audit.decide import _below, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.documents.audit import headline
 from dpcli.audit.power import THRESHOLDS
 from dpcli.audit.result import Audit
 from dpcli.audit.scores import Guessed, Threshold
 from dpcli.audit.settings import AuditSettings
 from dpcli.audit.two_run import epsilon_lower, error_rates
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.present.audit import headline
 from tests.audit.attacks import canaries, claim, one_sum, runs
 
 CURVE = claim()

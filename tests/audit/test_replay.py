@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.audit.replay import Declared, Pair, Step, checks, taken
 from dpcli.audit.result import ReplayCheck
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from tests.audit import learners
 from tests.audit.sums import FILE
 from tests.command import dpcli

@@ -14,11 +14,11 @@ import pytest
 
 from dpcli.audit.run import audit, request
 from dpcli.audit.settings import AuditSettings, overridden, read_settings
-from dpcli.errors import InputError
-from dpcli.keys.annotations import members_of
+from dpcli.base.errors import InputError
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.toml.write import value_text
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.toml.write import value_text
 from tests.audit.sums import FILE, People
 from tests.cases import require_each
 

@@ -13,7 +13,7 @@ from scipy import special
 from dpcli.audit import f_dp, one_run, two_run
 from dpcli.audit.scores import Scores, by_bonferroni, by_split, guess
 from dpcli.audit.two_run import Counts
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from tests.cases import require_each
 from tests.command import ROOT
 

@@ -48,7 +48,7 @@ def dpcli(accountant: str) -> Callable[[Setting], Interval]:
     """One accountant of dpcli."""
 
     def ask(setting: Setting) -> Interval:
-        from dpcli.registry import ACCOUNTANTS, load
+        from dpcli.base.registry import ACCOUNTANTS, load
 
         bound = load(ACCOUNTANTS[accountant]).compose(dpcli_steps(setting)).epsilon(setting.delta)
         return bound.lower, bound.upper

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from dpcli.registry import MECHANISMS
+from dpcli.base.registry import MECHANISMS
 from tests.brute.bracket import Row, rows
 
 WIDTH = 118

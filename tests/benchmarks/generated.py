@@ -21,7 +21,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is imported
 
-from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING, load
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING, load
 from tests.generated import COMMANDS, Case, case
 
 SECONDS, MEGABYTES = 10.0, 1024.0  # what one command may use

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
 from dpcli.train.engine.per_example import ClippedGradients
 from tests.train.engine.models import LARGE, SMALL, Configuration, adapted, gpt2, language, mlp, texts, vectors

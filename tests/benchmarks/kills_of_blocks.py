@@ -23,7 +23,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from dpcli.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated
 from dpcli.ledger.stores.places import init, open_ledger

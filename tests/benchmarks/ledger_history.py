@@ -33,9 +33,9 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import Head, StoredRow, sealed
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.pipeline.canonical import tables_of
 from tests.ledger import cluster as servers
 from tests.ledger.cluster import Cluster
 from tests.ledger.setting import DATASET, run, run_file, terms

@@ -74,7 +74,7 @@ def files(every: bool) -> None:
     """The table of files."""
     base = statistics.median(measured([sys.executable, "-c", "import click, numpy"])[0] for _ in range(5))
     print(f"import click, numpy: {base:.3f} s\n{'mechanisms':>20} {'CPU s':>8} {'ratio':>7} {'MB':>6}  headline")  # noqa: T201
-    from dpcli.registry import ACCOUNTANTS
+    from dpcli.base.registry import ACCOUNTANTS
 
     rows = [word for name in ACCOUNTANTS for word in ("-a", name)] if every else []
     for kind in (*KINDS, "mixed"):

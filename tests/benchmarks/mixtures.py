@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpcli.accountants.base import Accountant
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixtureSpec
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.work import limited
-from dpcli.registry import ACCOUNTANTS
 
 ASKED = ("exact", "pld", "rdp", "rdp-optimal")
 COLUMNS = ("case", "accountant", "seconds", "upper", "lower")

@@ -71,7 +71,7 @@ class Workers:
 
 def default_peers() -> list[str]:
     """Every peer, without those of dpcli's accountants that are not there."""
-    from dpcli.registry import ACCOUNTANTS
+    from dpcli.base.registry import ACCOUNTANTS
 
     return [name for name, peer in PEERS.items() if peer.distribution != "dpcli" or name in ACCOUNTANTS]
 

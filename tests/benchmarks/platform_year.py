@@ -22,12 +22,12 @@ from pathlib import Path
 
 import click
 
-from dpcli.errors import Denied
+from dpcli.base.errors import Denied
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_store
 from dpcli.ledger.verify import verify
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 from tests.command import dpcli
 
 FIRST = date(2026, 1, 1)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpcli.analysis.calibrate import calibrate
-from dpcli.errors import Denied
+from dpcli.base.errors import Denied
 from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.decode.contexts import batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan, plan_of

@@ -89,7 +89,7 @@ def ours(setting: Drawn) -> Interval:
     """The exact accountant's interval; where it is refused, that of the grid."""
     from dpcli.accountants.exact import ExactProfile
     from dpcli.accountants.pld import PldProfile
-    from dpcli.errors import NotRepresentable
+    from dpcli.base.errors import NotRepresentable
     from dpcli.mechanisms.mechanism import Mechanism
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
     from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec

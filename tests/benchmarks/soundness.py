@@ -59,8 +59,8 @@ def dpcli_headline(steps: Callable[[], Any], delta: float) -> Callable[[], Inter
     """dpcli's headline: the smallest upper bound among its sound accountants, and the largest certified lower bound."""
 
     def ask() -> Interval:
-        from dpcli.errors import NotRepresentable
-        from dpcli.registry import ACCOUNTANTS, load
+        from dpcli.base.errors import NotRepresentable
+        from dpcli.base.registry import ACCOUNTANTS, load
 
         bounds, composed = [], steps()
         for accountant in map(load, ACCOUNTANTS.values()):

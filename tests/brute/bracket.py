@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from dpcli.accountants.base import Bound
 from dpcli.analysis.account import attained, sound_profiles
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 from tests.brute.references import REFERENCES, Reference, Situation
 from tests.brute.schemes import SCHEMES, Records, datasets, hockey_stick, pair
 

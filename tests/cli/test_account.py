@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.registry import ACCOUNTANTS, load
+from dpcli.base.registry import ACCOUNTANTS, load
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import OVER
@@ -131,7 +131,7 @@ def test_color_only_where_asked() -> None:
 def test_names_cannot_smuggle_escapes_or_formulas() -> None:
     text = GAUSSIAN.replace(b'"once"', b'"=1+1"')
     from dpcli.document.document import Document, Sheet
-    from dpcli.formats.csv import render
+    from dpcli.document.formats.csv import render
 
     sheet = Sheet(("a",), (("=1+1",), ("-",), ("-2",), (-2.0,), (-2,)))
     assert render(Document("h", {}, sheet=sheet)).split("\r\n")[1:6] == ["'=1+1", "-", "'-2", "-2.0", "-2"]

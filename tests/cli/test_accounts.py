@@ -11,8 +11,8 @@ import pytest
 
 from dpcli.analysis.account import headline
 from dpcli.analysis.together import together
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import dpcli
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.cli.budget.group import SUBCOMMANDS
-from dpcli.registry import BLOCKS, FILTERS, load
+from dpcli.base.registry import BLOCKS, FILTERS, load
+from dpcli.ledger.commands.group import SUBCOMMANDS
 from tests.cases import of_each
 from tests.command import Result, dpcli
 
@@ -313,7 +313,7 @@ def test_unknown_runs_and_datasets(ledger: str) -> None:
 def test_every_subcommand_has_help(name: str) -> None:
     import click
 
-    from dpcli.cli.budget.group import command
+    from dpcli.ledger.commands.group import command
 
     found = command.get_command(click.Context(command), name)
     assert found is not None

@@ -8,13 +8,13 @@ import re
 
 import pytest
 
-from dpcli.keys.annotations import members_of
-from dpcli.keys.kinds import WholeNumber
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.kinds import WholeNumber
+from dpcli.file.pipeline.model import Entry
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.numerics.closed.normal import gaussian_epsilon
-from dpcli.pipeline.model import Entry
-from dpcli.registry import MECHANISMS, load
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED, drawn
@@ -213,8 +213,8 @@ def test_no_classical_noise_for_anything_else(arguments: tuple[str, ...]) -> Non
 
 def test_flags_without_a_file_are_those_of_account() -> None:
     """Both state one run, and what is calibrated by them costs what account says of it."""
-    from dpcli.cli.account import command as account
-    from dpcli.cli.calibrate_sigma import command as calibrate
+    from dpcli.analysis.commands.account import command as account
+    from dpcli.analysis.commands.calibrate_sigma import command as calibrate
     from dpcli.cli.options import run_options
 
     shared = {option.name for option in run_options(lambda: None).__click_params__}

@@ -15,11 +15,11 @@ from pathlib import Path
 import click
 import pytest
 
+from dpcli.base.registry import ACCOUNTANTS, PLOTS
 from dpcli.cli import completing
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
-from dpcli.pipeline.key_places import tables
-from dpcli.registry import ACCOUNTANTS, PLOTS
+from dpcli.file.pipeline.key_places import tables
 from tests.command import ROOT
 from tests.waiting import PATIENCE
 

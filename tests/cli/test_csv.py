@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcli.analysis.documents.account import _as_json
 from dpcli.document.document import Document, Sheet, jsonable
-from dpcli.formats import csv as format_csv
-from dpcli.present.account import _as_json
+from dpcli.document.formats import csv as format_csv
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, own_formats, words_of
 from tests.command import ROOT, dpcli

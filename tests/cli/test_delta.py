@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dpcli as package
+from dpcli.file.pipeline.key_places import tables
 from dpcli.gate.policy_read import KEYS as POLICY_KEYS
-from dpcli.pipeline.key_places import tables
 from tests.cases import of_each
 from tests.cli.commands import commands
 from tests.command import ROOT, Result, dpcli

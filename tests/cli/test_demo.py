@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.explain.demo import COUNT, Demo, SimulatedRate, demo
 from dpcli.explain.demo_chart import chart
 from tests.cases import of_each

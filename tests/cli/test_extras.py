@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.extras import EXTRAS
+from dpcli.base.extras import EXTRAS
 from tests.command import ROOT
 
 # The packages are made to be missing: an entry of None is how Python remembers that a module cannot be imported.

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tomli
 
-from dpcli.errors import InputError
-from dpcli.toml.edit import edited
+from dpcli.base.errors import InputError
+from dpcli.file.toml.edit import edited
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 import pytest
 
+from dpcli.base.errors import InputError
+from dpcli.base.registry import CHART_FORMATS, FORMATS, load
 from dpcli.cli.main import cli
-from dpcli.errors import InputError
-from dpcli.formats.facts import judges, meant_by
-from dpcli.registry import CHART_FORMATS, FORMATS, load
+from dpcli.document.formats.facts import judges, meant_by
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats, words_of
 from tests.command import ROOT, dpcli

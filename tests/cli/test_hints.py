@@ -11,9 +11,9 @@ import click
 import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
+from dpcli.base.registry import ACCOUNTANTS, load
 from dpcli.cli import hints
 from dpcli.cli.main import cli
-from dpcli.registry import ACCOUNTANTS, load
 from tests.cases import of_each
 from tests.cli.commands import commands
 from tests.command import ROOT, dpcli

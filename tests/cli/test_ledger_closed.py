@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS
+from dpcli.ledger.commands.group import SUBCOMMANDS
 from tests.cases import of_each
 from tests.cli.ledgers import ALL, FILE, TERMS, called, marks
 from tests.command import dpcli

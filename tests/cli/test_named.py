@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.cli.kept import require_no_input
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
 from dpcli.cli.named import left_by_run
-from dpcli.errors import InputError
 from dpcli.train.run.outcome import LEFT_BEHIND
 from tests.cases import of_each
 from tests.command import ROOT, dpcli, needed

@@ -14,10 +14,10 @@ from typing import Any
 import click
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.cli import new_file
-from dpcli.cli.importing.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
-from dpcli.errors import InputError
+from dpcli.exchange.commands.importing_group import SUBCOMMANDS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from dpcli.registry import PLOTS
+from dpcli.base.registry import PLOTS
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.plots.samples import GAUSSIAN, NO_NOISE, PURE, TWO

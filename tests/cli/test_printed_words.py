@@ -13,18 +13,8 @@ from unittest import mock
 
 import pytest
 
-from dpcli.cli import options
-from dpcli.document.document import Document
-from dpcli.errors import InputError
-from dpcli.explain.exit_codes import EXIT_CODES
-from dpcli.explain.glossary import SYMBOLS, TERMS
-from dpcli.explain.lookup import explain, picture
-from dpcli.gate.verdicts import EXIT_CODES as VERDICTS
-from dpcli.ledger.grammar import ENTRIES
-from dpcli.ledger.state import NEXT
-from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.present.gate import WORDS
-from dpcli.registry import (
+from dpcli.base.errors import InputError
+from dpcli.base.registry import (
     ACCOUNTANTS,
     AGGREGATORS,
     CHART_FORMATS,
@@ -39,6 +29,16 @@ from dpcli.registry import (
     TASKS,
     load,
 )
+from dpcli.cli import options
+from dpcli.document.document import Document
+from dpcli.explain.exit_codes import EXIT_CODES
+from dpcli.explain.glossary import SYMBOLS, TERMS
+from dpcli.explain.lookup import explain, picture
+from dpcli.gate.documents.gate import WORDS
+from dpcli.gate.verdicts import EXIT_CODES as VERDICTS
+from dpcli.ledger.grammar import ENTRIES
+from dpcli.ledger.state import NEXT
+from dpcli.mechanisms.neighbours import Adjacency
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.trees import nodes, tree

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcli.base.registry import FORMATS, load
 from dpcli.document.document import Check, Document, Finding, Passage, Table
+from dpcli.document.formats import table as table_format
+from dpcli.document.formats.facts import for_screen, streams
 from dpcli.document.walked import Walked
-from dpcli.formats import table as table_format
-from dpcli.formats.facts import for_screen, streams
-from dpcli.registry import FORMATS, load
 
 STREAMED = [name for name in FORMATS if streams(name) is not None]
 CELLS = st.lists(st.sampled_from(["a", "bb", "日本語", "é̂x", "x" * 30, "1e-05", "y" * 90, "", "\x1b[0m", "a|b"]), max_size=4).map(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcli.base.registry import FORMATS
 from dpcli.cli.options import REPORTED, DocumentFormat, Settings
 from dpcli.cli.unread import words_of
-from dpcli.formats.facts import judges
-from dpcli.registry import FORMATS
+from dpcli.document.formats.facts import judges
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats
 from tests.command import dpcli

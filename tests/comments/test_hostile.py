@@ -16,13 +16,13 @@ from typing import Any
 import click
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.cli.main import cli
 from dpcli.comments import waiting
 from dpcli.comments.client import MOST, ApiClient, SecretToken
 from dpcli.comments.forge import Forge
 from dpcli.comments.sticky import keep
 from dpcli.comments.surroundings import github_pull, gitlab_merge
-from dpcli.errors import InputError
 from tests.cases import of_each
 from tests.comments.forges import ANOTHER, ME, ONE, Played
 from tests.exam.subjects import SEED

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.comments.client import checked_api
 from dpcli.comments.surroundings import github_pull, gitlab_merge
-from dpcli.errors import InputError
 from tests.cases import of_each
 
 TOKEN = "t0ken"

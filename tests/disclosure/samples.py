@@ -10,8 +10,8 @@ from typing import Any
 from dpcli.analysis.account import account
 from dpcli.disclosure.facts import Facts, gather
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
+from dpcli.file.pipeline.read import parse
 from dpcli.lint.run import judge
-from dpcli.pipeline.read import parse
 from tests.command import ROOT
 
 FULL: Mapping[str, Any] = tomllib.loads((ROOT / "examples" / "disclosure.toml").read_text())

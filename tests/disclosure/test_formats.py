@@ -18,16 +18,16 @@ import jsonschema
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.disclosure.documents.disclosure import document
 from dpcli.disclosure.item import NOT_STATED
 from dpcli.disclosure.pictures import pictures
 from dpcli.document.document import Document
-from dpcli.formats import html as format_html
-from dpcli.formats import json as format_json
-from dpcli.formats import jsonl as format_jsonl
-from dpcli.formats import markdown as format_markdown
-from dpcli.formats import table as format_table
-from dpcli.formats import text as format_text
-from dpcli.present.disclosure import document
+from dpcli.document.formats import html as format_html
+from dpcli.document.formats import json as format_json
+from dpcli.document.formats import jsonl as format_jsonl
+from dpcli.document.formats import markdown as format_markdown
+from dpcli.document.formats import table as format_table
+from dpcli.document.formats import text as format_text
 from tests.command import dpcli
 
 from .samples import FULL, MINIMAL, SAMPLED, facts, statements, toml

@@ -10,9 +10,9 @@ import pytest
 
 from dpcli.disclosure import items, registry_form
 from dpcli.disclosure.item import NOT_STATED, Item
-from dpcli.keys.annotations import members_of
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.model import Disclosure
 from dpcli.lint.settings import section
-from dpcli.pipeline.model import Disclosure
 from tests.cases import of_each
 from tests.command import dpcli
 

@@ -9,9 +9,9 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.analysis.curve import profile, trade_off
+from dpcli.disclosure.documents.disclosure import document
 from dpcli.disclosure.facts import Facts
 from dpcli.disclosure.plain import ALARM, PlainPassage
-from dpcli.present.disclosure import document
 from tests.command import ROOT
 
 from .samples import MINIMAL, SAMPLED, facts, statements, toml, without

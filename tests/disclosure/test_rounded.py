@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.base.registry import MECHANISMS, load
 from dpcli.disclosure.answers import parameters
-from dpcli.pipeline.read import parse
+from dpcli.file.pipeline.read import parse
 from dpcli.plots.words import MORE_IS_SAFER, parameter
-from dpcli.registry import MECHANISMS, load
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dpcli.registry import MECHANISMS
+from dpcli.base.registry import MECHANISMS
 from tests.exam.coverage import LEGEND, table
 
 for line in (*table(sys.argv[1:] or MECHANISMS), "", *LEGEND):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Dominated
 
 TEN = 10.0

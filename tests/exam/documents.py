@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Suppression, Table
-from dpcli.formats.facts import for_screen, judges, shows
+from dpcli.document.formats.facts import for_screen, judges, shows
 
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.amounts import EXACT, Amounts
 from dpcli.ledger.filters.filter import Cost, Filter
-from dpcli.pipeline.model import Pipeline
 
 TENTH, TEN = Decimal("0.1"), Decimal(10)
 LARGE = 0.3

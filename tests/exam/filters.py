@@ -12,12 +12,12 @@ from decimal import Decimal
 from random import Random
 
 from dpcli.analysis.account import account
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import Amounts
 from dpcli.ledger.filters.filter import Filter
-from dpcli.pipeline.model import Pipeline
-from dpcli.registry import MECHANISMS, load
 from tests.exam.subjects import drawn
 from tests.strategies import entry, pipeline
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
-from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.base.errors import InputError, InternalError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import ACCOUNTANTS, load
 from tests.brute.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
 from tests.brute.references import Reference, Situation
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from dpcli.analysis import account as accounting
 from dpcli.analysis.account import account
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch
-from dpcli.pipeline.model import Pipeline
 
 ACCOUNTANTS = ("basic", "rdp", "zcdp")  # one currency each: quick, and sums in every one of them
 ROUNDING = 1e-9  # relative, and as epsilon

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.integral import Tilted
 from dpcli.numerics.tails import Tails
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import BillLine
 
 Resolve = Callable[..., tuple[BillLine, ...]]
 

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 from dpcli.accountants.base import Steps
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import SAMPLING
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import SAMPLING
 from tests.generated import Drawing, text_of
 
 SEED = 0 if os.environ.get("CI") else int.from_bytes(os.urandom(4), "big")

@@ -10,10 +10,10 @@ import pytest
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
 from dpcli.analysis.account import account
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
 from tests.cases import every
 from tests.exam.subjects import SEED, drawn
 from tests.strategies import entry, pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.registry import ACCOUNTANTS, MECHANISMS
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from tests.brute import bracket
 from tests.brute.references import REFERENCES
 from tests.cases import in_turn, tiered

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import Annotated
 
 from dpcli.accountants.base import Accountant
-from dpcli.fields import Key
-from dpcli.keys.annotations import members_of
+from dpcli.base.fields import Key
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
+from dpcli.file.keys.annotations import members_of
 from dpcli.mechanisms.spec import Spec
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
 from tests.cases import of_each
 
 SHORTEST = 200  # characters

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from dpcli.base.registry import FORMATS, load
 from dpcli.document.document import Document
-from dpcli.formats.facts import shows
-from dpcli.registry import FORMATS, load
+from dpcli.document.formats.facts import shows
 from tests.cases import of_each
 from tests.exam.documents import WITHOUT, Render, Writing, left_out, rendering
 from tests.exam.subjects import SEED

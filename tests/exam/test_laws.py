@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from dpcli.errors import InputError
-from dpcli.registry import MECHANISMS
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS
 from tests.cases import every
 from tests.exam.laws import LAWS
 from tests.exam.subjects import SEED, drawn

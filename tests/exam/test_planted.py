@@ -11,9 +11,9 @@ import pytest
 
 from dpcli.accountants.base import Bound
 from dpcli.analysis import account as accounting
-from dpcli.errors import InputError
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import MECHANISMS
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.resolve import resolve
 from tests.brute.bracket import claimed, parsed, row, situations
 from tests.brute.references import Reference, Situation
 from tests.cases import in_turn, tiered

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.registry import MECHANISMS, SAMPLING
 from tests.brute.bracket import Bracket, row, situations
 from tests.brute.references import REFERENCES
 from tests.brute.schemes import SCHEMES

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import DpcliError, NotRepresentable
+from dpcli.base.errors import DpcliError, NotRepresentable
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
-from dpcli.pipeline.read import parse
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import MECHANISMS
 from tests.cases import of_each
 from tests.exam.subjects import SEED, Subject, drawn
 from tests.exam.views import VIEWS, Tenth, answers, contradictions

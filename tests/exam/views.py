@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_epsilon

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import headline
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange import carried
 from dpcli.exchange.carried import MOST, TABLES, plain_copy
 from dpcli.exchange.events.files import event_json
 from dpcli.exchange.opacus.exporting import json_text, state_of
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.write import toml_text
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.write import toml_text
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED

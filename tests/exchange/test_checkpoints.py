@@ -24,7 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS
 from dpcli.exchange.opacus import checkpoint, inert_pickle
 from dpcli.exchange.opacus.checkpoint import read_checkpoint
 from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
@@ -32,12 +33,11 @@ from dpcli.exchange.opacus.history import OpacusState, Phase, state_in
 from dpcli.exchange.opacus.importing import file_of_state, tables_of_state
 from dpcli.exchange.opacus.inert_pickle import read_pickle
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import load
-from dpcli.pipeline.series import MOST as ENTRIES
-from dpcli.registry import MECHANISMS
-from dpcli.toml.write import toml_text
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import load
+from dpcli.file.pipeline.series import MOST as ENTRIES
+from dpcli.file.toml.write import toml_text
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
@@ -453,7 +453,7 @@ def test_what_opacus_cannot_say_is_refused_by_name(kind: str) -> None:
 
 
 def test_every_other_type_is_refused_by_name() -> None:
-    from dpcli.registry import load as load_object
+    from dpcli.base.registry import load as load_object
 
     for kind in MECHANISMS:
         spec = load_object(MECHANISMS[kind])

@@ -17,20 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpcli
-from dpcli.errors import InputError, Unavailable
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.base.registry import MECHANISMS, load
 from dpcli.exchange.events.exporting import RELATIONS, tree_of_pipeline
 from dpcli.exchange.events.files import event_json, file_of_json
 from dpcli.exchange.events.importing import NESTED, REFUSED, tables_of_event
 from dpcli.exchange.events.leaves import LEAVES
 from dpcli.exchange.events.tree import EVENTS, plain_of, tree_of
 from dpcli.exchange.stated import Asserted, read_text
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.write import toml_text
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.registry import MECHANISMS, load
-from dpcli.toml.write import toml_text
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run

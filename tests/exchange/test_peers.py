@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import dpcli
-from dpcli.cli.importing.group import SUBCOMMANDS
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.exchange.commands.importing_group import SUBCOMMANDS
 from dpcli.exchange.jax_privacy import file_of_config
 from dpcli.exchange.opendp import file_of_accountant
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.exchange.tf_privacy import file_of_flags
 from dpcli.exchange.tumult import file_of_session
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.render import InvalidFile
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.exchange.peers import VECTORS

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import dpcli
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.schedule import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.pipeline.series import MOST
-from dpcli.toml.limits import MAX_BYTES
-from dpcli.toml.render import InvalidFile
+from dpcli.file.pipeline.series import MOST
+from dpcli.file.toml.limits import MAX_BYTES
+from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import dpcli
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import load
 from dpcli.exchange.stated import Asserted
 from dpcli.exchange.tumult import file_of_session
 from dpcli.exchange.tumult_export import BUDGETS, session_of
-from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.registry import load
+from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import dpcli as command
 from tests.exchange.peers import VECTORS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.toml.write import value_text
+from dpcli.file.toml.write import value_text
 
 PRIVACY: dict[str, Any] = {
     "unit": "client",

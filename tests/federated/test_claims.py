@@ -7,9 +7,9 @@ from typing import Any
 from dpcli.analysis.account import account
 from dpcli.analysis.difference import priced_changes
 from dpcli.federated.settings import Federated
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.read import parse
 from dpcli.gate.claims import claims
-from dpcli.keys.annotations import members_of
-from dpcli.pipeline.read import parse
 from tests.cases import of_each
 from tests.federated.files import file
 

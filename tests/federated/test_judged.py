@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import dpcli
+from dpcli.base.registry import SAMPLING
 from dpcli.federated.noise import share_of_one
 from dpcli.federated.participation import participation
 from dpcli.federated.plan import federated_plan
 from dpcli.federated.settings import Federated
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.read import parse
-from dpcli.registry import SAMPLING
-from dpcli.toml.render import InvalidFile
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.federated.files import file
@@ -570,7 +570,7 @@ def test_solved_noise_is_judged_again(tmp_path: Any) -> None:
     table = {"noise": "secure-aggregation", "min_clients": 4, "dishonest": 0, "noise_multiplier": 0.5}
     (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
     with pytest.raises(
-        dpcli.errors.InputError, match=re.escape('fed.toml: mechanism["rounds"].noise_multiplier: expected at most 1')
+        dpcli.base.errors.InputError, match=re.escape('fed.toml: mechanism["rounds"].noise_multiplier: expected at most 1')
     ):  # type: ignore[attr-defined]
         federated_plan(str(tmp_path / "fed.toml"))
     del table["noise_multiplier"]
@@ -607,7 +607,7 @@ def test_an_answer_that_the_table_contradicts_is_not_given(
     assert found.code == 2 and found.out == "" and not answer.exists()
     words = rf"(federated|mechanism\[.rounds.\])\.{key}: expected "
     assert re.search(words, found.err), found.err
-    with pytest.raises(dpcli.errors.InputError, match=words):  # type: ignore[attr-defined]
+    with pytest.raises(dpcli.base.errors.InputError, match=words):  # type: ignore[attr-defined]
         dpcli.calibrate(dpcli.load(path), float(target), solve=solve)  # type: ignore[arg-type]
     path.write_text(file(None, entry))
     assert run("calibrate", str(path), "--solve", solve, "--target-epsilon", target).code == 0

@@ -6,8 +6,8 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from dpcli.pipeline.families import MECHANISMS
-from dpcli.registry import load
+from dpcli.base.registry import load
+from dpcli.file.pipeline.families import MECHANISMS
 from tests.command import dpcli
 from tests.gate.repositories import git
 from tests.inline import text_of as written

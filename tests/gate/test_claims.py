@@ -9,10 +9,10 @@ import pytest
 
 from dpcli.analysis.account import headline
 from dpcli.analysis.difference import priced_changes
+from dpcli.base.registry import load
+from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.read import parse
 from dpcli.gate.claims import claims
-from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.read import parse
-from dpcli.registry import load
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.changes import BASE, TYPES, Document, put, text_of

@@ -11,12 +11,12 @@ import pytest
 
 from dpcli.analysis.changes import Change, Edit
 from dpcli.analysis.difference import Priced
+from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.gate.claims import claims
 from dpcli.gate.data_read import other_data
-from dpcli.keys.annotations import members_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.registry import RELEASED, SECTIONS, load
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import committed, git

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from dpcli.fields import Key
+from dpcli.base.fields import Key
+from dpcli.base.registry import load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.file.pipeline.model import Budget, Entry, Privacy
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.positions import locate
 from dpcli.gate.restatement import standings_of
 from dpcli.gate.terms import _keys, terms_of, word
-from dpcli.keys.annotations import members_of
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.families import MECHANISMS, SAMPLING
-from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
-from dpcli.pipeline.model import Budget, Entry, Privacy
-from dpcli.pipeline.read import parse
-from dpcli.registry import load
-from dpcli.toml.positions import locate
 from tests.cases import of_each
 from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
 from tests.inline import toml

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.gate.horizon import horizon_condition, runs_that_fit
-from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.samples import GATE, conditions, judged, named

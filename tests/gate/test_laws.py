@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dpcli.formats.facts import renderable
+from dpcli.document.formats.facts import renderable
+from dpcli.file.pipeline.gate_keys import Caps, Gate, Waiver
+from dpcli.file.pipeline.read import parse
 from dpcli.gate.flags import GateTerms, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import NO_POLICY
 from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst
 from dpcli.gate.waivers import waived
-from dpcli.pipeline.gate_keys import Caps, Gate, Waiver
-from dpcli.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, waiver

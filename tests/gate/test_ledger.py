@@ -13,14 +13,14 @@ from types import ModuleType
 
 import pytest
 
-from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import load
 from dpcli.gate.ledger import room
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import load
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, OVER, judged, named
 

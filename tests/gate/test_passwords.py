@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.toml.shown import public, shown, without_passwords
+from dpcli.file.toml.shown import public, shown, without_passwords
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import git

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.file.pipeline.gate_keys import Caps
+from dpcli.file.pipeline.model import Budget
+from dpcli.file.pipeline.read import parse
 from dpcli.gate.caps import holding
 from dpcli.gate.merged_caps import Outside
-from dpcli.pipeline.gate_keys import Caps
-from dpcli.pipeline.model import Budget
-from dpcli.pipeline.read import parse
 from tests.command import dpcli
 from tests.gate.repositories import policy
 from tests.gate.samples import GATE, conditions, judged, named, waiver

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dpcli.errors import DpcliError
+from dpcli.base.errors import DpcliError
 from dpcli.ledger.chain import canonical, opened
 from dpcli.ledger.checkpoint import stated
 from dpcli.ledger.expiry import later

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 
 HEAD = """\
 format = 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 
 DATASET = "visits"
 FILE = """format = 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from dpcli.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from tests.ledger.setting import DATASET, charge

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.chain import GENESIS, canonical, digest
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.base.registry import BLOCKS
+from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.blocks.room import block_room, window_words
 from dpcli.ledger.budget import budget
+from dpcli.ledger.documents.ledger_answers import receipt
+from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.trailing import trailing_of
 from dpcli.ledger.quote import quotes
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.verify import verify
-from dpcli.pipeline.read import load, parse
-from dpcli.present.ledger_answers import receipt
-from dpcli.present.ledger_blocks import calendar
-from dpcli.registry import BLOCKS
 from tests.command import dpcli
 from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, terms

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.registry import BLOCKS, FILTERS, load
 from dpcli.ledger import checkpoint
 from dpcli.ledger.amounts import written
 from dpcli.ledger.blocks.family import MOST, BlockFamily
@@ -32,7 +33,6 @@ from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.registry import BLOCKS, FILTERS, load
 from tests.ledger.cases import every
 from tests.ledger.conftest import Database, Place
 from tests.ledger.families import FAMILIES, after, family, opening, terms

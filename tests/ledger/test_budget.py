@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import ROOT

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, canonical, digest, opened, sealed
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms

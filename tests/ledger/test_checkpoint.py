@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from dpcli.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.budget import budget
 from dpcli.ledger.stores import postgres, postgres_patience, sqlite
 from dpcli.ledger.stores.places import init, open_ledger

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import copying
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.checkpoint import stated, tallies

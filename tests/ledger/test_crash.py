@@ -15,7 +15,7 @@ import pytest
 
 apsw = pytest.importorskip("apsw", reason="the crash enumeration records SQLite through apsw")
 
-from dpcli.errors import LedgerError  # noqa: E402
+from dpcli.base.errors import LedgerError  # noqa: E402
 from dpcli.ledger.ledger import Ledger, open_dataset  # noqa: E402
 from dpcli.ledger.stores import sqlite  # noqa: E402
 from dpcli.ledger.stores.sqlite import SqliteStore, create  # noqa: E402

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores import sqlite

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.copying import copied
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger

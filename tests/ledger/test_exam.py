@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from dpcli.errors import Denied, DpcliError, LedgerError
+from dpcli.base.errors import Denied, DpcliError, LedgerError
 from dpcli.ledger.chain import StoredRow, digest, sealed
 from dpcli.ledger.expiry import later
 from dpcli.ledger.filters.filter import Cost

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.base.registry import FILTERS
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import filter_named, opened_filter
 from dpcli.ledger.filters.gdp import mu_of
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.numerics.closed.normal import gaussian_epsilon
-from dpcli.registry import FILTERS
 from tests.ledger.cases import every
 from tests.ledger.pipelines import gaussian, pipeline, pure
 

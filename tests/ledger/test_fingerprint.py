@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger import fingerprint, ledger
 from dpcli.ledger.fingerprint import fingerprint_of
 from dpcli.ledger.ledger import refuse_double

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.gate.ledger import ledger_conditions
 from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
 from dpcli.ledger.expiry import clock, later

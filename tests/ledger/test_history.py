@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.registry import FILTERS
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.history import COLUMNS, charge_history, read_history
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.registry import FILTERS
 from tests.command import dpcli
 from tests.ledger.cases import every
 from tests.ledger.conftest import Place
@@ -354,7 +354,7 @@ def test_a_cap_that_two_persons_raise(tmp_path: Path) -> None:
 
 def test_no_run_of_a_file_is_passed_over_in_silence(tmp_path: Path) -> None:
     """Two runs under one key, a name that stands twice, and a row that is cut off: each would charge less than was written."""
-    from dpcli.errors import InputError
+    from dpcli.base.errors import InputError
     from dpcli.ledger.history import read_history
 
     head = "date,key,unit,adjacency,epsilon,delta\n"

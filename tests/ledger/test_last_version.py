@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import verify

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.looks import looks, mixed, strange
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.verify import verify
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.looks import looks, mixed, strange
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File

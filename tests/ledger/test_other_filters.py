@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.base.registry import FILTERS
 from dpcli.lint.rule import HEAD, TRAIN
-from dpcli.registry import FILTERS
 from tests.command import dpcli
 
 RUNS = {

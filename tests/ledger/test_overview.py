@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from dpcli.formats.facts import renderable
+from dpcli.base.registry import BLOCKS, FILTERS
+from dpcli.document.formats.facts import renderable
 from dpcli.ledger import overview as module
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.overview import CHANGED, UNNOTED, Glance, Unread, overview
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore
 from dpcli.ledger.stores.sqlite import SqliteStore
-from dpcli.registry import BLOCKS, FILTERS
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Place

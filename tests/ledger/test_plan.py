@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.base.registry import BLOCKS
+from dpcli.file.pipeline.read import load
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.instead import instead_of
 from dpcli.ledger.planning.rehearse import BEYOND, BudgetPlan, outlook_of, plan_of, window_on
@@ -21,8 +23,6 @@ from dpcli.ledger.planning.rhythm import Rhythm
 from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
 from dpcli.ledger.planning.trailing import Trailing, trailing_of
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.pipeline.read import load
-from dpcli.registry import BLOCKS
 from tests.cases import of_each
 from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, terms

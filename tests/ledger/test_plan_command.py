@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.base.registry import BLOCKS as KINDS_OF_BLOCKS
 from dpcli.cli.picture_path import ALONE
-from dpcli.formats.facts import renderable
+from dpcli.document.formats.facts import renderable
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.registry import BLOCKS as KINDS_OF_BLOCKS
 from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.ledger.conftest import Database, Place

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts, chain
 from dpcli.ledger.filters.approx_dp import ApproxFilter
 from dpcli.ledger.ledger import Ledger, open_dataset

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.gate.ledger import ledger_conditions
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import postgres_errors

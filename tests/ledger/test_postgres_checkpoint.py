@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dpcli.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger.checkpoint import tallies
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade

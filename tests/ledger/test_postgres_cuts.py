@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import DpcliError
+from dpcli.base.errors import DpcliError
 from dpcli.ledger.grammar import rules
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade

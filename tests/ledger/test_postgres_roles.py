@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dpcli.cli.budget.group import SUBCOMMANDS
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, canonical, digest
+from dpcli.ledger.commands.group import SUBCOMMANDS
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_store, upgrade

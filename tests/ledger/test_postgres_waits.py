@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import postgres_patience
 from dpcli.ledger.stores.places import init, open_store

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.expiry import clock
@@ -21,9 +24,6 @@ from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.ledger.conftest import Database

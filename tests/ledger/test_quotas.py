@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated, tallies

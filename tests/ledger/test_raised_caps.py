@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import FILTERS, load
 from dpcli.ledger import amounts
+from dpcli.ledger.documents.ledger_balance import guaranteed
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.present.ledger_balance import guaranteed
-from dpcli.registry import FILTERS, load
 from tests.ledger.adversary import STEP, Attempt, of_failure, of_gaussian, of_response, staged, worst
 from tests.ledger.pipelines import gaussian, pure
 from tests.ledger.setting import DATASET

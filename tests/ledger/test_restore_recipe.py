@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import ROOT

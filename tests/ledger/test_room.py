@@ -13,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.analysis.calibrate import substitute
-from dpcli.errors import Denied, DpcliError
+from dpcli.base.errors import Denied, DpcliError
+from dpcli.base.registry import FILTERS
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.fit import fitting
@@ -23,9 +26,6 @@ from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.registry import FILTERS
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.ledger.pipelines import gaussian, pure

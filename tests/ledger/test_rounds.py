@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.errors import Denied, InputError, InternalError, LedgerError
+from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated import rounds as module
 from dpcli.federated import server
 from dpcli.ledger.ledger import Ledger

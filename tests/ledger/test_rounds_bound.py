@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
 from dpcli.federated.server import clipped
+from dpcli.file.toml.render import InvalidFile
 from dpcli.ledger import checkpoint, earlier
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
-from dpcli.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.federated.files import file
 from tests.ledger.client_rounds import RHO, SIGMA, cap, keys, opened, spent, written

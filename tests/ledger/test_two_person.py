@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcli.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.file.toml.looks import looks
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import stated, tallies
@@ -25,7 +26,6 @@ from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
-from dpcli.toml.looks import looks
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database, Place

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.lint.catalogue import ELSEWHERE, FILE_RULES, LEDGER_RULES, READER_RULES, SECTION_RULES, checked, codes, rule, words
 from dpcli.lint.run import lint
 from tests.cases import of_each

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.lint.explain import explain
 from tests.cases import of_each

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.syntax import tables_of
 from dpcli.lint.catalogue import RULES, rule
 from dpcli.lint.certain import is_slip
 from dpcli.lint.mend import mended
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.read import parse
-from dpcli.toml.syntax import tables_of
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.exam.subjects import SEED

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.cli import rewriting
-from dpcli.fields import Constraint
-from dpcli.keys.annotations import members_of
-from dpcli.keys.kinds import Number, WholeNumber
+from dpcli.base.fields import Constraint
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.kinds import Number, WholeNumber
+from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.read import faults
+from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
 from dpcli.lint.certain import certain
+from dpcli.lint.commands import rewriting
 from dpcli.lint.mend import mended
-from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.model import Entry
-from dpcli.pipeline.read import faults
-from dpcli.toml.syntax import tables_of
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

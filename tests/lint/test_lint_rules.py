@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
 from dpcli.lint.settings import section
-from dpcli.toml.diagnostics import Diagnostic
 from tests.cases import of_each
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
-from dpcli.toml.diagnostics import Diagnostic
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
 

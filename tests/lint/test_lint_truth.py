@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import CannotCertify, InputError
-from dpcli.keys.annotations import members_of
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.model import Budget, Entry, Pipeline, Privacy
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.lint.claims import APPROXIMATIONS
 from dpcli.lint.run import findings
 from dpcli.lint.settings import spelled
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Budget, Entry, Pipeline, Privacy
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
 

@@ -13,14 +13,14 @@ import pytest
 
 import dpcli
 from dpcli.analysis.account import account
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.closed import participation
 from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
-from dpcli.pipeline.resolve import resolve
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Entry, Pipeline, Privacy
-from dpcli.registry import MECHANISMS, load
 from tests.cases import of_each
 
 STATING = [name for name in MECHANISMS if "epsilon" in load(MECHANISMS[name]).example]

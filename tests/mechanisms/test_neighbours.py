@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.choice.exponential import ExponentialChoice, ExponentialSpec
 from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
 from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum

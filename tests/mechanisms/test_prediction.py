@@ -10,11 +10,11 @@ import pytest
 from scipy.optimize import brentq, linprog
 
 from dpcli.analysis.account import account
+from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.mechanisms.prediction.votes import ConfidentGnMaxSpec, GnMaxSpec, LnMaxSpec
-from dpcli.pipeline.read import parse
 from tests.cases import of_each
 from tests.command import ROOT
 

@@ -13,7 +13,8 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
@@ -26,7 +27,6 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline
 
 TOLERANCE = 2e-3  # the lattice's own error, of second order in its spacing

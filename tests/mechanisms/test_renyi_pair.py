@@ -14,7 +14,7 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Approx

@@ -15,7 +15,9 @@ from scipy.special import ndtr
 
 import dpcli
 from dpcli.analysis.account import account
-from dpcli.errors import DpcliError, NotRepresentable
+from dpcli.base.errors import DpcliError, NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.choice import repeat_and_select
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.choice.repeat_and_select import (
@@ -34,8 +36,6 @@ from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
-from dpcli.pipeline.resolve import resolve
-from dpcli.registry import ACCOUNTANTS, load
 from tests.cases import of_each
 from tests.mechanisms.trials import BINOMIALS, TRIALS, generating, selected
 from tests.strategies import entry, pipeline

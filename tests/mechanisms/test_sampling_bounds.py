@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.pld import PldProfile
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism

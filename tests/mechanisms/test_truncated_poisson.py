@@ -17,7 +17,8 @@ from scipy.special import ndtr
 
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.combined.labelled import Labelled
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
@@ -32,7 +33,6 @@ from dpcli.mechanisms.sampling.truncated import _log_cut, truncated
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
 from dpcli.numerics.closed.binomial import log_binomial_tail, log_binomial_term
-from dpcli.pipeline.resolve import resolve
 from tests.cases import of_each, tiered
 from tests.mechanisms.curves import AT, worst
 from tests.oracles import Array, hockey_stick

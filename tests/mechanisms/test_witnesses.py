@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.base import Steps
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.registry import ACCOUNTANTS, load
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
@@ -21,7 +22,6 @@ from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import allowance
-from dpcli.registry import ACCOUNTANTS, load
 from tests.exam.subjects import SEED
 
 Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count

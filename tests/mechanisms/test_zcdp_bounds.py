@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.combined.composed import Composed

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.one_step import log_deltas, single_log_delta
 from dpcli.numerics.grid.chords import symmetric_pair

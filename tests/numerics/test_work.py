@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.work import CALL, TABLE, TooMuchWork, allowance, exhausted, hold, limited, remembered, shared, spend
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpcli.pipeline.read import parse
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.render import InvalidFile
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.render import InvalidFile
 
 BAD = sorted((Path(__file__).parent.parent / "vectors" / "bad").glob("*.toml"))  # each says what is wrong with it
 GOOD = """\

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
-from dpcli.pipeline.read import load, parse
-from dpcli.toml.limits import MAX_BYTES
-from dpcli.toml.render import InvalidFile
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.read import load, parse
+from dpcli.file.toml.limits import MAX_BYTES
+from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 
 from .samples import BAD, GOOD, changed, in_words, refused, said

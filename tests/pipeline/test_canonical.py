@@ -7,10 +7,10 @@ import json
 import pytest
 from hypothesis import given
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.chain import canonical
-from dpcli.pipeline.canonical import pipeline_from, tables_of
-from dpcli.pipeline.read import load, parse
 from tests.command import ROOT
 from tests.strategies import pipelines
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from dpcli.fields import COUNT, POSITIVE, Key, Note
-from dpcli.keys.annotations import kind_of, members_of
-from dpcli.keys.kinds import KeyPlace, Refused
-from dpcli.toml.findings import Findings
+from dpcli.base.fields import COUNT, POSITIVE, Key, Note
+from dpcli.file.keys.annotations import kind_of, members_of
+from dpcli.file.keys.kinds import KeyPlace, Refused
+from dpcli.file.toml.findings import Findings
 from tests.cases import of_each
 
 

@@ -18,29 +18,29 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from dpcli.base.registry import STYLES, TASKS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.compound import Either, Listed, Named, Opaque
+from dpcli.file.keys.kinds import Day, Flag, Kind, Number, WholeNumber
+from dpcli.file.keys.member import Member, Members
+from dpcli.file.keys.plain import plain as plain_value
+from dpcli.file.keys.tables import KeyTable, SelectedTable
+from dpcli.file.keys.words import OneOf, Remark, Text
+from dpcli.file.pipeline.document import TOP, MechanismTable
+from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.file.pipeline.key_places import tables as known_tables
+from dpcli.file.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy
+from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.schema import json_schema, policy_schema
+from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import key_text
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
-from dpcli.keys.annotations import members_of
-from dpcli.keys.compound import Either, Listed, Named, Opaque
-from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
-from dpcli.keys.member import Member, Members
-from dpcli.keys.plain import plain as plain_value
-from dpcli.keys.tables import KeyTable, SelectedTable
-from dpcli.keys.words import OneOf, Remark, Text
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.document import TOP, MechanismTable
-from dpcli.pipeline.families import MECHANISMS, SAMPLING
-from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
-from dpcli.pipeline.key_places import tables as known_tables
-from dpcli.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy
-from dpcli.pipeline.read import parse
-from dpcli.pipeline.schema import json_schema, policy_schema
-from dpcli.pipeline.section import SectionTable
-from dpcli.registry import STYLES, TASKS, load
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.findings import Path
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import key_text
 from tests.command import dpcli
 from tests.inline import text_of
 
@@ -429,7 +429,7 @@ def test_a_table_that_nothing_reads_is_refused(name: str) -> None:
 
 
 def test_a_section_is_known_by_what_reads_it() -> None:
-    for name, target in load("dpcli.registry:SECTIONS").items():
+    for name, target in load("dpcli.base.registry:SECTIONS").items():
         kind = TOP[name].kind
         assert isinstance(kind, SectionTable)
         cls = load(target)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.toml.shown import NAMED, first_names
+from dpcli.file.toml.shown import NAMED, first_names
 from tests.command import ROOT, dpcli
 
 # What is joined in full: it has a few parts whatever a file says, by the expression that stands there.
@@ -60,7 +60,7 @@ def test_no_message_joins_names_of_a_file_by_itself() -> None:
         for line, what in joined(ast.parse(path.read_text()))
         if what not in FEW
     ]
-    assert not found, "list them with dpcli.toml.shown.first_names"
+    assert not found, "list them with dpcli.file.toml.shown.first_names"
     planted = ast.parse("raise InputError(f\"expected one of {', '.join(e.name for e in entries)}, found {name}\")")
     assert list(joined(planted)) == [(1, "(e.name for e in entries)")]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError
-from dpcli.pipeline.read import parse, targets
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.read import parse, targets
 
 from .samples import GOOD
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
-from dpcli.pipeline.read import parse
-from dpcli.toml.limits import MAX_BYTES
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.limits import MAX_BYTES
 from tests.cases import by_tier
 
 HEAD = 'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 5\n'
@@ -58,8 +58,8 @@ OTHERS = [name for name in HOSTILE if name not in DEAREST]
 REFUSED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from dpcli.errors import InputError
-from dpcli.pipeline.read import load
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.read import load
 for path in sys.argv[1:]:
     try:
         load(path)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.cli.importing.group import SUBCOMMANDS
-from dpcli.errors import InputError
-from dpcli.pipeline.read import parse
-from dpcli.toml.limits import MAX_BYTES
-from dpcli.toml.render import InvalidFile
+from dpcli.base.errors import InputError
+from dpcli.exchange.commands.importing_group import SUBCOMMANDS
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.limits import MAX_BYTES
+from dpcli.file.toml.render import InvalidFile
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.toml.syntax import NotToml, tables_of
+from dpcli.file.toml.syntax import NotToml, tables_of
 
 ESCAPE = "expected an escape that TOML knows (\\\\ for a backslash), found another"
 

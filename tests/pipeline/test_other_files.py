@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.pipeline.other_files import instead_of_policy, other_file
-from dpcli.registry import POLICY_KEYS, load
-from dpcli.toml.syntax import tables_of
+from dpcli.base.registry import POLICY_KEYS, load
+from dpcli.file.pipeline.other_files import instead_of_policy, other_file
+from dpcli.file.toml.syntax import tables_of
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 

@@ -6,14 +6,14 @@ from itertools import product
 
 import pytest
 
-from dpcli.keys.kinds import CALIBRATE, WholeNumber
-from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.placeholders import COVERED, NOISE
-from dpcli.pipeline.read import examine
-from dpcli.registry import MECHANISMS as TYPES
-from dpcli.registry import load
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.write import value_text
+from dpcli.base.registry import MECHANISMS as TYPES
+from dpcli.base.registry import load
+from dpcli.file.keys.kinds import CALIBRATE, WholeNumber
+from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.placeholders import COVERED, NOISE
+from dpcli.file.pipeline.read import examine
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.write import value_text
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\ndelta = 1e-5\n[[mechanism]]\nname = "x"\n'
 CASES = [

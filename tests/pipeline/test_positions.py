@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.toml.findings import Path
-from dpcli.toml.positions import locate
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.positions import locate
 from tests.cases import of_each
 
 from .samples import GOOD

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.file.pipeline.model import Budget, Gate, PartitionKey, Privacy
+from dpcli.file.pipeline.read import calibrate_targets, load, parse, targets
 from dpcli.mechanisms.combined.composed import ComposedSpec
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.mechanisms.stated.renyi import RdpSpec
-from dpcli.pipeline.model import Budget, Gate, PartitionKey, Privacy
-from dpcli.pipeline.read import calibrate_targets, load, parse, targets
 
 from .samples import GOOD, changed, said
 
@@ -145,7 +145,7 @@ def test_reading_imports_no_numbers(tmp_path: Path) -> None:
     (tmp_path / "train.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(changed("steps", "stesp"))
     code = (
-        "import sys; from dpcli.pipeline.read import load; from dpcli.errors import InputError\n"
+        "import sys; from dpcli.file.pipeline.read import load; from dpcli.base.errors import InputError\n"
         "load(sys.argv[1])\n"
         "try: load(sys.argv[2])\n"
         "except InputError: pass\n"

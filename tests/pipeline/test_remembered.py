@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dpcli.errors import InputError
-from dpcli.pipeline import read
-from dpcli.toml.syntax import tables_of
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline import read
+from dpcli.file.toml.syntax import tables_of
 
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
 LISTS = b"""format = 1

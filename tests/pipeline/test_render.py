@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.render import WIDTH, InvalidFile, render, render_all
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.render import WIDTH, InvalidFile, render, render_all
 from tests.cases import of_each
 
 

@@ -17,22 +17,22 @@ from dpcli.analysis.account import Account, account
 from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
 from dpcli.analysis.changes import changes
 from dpcli.analysis.difference import priced_changes
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS, SAMPLING, load
 from dpcli.exchange.events.exporting import tree_of_pipeline
 from dpcli.exchange.events.tree import plain_of
 from dpcli.exchange.opacus.exporting import state_of
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.parts import shares_its_price
+from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.samples import DRAWN
+from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.claims import claims
 from dpcli.ledger.chain import canonical
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.canonical import pipeline_from, tables_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.parts import shares_its_price
-from dpcli.pipeline.read import parse
-from dpcli.pipeline.resolve import resolve
-from dpcli.pipeline.samples import DRAWN
-from dpcli.registry import MECHANISMS, SAMPLING, load
-from dpcli.toml.render import InvalidFile
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED
 from tests.generated import Document, text_of

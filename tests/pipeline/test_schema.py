@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.fields import Key
-from dpcli.keys.annotations import members_of
-from dpcli.pipeline.families import MECHANISMS, SAMPLING
-from dpcli.pipeline.model import Budget, Entry, Gate, Privacy
-from dpcli.pipeline.schema import json_schema
+from dpcli.base.fields import Key
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.model import Budget, Entry, Gate, Privacy
+from dpcli.file.pipeline.schema import json_schema
 
 from .samples import BAD, GOOD, changed
 

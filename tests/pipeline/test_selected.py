@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.fields import POSITIVE, Constraint, Key, Reader, Selection
-from dpcli.keys.annotations import kind_of, members_of
-from dpcli.keys.idle import idle
-from dpcli.keys.kinds import KeyPlace, Refused
-from dpcli.keys.tables import KeyTable, SelectedTable
-from dpcli.toml.findings import Findings
+from dpcli.base.fields import POSITIVE, Constraint, Key, Reader, Selection
+from dpcli.file.keys.annotations import kind_of, members_of
+from dpcli.file.keys.idle import idle
+from dpcli.file.keys.kinds import KeyPlace, Refused
+from dpcli.file.keys.tables import KeyTable, SelectedTable
+from dpcli.file.toml.findings import Findings
 
 SHAPES = {name.lower(): f"tests.pipeline.test_selected:{name}" for name in ("Circle", "Square", "Word")}
 KNOWN = Constraint("a word with an e in it", lambda x: "e" in x, (("pattern", "e"),))

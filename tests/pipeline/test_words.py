@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.syntax_words import _REWORDED, reworded
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.read import parse
-from dpcli.toml.syntax_words import _REWORDED, reworded
 
 from .samples import said
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcli.accountants.rdp import ACCOUNTANT
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 
 HEAD = """format = 1
 name = "sample"

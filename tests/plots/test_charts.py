@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.base.errors import CannotCertify, InputError, InternalError
+from dpcli.base.registry import PLOTS
 from dpcli.document.chart import Axis, Chart, Line, log_span
-from dpcli.errors import CannotCertify, InputError, InternalError
+from dpcli.file.pipeline.read import load
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
-from dpcli.pipeline.read import load
 from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
-from dpcli.registry import PLOTS
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.plots.samples import GAUSSIAN, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
@@ -221,7 +221,7 @@ def test_steps_of_a_member_are_varied_through_its_group() -> None:
 
 
 def test_an_approximation_is_dashed_and_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.registry import ACCOUNTANTS
+    from dpcli.base.registry import ACCOUNTANTS
 
     monkeypatch.setitem(ACCOUNTANTS, "approximate", "tests.plots.samples:APPROXIMATE")
     for kind in ("epsilon-steps", "delta-epsilon", "trade-off"):

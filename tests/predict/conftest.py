@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.present import prediction_statement
+from dpcli.predict.documents import prediction_statement
 from tests.ledger.conftest import cluster, database, used_again
 
 __all__ = ("cluster", "database", "used_again")  # one server for all of them

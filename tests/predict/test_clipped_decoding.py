@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
@@ -158,7 +158,7 @@ def test_a_clip_that_rounding_would_eat_is_refused() -> None:
 
 
 def test_every_type_that_decodes_is_read() -> None:
-    from dpcli.registry import DECODING, MECHANISMS, load
+    from dpcli.base.registry import DECODING, MECHANISMS, load
 
     for name in DECODING:
         cls = load(MECHANISMS[name])

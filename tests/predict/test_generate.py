@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.file.pipeline.model import Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
-from dpcli.pipeline.model import Privacy
 from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan, plan_of
 from dpcli.predict.decode.run import write_texts

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict.models.load import language_model, require_fits, require_same_vocabulary
 from dpcli.predict.models.ngram import ENDLESS, counted, packed, public_ngram, unpacked
 from dpcli.predict.models.texts import TextSource, owned_texts, public_texts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict import apart
 from tests.predict.one_change import HABITS, LEARNERS, of_pate, of_pmixed
 from tests.predict.pmixed_files import HEAD

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.keys.annotations import members_of
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.file.keys.annotations import members_of
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.documents import pmixed as presented
+from dpcli.predict.documents.pmixed import accounted
 from dpcli.predict.models.texts import OwnedTexts
 from dpcli.predict.pmixed import fit as fitting
 from dpcli.predict.pmixed.answer import answered, ensemble
@@ -30,8 +32,6 @@ from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.pmixed.shared import private_texts, sharded
 from dpcli.predict.queries.budget import Granted
-from dpcli.present import pmixed as presented
-from dpcli.present.pmixed import accounted
 from dpcli.train.noise.randomness import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
@@ -190,7 +190,7 @@ def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
     assert found.code == 2 and "what is no guarantee has no cost to charge" in found.err
     with pytest.raises(InputError, match=PUBLISHED):
         dpcli.load(path)
-    from dpcli.cli.budget.options import opened
+    from dpcli.ledger.commands.options import opened
 
     with opened("ledger.db", None) as ledger:
         assert len(ledger.entries()) == before

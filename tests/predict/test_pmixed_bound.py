@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec

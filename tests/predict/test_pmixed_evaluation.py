@@ -15,6 +15,7 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.documents.pmixed_evaluation import evaluated
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.evaluate import evaluate
 from dpcli.predict.pmixed.measure import ensemble_losses, losses, perplexity
@@ -22,7 +23,6 @@ from dpcli.predict.pmixed.modes import Sound
 from dpcli.predict.pmixed.plan import plan_of
 from dpcli.predict.pmixed.private_counts import noise_multiplier, private_bigrams, unit_counts
 from dpcli.predict.pmixed.project import ball, clip
-from dpcli.present.pmixed_evaluation import evaluated
 from dpcli.train.noise.randomness import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed_files import written

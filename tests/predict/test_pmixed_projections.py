@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict.pmixed.modes import Sound
 from dpcli.predict.pmixed.paper_radius import Published, beta
 from dpcli.predict.pmixed.project import Projection, ball, clip, mix

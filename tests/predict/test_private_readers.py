@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.pate.records import inputs_of, labels_of, read_records
 from dpcli.predict.pate.vote_file import table_of

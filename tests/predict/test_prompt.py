@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict.prompt.labeller import labeller_of
 from dpcli.predict.prompt.plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
@@ -302,7 +302,7 @@ def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(
     folder = placed(tmp_path, monkeypatch)
     odd = f"""
 import numpy as np
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
 
 class Lazy:
     def __init__(self, prompt):
@@ -327,7 +327,9 @@ def labeller(prompt):
 
 
 def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(folder: Path) -> None:
-    (folder / "stub.py").write_text(STUB + "\nfrom dpcli.errors import Denied\ndef labeller(prompt):\n    raise Denied('spent')\n")
+    (folder / "stub.py").write_text(
+        STUB + "\nfrom dpcli.base.errors import Denied\ndef labeller(prompt):\n    raise Denied('spent')\n"
+    )
     with pytest.raises(InputError, match="raised Denied at stub"):
         vote_and_teach(plan_of("stub.toml"))
 

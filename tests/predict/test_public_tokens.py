@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcli.errors import Denied, InputError, InternalError
+from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array

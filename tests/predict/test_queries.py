@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict.queries.budget import Granted, QueryBudget
 from dpcli.predict.queries.open import open_queries
 from dpcli.sessions import whereabouts

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import CannotCertify
+from dpcli.base.errors import CannotCertify
 from dpcli.predict.pate.sanitise import Release, release_cost, released
 from dpcli.predict.voting.conditions import conditions
 from dpcli.predict.voting.gaussian_bound import rdp_gaussian

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.rounding import up
 from dpcli.predict.pate import session as session_module
 from dpcli.predict.pate.account import vote_account
 from dpcli.predict.pate.held_costs import compared
@@ -26,7 +27,6 @@ from dpcli.predict.pate.session import hold
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
 from dpcli.predict.voting.aggregators import ConfidentGnMax
 from dpcli.predict.voting.votes import vote_counts
-from dpcli.rounding import up
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 

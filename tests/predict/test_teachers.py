@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.pate.data import Records, query_inputs, shards, test_records
 from dpcli.predict.pate.learners import learnt

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
 from dpcli.predict.voting.gaussian_bound import rdp_gaussian, total_rdp_gaussian
@@ -153,7 +153,7 @@ def test_an_order_close_to_1_costs_no_less_than_the_next() -> None:
 
 
 def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> None:
-    from dpcli.errors import InternalError
+    from dpcli.base.errors import InternalError
 
     assert rdp_gaussian(np.array([-np.inf]), 5.0, np.array([2.0, 64.0])).tolist() == [[0.0, 0.0]]
     for log_q, sigma, order in ((0.1, 5.0, 2.0), (math.nan, 5.0, 2.0), (-1.0, 0.0, 2.0), (-1.0, math.nan, 2.0), (-1.0, 5.0, 1.0)):
@@ -165,9 +165,9 @@ def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> No
 @of_each("entry", ["gnmax", "confident-gnmax", "lnmax"])
 def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> None:
     """Never an error: too little noise makes sure what comes out, and costs nothing given votes that differ; too much never costs 0."""
+    from dpcli.base.registry import AGGREGATORS, load
+    from dpcli.file.pipeline.families import MECHANISMS
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-    from dpcli.pipeline.families import MECHANISMS
-    from dpcli.registry import AGGREGATORS, load
 
     cls = load(MECHANISMS.registry[entry])
     keys = {name: noise if name in ("sigma", "scale", "threshold_sigma") else value for name, value in cls.example.items()}

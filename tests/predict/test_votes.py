@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict.pate import vote_file
 from dpcli.predict.pate.settings import Pate
 from dpcli.predict.pate.vote_file import table_of, votes_of

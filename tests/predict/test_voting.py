@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.base.registry import AGGREGATORS, MECHANISMS, load
+from dpcli.file.pipeline.document import TOP
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
-from dpcli.pipeline.document import TOP
 from dpcli.predict.queries.open import open_queries
 from dpcli.predict.shards import refuse_replaced_units, shards_of, spread_names
 from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
 from dpcli.predict.voting.noise import laplace_noise, normal_noise
 from dpcli.predict.voting.session import Released, VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
-from dpcli.registry import AGGREGATORS, MECHANISMS, load
 from dpcli.train.noise.randomness import SystemStream, insecure_seed
 
 VOTES = VoteCounts(np.array([[70, 20, 10]]), 100)

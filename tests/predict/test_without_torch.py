@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.extras import EXTRAS
+from dpcli.base.extras import EXTRAS
 from tests.command import ROOT
 from tests.predict import generate_files, prompt_files
 

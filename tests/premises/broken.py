@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from tests.brute.bracket import EPSILONS, claimed
 from tests.brute.references import REFERENCES, Reference, Situation
 from tests.brute.schemes import SCHEMES, Array, Draws, Release, datasets, hockey_stick, pair

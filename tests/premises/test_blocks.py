@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.registry import BLOCKS
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.registry import BLOCKS
 
 EPSILON = 1.0
 CUT: Mapping[str, Mapping[str, Any]] = {"region": {"names": ["a", "b", "c", "d"]}, "hash": {"count": 4}}

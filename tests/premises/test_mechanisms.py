@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcli.registry import MECHANISMS
+from dpcli.base.registry import MECHANISMS
 from tests.brute import choices, noise, predictions, stability
 from tests.brute.matrices import longest, toeplitz, tree
 from tests.brute.references import REACH, Reference, Situation

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcli.registry import SAMPLING
+from dpcli.base.registry import SAMPLING
 from tests.brute import noise
 from tests.brute.references import Reference, Situation, contribution
 from tests.brute.schemes import SCHEMES, Array, Drawn, Draws, Records, Release, fixed, in_order, shuffled

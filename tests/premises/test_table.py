@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
+from dpcli.base.premise import AUTHOR, Premise
+from dpcli.base.registry import BLOCKS, FILTERS, MECHANISMS, RELEASED, SAMPLING, SECTIONS, load
 from dpcli.explain.lookup import explain
 from dpcli.explain.topics import topic
-from dpcli.premise import AUTHOR, Premise
-from dpcli.registry import BLOCKS, FILTERS, MECHANISMS, RELEASED, SAMPLING, SECTIONS, load
 from tests.command import ROOT
 
 TABLES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcli.registry import MEASURES, load
+from dpcli.base.registry import MEASURES, load
 from tests.inline import toml
 
 COLUMNS = {

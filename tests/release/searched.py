@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+from dpcli.file.pipeline.read import parse, section
+from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import parse, section
 from dpcli.release.entries import AskedQuery, asked
 from dpcli.release.settings import Source
-from dpcli.toml.render import InvalidFile
 from tests.inline import text_of
 from tests.release.questions_drawn import TYPES, columns, question
 

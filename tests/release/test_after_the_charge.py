@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import DpcliError
-from dpcli.pipeline.read import parse, section
+from dpcli.base.errors import DpcliError
+from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals
 from dpcli.release.answer import as_json
 from dpcli.release.engines.answers import totals_of

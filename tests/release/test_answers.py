@@ -75,7 +75,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, dict[str, 
     tables = document(*({"name": name, **PLENTY, **query} for name, query in ASKED.items()), budget={"epsilon": 1e7})
     tables["source"]["output"] = str(folder / "out")
     (folder / "file.toml").write_bytes(text_of(tables))
-    with mock.patch("dpcli.present.release.statement", return_value=""):  # of so many queries it takes longest
+    with mock.patch("dpcli.release.documents.release.statement", return_value=""):  # of so many queries it takes longest
         found = release(plan_of(str(folder / "file.toml"))).answers
     return rows, {
         name: [{"key": row.key, "value": row.value, "low": row.lower, "high": row.upper} for row in answer.rows]

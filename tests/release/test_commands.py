@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.pipeline.read import parse, section
+from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Total
 from dpcli.release.entries import asked
 from dpcli.release.noise.draw import draws

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.duckdb import DuckDB

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
-from dpcli.pipeline.canonical import pipeline_from, tables_of
-from dpcli.pipeline.model import Budget, Entry
-from dpcli.pipeline.read import parse, section
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.model import Budget, Entry
+from dpcli.file.pipeline.read import parse, section
+from dpcli.file.toml.render import InvalidFile
 from dpcli.release.aggregate import MOST_ROWS
 from dpcli.release.entries import asked
-from dpcli.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import BY_UNIT, document, queries

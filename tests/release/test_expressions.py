@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.columns import Column
 from dpcli.release.engines.duckdb_sql import DuckDBSql
 from dpcli.release.engines.open import opened

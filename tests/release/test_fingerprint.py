@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dpcli.file.pipeline.read import parse, section
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.read import parse, section
 from dpcli.release.entries import asked
 from dpcli.release.plan import ReleasePlan
 from tests.inline import text_of

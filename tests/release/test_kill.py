@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.release import run as running

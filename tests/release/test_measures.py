@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MEASURES, load
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.canonical import pipeline_from, tables_of
-from dpcli.pipeline.read import parse
-from dpcli.registry import MEASURES, load
 from dpcli.release.query import COSTS
-from dpcli.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.registry import MEASURES
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.registry import MEASURES
 from dpcli.release import vectors
 from dpcli.release.engines import statement as statements
 from dpcli.release.engines.duckdb import DuckDB

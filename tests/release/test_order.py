@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import CannotCertify, Denied, InputError, InternalError, LedgerError, NotRepresentable
+from dpcli.base.errors import CannotCertify, Denied, InputError, InternalError, LedgerError, NotRepresentable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.release import run as running

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.stores.places import init
 from dpcli.release.plan import plan_of
 from dpcli.release.run import release

@@ -11,7 +11,7 @@ from types import NoneType
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened, require_source

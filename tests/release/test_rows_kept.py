@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcli.pipeline.read import parse, section
-from dpcli.registry import MEASURES
+from dpcli.base.registry import MEASURES
+from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Aggregation, Engine, GroupKey, Steps, Totals
 from dpcli.release.engines import statement as statements
 from dpcli.release.engines.open import opened

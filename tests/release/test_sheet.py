@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.document.document import Document
-from dpcli.formats import csv
-from dpcli.present.release import sheet_of
+from dpcli.document.formats import csv
 from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.documents.release import sheet_of
 from dpcli.release.parquet import parquet_of
 from tests.cases import of_each
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.places import init
 from dpcli.release.plan import plan_of
 from dpcli.release.run import release

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dpcli.present.stability import document
 from dpcli.release.aggregate import Total
 from dpcli.release.comparison import comparison_of
+from dpcli.release.documents.stability import document
 from dpcli.release.entries import AskedQuery
 from dpcli.release.plan import ReleasePlan, plan_of
 from tests.cases import of_each

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.registry import BLOCKS, MEASURES, load
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.registry import BLOCKS, MEASURES, load
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.engines.table import FoundColumn, FoundTable
 from dpcli.release.entries import AskedQuery

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import BLOCKS, load
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
-from dpcli.registry import BLOCKS, load
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.kinds import kind_named
 from dpcli.release import run as running
 from dpcli.release.aggregate import Totals
@@ -131,7 +131,7 @@ def test_no_question_sees_a_record_outside_of_the_window(
 def require_unseen(query: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: bool) -> None:
     """stated: whether a statement is left, which takes longer than all else and is of every measure alike."""
     if not stated:
-        monkeypatch.setattr("dpcli.present.release.statement", lambda plan, answers: "")
+        monkeypatch.setattr("dpcli.release.documents.release.statement", lambda plan, answers: "")
     draw, window = random.Random(query["name"]), ("2020-12-28..2021-01-06",)
     seen: list[list[Totals]] = []
     real = DuckDB.totals
@@ -165,8 +165,8 @@ def require_unseen(query: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest
 @of_each("most", [None, 1, 2])
 def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit: str | None, by: str, tmp_path: Path) -> None:
     """In the statement, which is signed, in the plan and in the answers. most: blocks of a unit; None: no ledger was named."""
-    from dpcli.present.release import explained, statement
-    from dpcli.present.release import planned as told_before
+    from dpcli.release.documents.release import explained, statement
+    from dpcli.release.documents.release import planned as told_before
 
     blocks = tuple(sorted({str(block_of(by, day)) for day in DAYS[:3]})) if by != "region" else REGIONS[:2]
     query = {"name": "q", "measure": "count", "rho": 0.1, "max_rows": 2}

@@ -9,11 +9,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from dpcli.base.registry import BLOCKS, load
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.registry import BLOCKS, load
 from dpcli.release.plan import ReleasePlan, plan_of
 from tests.inline import text_of
 from tests.release.files import COLUMNS, document

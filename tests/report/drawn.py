@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpcli.charts.labels import Box, text_width
-from dpcli.charts.shapes import Words
+from dpcli.document.charts.labels import Box, text_width
+from dpcli.document.charts.shapes import Words
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -13,20 +13,20 @@ from unittest import mock
 
 import pytest
 
-from dpcli.charts import csv as chart_csv
-from dpcli.charts import png as chart_png
-from dpcli.charts import svg as chart_svg
-from dpcli.charts import terminal as chart_terminal
-from dpcli.charts import vega as chart_vega
-from dpcli.charts.colours import DARK, LIGHT, TERMINAL
-from dpcli.charts.labels import Box, inside, spread, text_width, wrap
-from dpcli.charts.scene import scene
-from dpcli.charts.ticks import ticks
+from dpcli.base.errors import InputError
+from dpcli.base.registry import CHART_FORMATS, PLOTS, load
 from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
-from dpcli.errors import InputError
+from dpcli.document.charts import csv as chart_csv
+from dpcli.document.charts import png as chart_png
+from dpcli.document.charts import svg as chart_svg
+from dpcli.document.charts import terminal as chart_terminal
+from dpcli.document.charts import vega as chart_vega
+from dpcli.document.charts.colours import DARK, LIGHT, TERMINAL
+from dpcli.document.charts.labels import Box, inside, spread, text_width, wrap
+from dpcli.document.charts.scene import scene
+from dpcli.document.charts.ticks import ticks
 from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
-from dpcli.registry import CHART_FORMATS, PLOTS, load
 from tests.cases import of_each
 from tests.plots.samples import GAUSSIAN, pipeline
 from tests.report.drawn import SVG, boxes, luminance

@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.charts.colours import DARK, LIGHT
-from dpcli.charts.describe import describe
-from dpcli.charts.grid import DARK as DARKER
-from dpcli.charts.grid_text import mark
-from dpcli.charts.labels import Box
-from dpcli.charts.scene import scene
-from dpcli.charts.shapes import STEPS as INKS
+from dpcli.base.registry import BLOCKS, CHART_FORMATS, load
 from dpcli.document.chart import Chart, Grid
+from dpcli.document.charts.colours import DARK, LIGHT
+from dpcli.document.charts.describe import describe
+from dpcli.document.charts.grid import DARK as DARKER
+from dpcli.document.charts.grid_text import mark
+from dpcli.document.charts.labels import Box
+from dpcli.document.charts.scene import scene
+from dpcli.document.charts.shapes import STEPS as INKS
+from dpcli.ledger.documents.block_calendar import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, chart
 from dpcli.ledger.state import LedgerState
-from dpcli.plots.block_calendar import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, chart
-from dpcli.registry import BLOCKS, CHART_FORMATS, load
 from tests.ledger.families import FAMILIES, opening, terms
 from tests.report.drawn import SVG, boxes, luminance
 

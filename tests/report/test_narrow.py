@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dpcli.document.document import Document, Table
-from dpcli.formats.table import render
+from dpcli.document.formats.table import render
 
 COLUMNS = ("", "file", "before", "epsilon", "change", "cap", "at delta")
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dpcli.charts import terminal as chart_terminal
-from dpcli.charts.labels import Box, text_width
-from dpcli.charts.regions import place_within
-from dpcli.charts.scene import SMALL, scene
+from dpcli.base.registry import PLOTS
 from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
+from dpcli.document.charts import terminal as chart_terminal
+from dpcli.document.charts.labels import Box, text_width
+from dpcli.document.charts.regions import place_within
+from dpcli.document.charts.scene import SMALL, scene
 from dpcli.plots.draw import draw
 from dpcli.plots.epsilons import Question
-from dpcli.registry import PLOTS
 from tests.plots.samples import GAUSSIAN, PURE, pipeline
 
 WIDTHS = (40, 60, 70, 80, 132, 200)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.sessions import folder as folders
 from dpcli.sessions.folder import LOCK, exclusive, replaced
 from tests.cases import of_each

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import CannotCertify, Denied, InputError
-from dpcli.pipeline.read import parse
+from dpcli.base.errors import CannotCertify, Denied, InputError
+from dpcli.file.pipeline.read import parse
 from dpcli.sessions.plan import FilePlan
 from dpcli.sessions.priced import one_entry, priced, priced_file
 from tests.cases import of_each

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dpcli as package
+from dpcli.file.pipeline.read import parse
 from dpcli.ledger.stores.places import init
-from dpcli.pipeline.read import parse
 from dpcli.sessions.reason import reason
 from tests.cases import of_each
 from tests.command import dpcli

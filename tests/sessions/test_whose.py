@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.run import release
 from dpcli.sessions.whose import PARTS, require_bounded

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import BLOCKS
+from dpcli.file.pipeline.window import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.spelling import spelled
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.pipeline.window import UNCHECKED, blocks_words
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.transcript import read_transcript
-from dpcli.registry import BLOCKS
 from dpcli.sessions.plan import FilePlan
 from dpcli.sweep import run as sweeping
 from dpcli.sweep import select as selecting

@@ -16,19 +16,19 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.charts import csv as chart_csv
-from dpcli.charts import svg as chart_svg
-from dpcli.charts import terminal as chart_terminal
-from dpcli.charts import vega as chart_vega
-from dpcli.charts.scene import scene
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.document.charts import csv as chart_csv
+from dpcli.document.charts import svg as chart_svg
+from dpcli.document.charts import terminal as chart_terminal
+from dpcli.document.charts import vega as chart_vega
+from dpcli.document.charts.scene import scene
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.present.frontier import chart
-from dpcli.present.sweep import measured
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep import run
 from dpcli.sweep.direction import Better, worth
+from dpcli.sweep.documents.frontier import chart
+from dpcli.sweep.documents.sweep import measured
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, MeasuredSweep

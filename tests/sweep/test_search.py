@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.pipeline.read import load, parse
-from dpcli.present.sweep import selected
 from dpcli.sweep import search as law
 from dpcli.sweep import select
+from dpcli.sweep.documents.sweep import selected
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.search import candidates, draw, mean
 from dpcli.sweep.select import BEST, SEARCH, TRIALS, search

@@ -18,21 +18,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import CannotCertify, InputError
-from dpcli.keys.annotations import members_of
-from dpcli.keys.member import Members
-from dpcli.keys.tables import SelectedTable
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.registry import TASKS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.member import Members
+from dpcli.file.keys.tables import SelectedTable
+from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.write import toml_text, value_text
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.families import MECHANISMS, SAMPLING
-from dpcli.pipeline.model import Entry
-from dpcli.pipeline.read import parse
-from dpcli.registry import TASKS, load
 from dpcli.sweep.keys import target
 from dpcli.sweep.plan import SweepPlan, plan_sweep
-from dpcli.toml.findings import Findings
-from dpcli.toml.render import InvalidFile
-from dpcli.toml.shown import quoted
-from dpcli.toml.write import toml_text, value_text
 from dpcli.train.plan.settings import Train
 from tests.cases import require_each
 from tests.command import ROOT, dpcli

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Merged, Numbers, Shared
 from dpcli.train.isolation.lengths import coefficient
 from dpcli.train.isolation.lengths import records as records_in

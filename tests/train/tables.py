@@ -8,9 +8,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.keys.annotations import members_of
-from dpcli.pipeline.schema import json_schema
-from dpcli.registry import TASKS, load
+from dpcli.base.registry import TASKS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.schema import json_schema
 from dpcli.train.plan.settings import Train
 
 Table = Mapping[str, Any]

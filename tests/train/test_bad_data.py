@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch import nn  # noqa: E402
 
-from dpcli.errors import DpcliError, InputError  # noqa: E402
-from dpcli.registry import TASKS, load  # noqa: E402
+from dpcli.base.errors import DpcliError, InputError  # noqa: E402
+from dpcli.base.registry import TASKS, load  # noqa: E402
 from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402

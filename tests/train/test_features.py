@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.noise.randomness import system_entropy  # noqa: E402

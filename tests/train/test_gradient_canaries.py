@@ -13,7 +13,7 @@ import numpy as np  # noqa: E402
 
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools  # noqa: E402
 from dpcli.audit.read_scores import read_found  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed  # noqa: E402

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine import asked  # noqa: E402
 from dpcli.train.engine.batches import take  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402

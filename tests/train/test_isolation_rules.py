@@ -17,7 +17,7 @@ from torch.fx.experimental import symbolic_shapes  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.program import followed  # noqa: E402

@@ -22,7 +22,7 @@ from torch import Tensor  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.audit import libraries  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.isolation.state import state  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402

@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
-from dpcli.errors import InputError, InternalError  # noqa: E402
+from dpcli.base.errors import InputError, InternalError  # noqa: E402
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec  # noqa: E402
 from dpcli.mechanisms.noise.laplace import LaplaceSpec  # noqa: E402
 from dpcli.train.noise import randomness  # noqa: E402

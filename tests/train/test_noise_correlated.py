@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
-from dpcli.errors import InputError, InternalError  # noqa: E402
+from dpcli.base.errors import InputError, InternalError  # noqa: E402
 from dpcli.mechanisms.noise.banded import BandedSpec  # noqa: E402
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, CorrelatedSpec, ToeplitzSpec, TreeSpec  # noqa: E402
 from dpcli.train.noise.declared import noise_of  # noqa: E402
@@ -272,7 +272,7 @@ FORKED = """
 import os, torch
 from dpcli.train.noise.tree import Tree
 from dpcli.train.noise.randomness import SystemStream
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 noise, shapes = Tree(1.0, SystemStream(), 8), {"w": torch.Size([3])}
 noise.next(shapes)
 if os.fork() == 0:

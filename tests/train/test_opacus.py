@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import nn  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine import opacus as opacus_engine  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.opacus import OpacusGradients  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed, system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402

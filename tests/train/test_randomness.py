@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.train.noise import randomness
 from dpcli.train.noise.randomness import (
     SeededStream,
@@ -179,7 +179,7 @@ def in_processes(code: str) -> list[str]:
 FORKED = """
 import os
 from dpcli.train.noise.randomness import insecure_seed, normals, system_entropy
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 seeded, system = insecure_seed(1), system_entropy()
 normals(3, system.noise)(3), seeded.noise.words(1)
 read, write = os.pipe()

@@ -11,7 +11,7 @@ import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
 from dpcli.train.replay.draws import OwnDraws  # noqa: E402
 from tests.cases import require_each  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 import numpy as np  # noqa: E402
 
 from dpcli.audit.replay import Pair, checks  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.replay import program as replayed  # noqa: E402
 from dpcli.train.step import prepare  # noqa: E402
 from tests.command import dpcli  # noqa: E402

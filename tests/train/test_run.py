@@ -13,12 +13,12 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
+from dpcli.base.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.denial import costs  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.present.training import outcome  # noqa: E402
 from dpcli.sessions.folder import exclusive  # noqa: E402
+from dpcli.train.documents.training import outcome  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.checkpoint import Checkpoint, restored, save  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402

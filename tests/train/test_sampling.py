@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2, chisquare
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import SAMPLING
 from dpcli.mechanisms.noise.correlated import TreeSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
-from dpcli.registry import SAMPLING
 from dpcli.train.noise.randomness import SeededStream, system_entropy
 from dpcli.train.sampling.schemes import SAMPLERS, participations, pass_length, sampler
 from tests.cases import require_each

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dpcli.analysis.asking import tightest
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.train.noise.randomness import SeededStream

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.keys.annotations import members_of
-from dpcli.keys.plain import plain
-from dpcli.registry import STYLES, TASKS, load
-from dpcli.toml.render import InvalidFile
+from dpcli.base.registry import STYLES, TASKS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.plain import plain
+from dpcli.file.toml.render import InvalidFile
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plan.settings import Train, in_full, read_train
 from tests.cases import require_each

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.pipeline.read import examine
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.read import examine
-from dpcli.registry import MECHANISMS
 from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
 from dpcli.train.plan.settings import read_train
 from tests.cases import require_each

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcli.errors import InputError
-from dpcli.fields import Constraint
-from dpcli.keys.annotations import members_of
-from dpcli.registry import TASKS, load
+from dpcli.base.errors import InputError
+from dpcli.base.fields import Constraint
+from dpcli.base.registry import TASKS, load
+from dpcli.file.keys.annotations import members_of
 from dpcli.train.plan.settings_classification import ARRAYS, MODELS, SOURCE, Classification
 from dpcli.train.plan.sources import FUNCTION
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
 from dpcli.exchange.events.tree import EventTree
 from dpcli.exchange.rounded import rate_of
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.samples import samples_of
+from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsampled
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.parts import named
-from dpcli.pipeline.resolve import resolve
-from dpcli.pipeline.samples import samples_of
-from dpcli.toml.shown import first_names, quoted
 
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
 EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}

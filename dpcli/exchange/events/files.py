@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.carried import tables_carried
 from dpcli.exchange.events.exporting import RELATIONS, tree_of_pipeline
 from dpcli.exchange.events.importing import tables_of_event
 from dpcli.exchange.events.tree import SNIPPET, plain_of, tree_of
 from dpcli.exchange.foreign import ForeignTable, NotJson, read_json
 from dpcli.exchange.stated import Asserted, file_of
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.shown import shown
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.shown import shown
 
 SCHEMA = "dpcli/dp-event/v1"
 WRAPPED = ("schema", "neighboring_relation", "pipeline")  # beside the event

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
 from dpcli.exchange.events.tree import EventTree
 from dpcli.exchange.stated import Asserted
-from dpcli.toml.shown import first_names
+from dpcli.file.toml.shown import first_names
 
 REFUSED = {
     "NonPrivateDpEvent": "nothing about it is private, and no mechanism of a file says so",

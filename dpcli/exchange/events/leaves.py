@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.events.tree import EventTree, is_number
 from dpcli.exchange.rounded import above, below
 

@@ -6,13 +6,13 @@ import importlib
 import importlib.util
 from typing import Any
 
-from dpcli.errors import Unavailable
+from dpcli.base.errors import Unavailable
 from dpcli.exchange.events.exporting import tree_of_pipeline
 from dpcli.exchange.events.importing import tables_of_event
 from dpcli.exchange.events.tree import HOME, EventTree, Value, tree_of
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.pipeline.model import Pipeline
-from dpcli.toml.write import toml_text
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.write import toml_text
 
 
 def from_dp_event(

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.toml.shown import escaped, shown
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import escaped, shown
 
 Value = Any  # a number, a list of numbers, an EventTree, or a list of these
 

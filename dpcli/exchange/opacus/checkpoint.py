@@ -6,10 +6,10 @@ import io
 import zipfile
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import read_fields
 from dpcli.exchange.opacus.inert_pickle import read_pickle
-from dpcli.toml.limits import read_head, title
+from dpcli.file.toml.limits import read_head, title
 
 MAX_PICKLE = 64 * 1024 * 1024  # of values without their tensors, which stand elsewhere in the file
 LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth

@@ -9,15 +9,15 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.opacus.history import OpacusState, Phase
 from dpcli.exchange.rounded import rate_of
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.samples import together
+from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.samples import together
-from dpcli.toml.shown import first_names, quoted
 
 
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:

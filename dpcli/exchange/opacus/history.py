@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.opacus.inert_pickle import Inert
-from dpcli.pipeline.series import MOST as ENTRIES
-from dpcli.toml.shown import escaped, shown
+from dpcli.file.pipeline.series import MOST as ENTRIES
+from dpcli.file.toml.shown import escaped, shown
 
 MOST = 1_000_000  # values of a checkpoint that are looked at
 MOST_STEPS = 10**18

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.exchange.carried import tables_carried
 from dpcli.exchange.opacus.exporting import state_of
 from dpcli.exchange.opacus.history import OpacusState, Phase
 from dpcli.exchange.stages import merged_stages, staged_entry, wrapped
 from dpcli.exchange.stated import Asserted, file_of
-from dpcli.toml.shown import escaped
+from dpcli.file.toml.shown import escaped
 
 ADJACENCY = "add-remove"  # Opacus's
 ASSUMED = (

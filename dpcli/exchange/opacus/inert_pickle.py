@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Hashable
 from typing import IO, Any
 
-from dpcli.errors import InputError
-from dpcli.toml.shown import escaped
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import escaped
 
 # What checkpoints of tensors name. These are kept as names; any other is refused, since the pickle would run it wherever it is loaded.
 KNOWN = re.compile(

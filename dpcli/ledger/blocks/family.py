@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.amounts import divided
 from dpcli.ledger.blocks.kinds import BlockKind, kind_named
 

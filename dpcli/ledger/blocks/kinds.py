@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import ClassVar, Literal, Protocol
 
-from dpcli.errors import InputError
-from dpcli.premise import Premise, Premises
-from dpcli.registry import BLOCKS, load
+from dpcli.base.errors import InputError
+from dpcli.base.premise import Premise, Premises
+from dpcli.base.registry import BLOCKS, load
 
 ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]

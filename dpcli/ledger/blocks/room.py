@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.blocks.spread import opened_blocks
 from dpcli.ledger.filters.filter import Cost
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
     from dpcli.ledger.state import LedgerState
-    from dpcli.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

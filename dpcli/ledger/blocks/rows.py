@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from dpcli.file.pipeline.window import blocks_words
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.spelling import spelled, stretches
-from dpcli.pipeline.window import blocks_words
 
 REMEMBERED = 2**16  # values of a column
 

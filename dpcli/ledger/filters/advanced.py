@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.premise import Premises
 from dpcli.ledger.amounts import EXACT, Amounts, stated, upward, written, written_down
 from dpcli.ledger.filters.filter import PREMISES, Cost, described, finite, floored, largest, pure_within, require_delta, steps_of
-from dpcli.premise import Premises
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dpcli.base.premise import Premises
 from dpcli.ledger.amounts import Amounts, stated, upward, written, written_down
 from dpcli.ledger.filters.filter import PREMISES, Cost, described
-from dpcli.premise import Premises
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.premise import Premise, Premises
+from dpcli.base.registry import FILTERS, load
 from dpcli.ledger.amounts import Amounts, add, read, rounded_up
-from dpcli.premise import Premise, Premises
-from dpcli.registry import FILTERS, load
 
 if TYPE_CHECKING:
     from dpcli.accountants.base import Steps
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 # What every filter rests on, beside its theorem.
 PREMISES: Premises = (
@@ -158,7 +158,7 @@ def label(name: str) -> str:
 
 def steps_of(pipeline: Pipeline) -> Steps:
     """What an accountant adds up."""
-    from dpcli.pipeline.resolve import resolve
+    from dpcli.file.pipeline.resolve import resolve
 
     return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
 

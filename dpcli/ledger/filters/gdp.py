@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.premise import Premises
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
 from dpcli.ledger.filters.filter import PREMISES, Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
 from dpcli.numerics.logspace import log_ndtr
-from dpcli.premise import Premises
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.registry import FILTERS
 from dpcli.ledger.filters.filter import opened_filter
-from dpcli.registry import FILTERS
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.terms import LedgerTerms
-    from dpcli.pipeline.model import Pipeline
 
 
 def other_filters(terms: LedgerTerms, pipeline: Pipeline, delta: float) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.premise import Premise, Premises
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
 from dpcli.ledger.filters.filter import PREMISES, Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import renyi_epsilon
 from dpcli.numerics.roots import minimise_scalar
-from dpcli.premise import Premise, Premises
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

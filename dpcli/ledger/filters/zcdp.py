@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dpcli.base.premise import Premises
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
 from dpcli.ledger.filters.filter import PREMISES, Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.numerics.closed.conversion import zcdp_epsilon
-from dpcli.premise import Premises
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Pipeline
+    from dpcli.file.pipeline.model import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.fit import changes
 from dpcli.ledger.planning.rehearse import BudgetPlan, PricedRun, all_fit
 from dpcli.ledger.planning.rhythm import rhythm_of
@@ -15,8 +15,8 @@ from dpcli.ledger.planning.schedule import ScheduledRun
 from dpcli.ledger.planning.trailing import Trailing
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
 
 WIDEST = 60  # times as long between two runs, at most
 

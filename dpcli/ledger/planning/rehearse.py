@@ -13,7 +13,7 @@ from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.chain import sealed
 from dpcli.ledger.denial import full, shortfall
@@ -24,9 +24,9 @@ from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
     from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
-    from dpcli.pipeline.model import Pipeline
 
 TOLD = 100  # denied runs of which each full block is looked up
 MOST_CHARGED = 2_000_000  # runs times the blocks of each, in one schedule
@@ -105,7 +105,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
 
     Raises InputError where a file or a window is not one for this ledger, CannotCertify or NotRepresentable where a run has no cost.
     """
-    from dpcli.pipeline.read import load
+    from dpcli.file.pipeline.read import load
 
     priced = tuple(_priced(ledger, run, load(run.file)) for run in schedule.runs)
     before = ledger.state().rehearsal()
@@ -196,7 +196,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
 
 def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
     """Each run in its turn; `state` is spent from."""
-    from dpcli.pipeline.canonical import tables_of
+    from dpcli.file.pipeline.canonical import tables_of
 
     tables, denied = [tables_of(run.pipeline) for run in priced], 0
     for number, (day, place) in enumerate(days, 1):

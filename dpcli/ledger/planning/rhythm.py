@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, timedelta
 
-from dpcli.fields import Constraint
+from dpcli.base.fields import Constraint
 
 _WORDS = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}

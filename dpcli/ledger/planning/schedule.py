@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated
 
-from dpcli.fields import COUNT, Key
+from dpcli.base.fields import COUNT, Key
+from dpcli.file.toml.findings import Problem
 from dpcli.ledger.planning.rhythm import EVERY, rhythm_of
-from dpcli.toml.findings import Problem
 
 MOST = 10_000  # runs in a schedule
 

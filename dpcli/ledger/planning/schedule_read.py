@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dpcli.keys.annotations import members_of
-from dpcli.keys.compound import Listed
-from dpcli.keys.kinds import KeyPlace
-from dpcli.keys.member import Member, Members, read_members
-from dpcli.keys.tables import KeyTable
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.compound import Listed
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.keys.member import Member, Members, read_members
+from dpcli.file.keys.tables import KeyTable
+from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.read import refuse, toml_document
+from dpcli.file.toml.findings import Findings, TooMany
+from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.planning.schedule import MOST, Schedule, ScheduledRun
-from dpcli.pipeline.document import TOP
-from dpcli.pipeline.read import refuse, toml_document
-from dpcli.toml.findings import Findings, TooMany
-from dpcli.toml.limits import read_bytes
 
 WORDS = {"first": "from", "last": "to"}  # which Python keeps for itself, or means otherwise
 FIELDS = {word: name for name, word in WORDS.items()}

@@ -8,14 +8,14 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.registry import load
+from dpcli.file.toml.shown import first_names
 from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.store import Store, standing
 from dpcli.ledger.terms import LedgerTerms, checked
-from dpcli.registry import load
-from dpcli.toml.shown import first_names
 
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."

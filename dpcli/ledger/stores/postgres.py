@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.registry import load
 from dpcli.ledger.stores.store import UNSURE
-from dpcli.registry import load
 
 LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "expected names without a null character, found one; nothing was written"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
+from dpcli.file.toml.looks import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
-from dpcli.toml.looks import letters
 
 VERSION = 7
 NOTED = 3  # since when totals are noted

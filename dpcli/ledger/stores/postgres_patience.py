@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.stores.postgres_errors import MEANINGS, driver, explained
 from dpcli.ledger.stores.store import NOTHING, UNSURE
 

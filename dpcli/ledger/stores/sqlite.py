@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
+from dpcli.base.posix import require_posix
 from dpcli.ledger.chain import StoredRow, owner_of
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
 from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, intact, renew, schema_of, spelled, version_of
 from dpcli.ledger.stores.store import StoredCheckpoint, standing
-from dpcli.posix import require_posix
 
 BUSY_SECONDS = 30.0
 SETTINGS = (

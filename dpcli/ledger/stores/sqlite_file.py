@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 
 MAGIC = b"SQLite format 3\0"
 APPLICATION = 0x6470636C  # "dpcl": tells a ledger from any other SQLite database

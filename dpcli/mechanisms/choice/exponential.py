@@ -6,8 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from dpcli.errors import NotRepresentable
-from dpcli.fields import POSITIVE, Key
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.fields import POSITIVE, Key
+from dpcli.base.premise import SCORES, Premises
+from dpcli.base.stated import multiple, squared
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.range_loss import RangeLoss, choices
 from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
@@ -16,9 +19,6 @@ from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
-from dpcli.premise import SCORES, Premises
-from dpcli.stated import multiple, squared
-from dpcli.values import dataclass
 
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import POSITIVE, Key
+from dpcli.base.fields import POSITIVE, Key
+from dpcli.base.premise import SCORES, Premises
+from dpcli.base.stated import multiple
 from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.premise import SCORES, Premises
-from dpcli.stated import multiple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

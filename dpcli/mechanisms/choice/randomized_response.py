@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
-from dpcli.errors import InputError
-from dpcli.fields import AT_LEAST_TWO, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.errors import InputError
+from dpcli.base.fields import AT_LEAST_TWO, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.premise import SECRET, Premises, moves, of_mechanism
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from dpcli.errors import NotRepresentable
-from dpcli.fields import Constraint, Key
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.fields import Constraint, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.mechanisms.choice.selection_profile import SelectionLoss, TrialCounts, own_run, rough_run
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
@@ -32,7 +33,6 @@ from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import shared
-from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))

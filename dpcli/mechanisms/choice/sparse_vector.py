@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.stated import multiple
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.premise import SECRET, Premises, moves, of_mechanism
-from dpcli.stated import multiple
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

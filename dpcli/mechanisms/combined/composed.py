@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.errors import NotRepresentable
-from dpcli.fields import Key
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.fields import Key
+from dpcli.base.premise import SECRET, Premises, moves
+from dpcli.base.stated import total
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
@@ -16,9 +19,6 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_sum
 from dpcli.numerics.work import shared
-from dpcli.premise import SECRET, Premises, moves
-from dpcli.stated import total
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.stated import multiple
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
-from dpcli.stated import multiple
-from dpcli.values import dataclass
 
 
 def grouped(inner: Mechanism, size: int) -> Mechanism:

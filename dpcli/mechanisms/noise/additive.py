@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from dpcli.base.stated import multiple, quotient
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
-from dpcli.stated import multiple, quotient
 
 
 def with_noise(kind: Callable[[float], Mechanism], ratio: float) -> Mechanism:

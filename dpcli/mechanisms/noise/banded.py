@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import Constraint, Key
+from dpcli.base.fields import Constraint, Key
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec, TreeSpec
 
 MOST = 1_024

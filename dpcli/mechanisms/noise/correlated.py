@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
+from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
@@ -21,7 +22,6 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
-from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import ClassVar
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.stated import quotient, squared
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
@@ -15,8 +17,6 @@ from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.work import spend
-from dpcli.stated import quotient, squared
-from dpcli.values import dataclass
 
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
 MAX_SUM = 2000.0  # largest sigma whose (epsilon, delta) curve is summed

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, POSITIVE, Key
+from dpcli.base.fields import COUNT, POSITIVE, Key
+from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
+from dpcli.base.stated import multiple, quotient, squared
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_gaussian_vector import LARGEST, NEAR, Norms, vector_of
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.stated import multiple, quotient, squared
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.noise.discrete_gaussian import MAX_SUM, DiscreteGaussian, DiscreteGaussianLoss
 from dpcli.mechanisms.stated.renyi import Zcdp
@@ -13,7 +14,6 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.closed.integer_shifts import TooManyShifts, largest_shifts
 from dpcli.numerics.lattice_mass import alike, cells, log_masses, reach_of
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.stated.atoms import AtomicLoss

@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, POSITIVE, Key
+from dpcli.base.fields import COUNT, POSITIVE, Key
+from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
+from dpcli.base.stated import quotient
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, NoPrivacy
@@ -15,9 +18,6 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.roots import bracket_root
-from dpcli.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.stated import quotient
-from dpcli.values import dataclass
 
 MAX_ATOMS = 4096
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dpcli.base.stated import squared
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, normal_tails
-from dpcli.stated import squared
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
+from dpcli.base.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
+from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian import Gaussian
@@ -15,8 +17,6 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.one_step import single_epsilon_upper
-from dpcli.premise import NOISE, SECRET, Premises, moves, of_mechanism
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Mixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import POSITIVE, Key
+from dpcli.base.fields import POSITIVE, Key
+from dpcli.base.premise import NOISE, SECRET, Premises, moves
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
@@ -13,8 +15,6 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian, sampled_gaussian_replaced
 from dpcli.mechanisms.spec import Spec
-from dpcli.premise import NOISE, SECRET, Premises, moves
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from dpcli.fields import POSITIVE, Key
+from dpcli.base.fields import POSITIVE, Key
+from dpcli.base.premise import NOISE, SECRET, Premises, moves
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
@@ -15,8 +17,6 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.tails import Tails
-from dpcli.premise import NOISE, SECRET, Premises, moves
-from dpcli.values import dataclass
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 NEAR = 1.5  # losses at an order up to which a power series serves

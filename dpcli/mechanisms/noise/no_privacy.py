@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.values import dataclass
 
 LARGEST_RATIO = 1e100  # sensitivity over noise; beyond it epsilon has no finite floating-point form worth printing
 SMALLEST_RATIO = 1e-150  # below it the square underflows; such noise is accounted as this much, which is more

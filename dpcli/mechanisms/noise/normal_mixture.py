@@ -22,14 +22,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
 from dpcli.numerics.quadrature import TAIL, fits, power_moment, span, step_below, step_size
 from dpcli.numerics.tails import Tails
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.capped import CappedLoss

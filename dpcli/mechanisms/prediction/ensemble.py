@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.errors import NotRepresentable
-from dpcli.fields import POSITIVE, RATE, Constraint, Key
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.fields import POSITIVE, RATE, Constraint, Key
+from dpcli.base.premise import DRAWN, SECRET, Premises, moves
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
@@ -27,7 +28,6 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.rho import least_rho
 from dpcli.numerics.work import shared, spend
-from dpcli.premise import DRAWN, SECRET, Premises, moves
 
 MAX_SHARDS = 4096
 SHARDS = Constraint(

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
+from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
+from dpcli.base.premise import DRAWN, SECRET, Premises, moves
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.premise import DRAWN, SECRET, Premises, moves
 
 LEAST = 1e-300  # epsilon of a token: what is less may round to 0
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
+from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
@@ -20,7 +21,6 @@ from dpcli.mechanisms.noise.additive import with_noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.spec import Spec
-from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 MOVED = math.sqrt(2.0)  # rounded up, as it happens: L2 sensitivity of the counts to one vote
 

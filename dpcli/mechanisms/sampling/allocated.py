@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.work import shared, spend
-from dpcli.values import dataclass
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
 TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions

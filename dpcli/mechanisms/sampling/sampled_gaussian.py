@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import any_sampled
 from dpcli.mechanisms.noise.gaussian import Gaussian
@@ -10,7 +11,6 @@ from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMix
 from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.mixture import binomial_mixture
-from dpcli.values import dataclass
 
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
 MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size

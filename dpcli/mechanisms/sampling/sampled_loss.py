@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.mixture import unmixed

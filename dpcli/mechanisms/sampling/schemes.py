@@ -7,14 +7,14 @@ from fractions import Fraction
 from math import ceil, isfinite
 from typing import Annotated, ClassVar
 
-from dpcli.errors import InputError
-from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key, Selection
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, RATE, RATE_OR_ZERO, Key, Selection
+from dpcli.base.premise import ONCE, Premises, of_sampling
+from dpcli.base.registry import SAMPLING
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
-from dpcli.premise import ONCE, Premises, of_sampling
-from dpcli.registry import SAMPLING
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.mechanisms.combined.labelled import Labelled
 from dpcli.mechanisms.combined.least_of import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism

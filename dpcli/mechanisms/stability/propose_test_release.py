@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import OPEN_UNIT, POSITIVE, Key
+from dpcli.base.fields import OPEN_UNIT, POSITIVE, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
@@ -15,7 +16,6 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.premise import SECRET, Premises, moves, of_mechanism
 
 WHOLE_DATA = "whose distance is counted over all of the data"
 

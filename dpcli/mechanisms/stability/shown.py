@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.integral import Tilted

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, POSITIVE, Key
+from dpcli.base.fields import COUNT, POSITIVE, Key
+from dpcli.base.premise import SECRET, Premises, moves
+from dpcli.base.stated import quotient, squared
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
@@ -17,8 +19,6 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stability.shown import shown
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
-from dpcli.premise import SECRET, Premises, moves
-from dpcli.stated import quotient, squared
 
 ONE_BY_ONE = 64  # units of a group whose number in one key is tried one by one
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dpcli.base.premise import Premises, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.premise import Premises, of_mechanism
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.errors import NotRepresentable
-from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
+from dpcli.base.stated import multiple
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.post_processing import Free
@@ -17,7 +18,6 @@ from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
-from dpcli.stated import multiple
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import NON_NEGATIVE, Key
+from dpcli.base.fields import NON_NEGATIVE, Key
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO
@@ -14,7 +15,6 @@ from dpcli.mechanisms.stated.stated import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
 from dpcli.numerics.work import spend
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from dpcli.errors import InputError
-from dpcli.fields import Key
+from dpcli.base.errors import InputError
+from dpcli.base.fields import Key
+from dpcli.base.premise import SECRET, STATED, Premises
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import Spec
-from dpcli.premise import SECRET, STATED, Premises
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

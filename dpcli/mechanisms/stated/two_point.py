@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

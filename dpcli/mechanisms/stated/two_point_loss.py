@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.integral import Contour, Losses, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, whole
 from dpcli.numerics.work import allowance

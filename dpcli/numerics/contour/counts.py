@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.certified import SHARE, capped_losses
 from dpcli.numerics.contour.integral import NEGLIGIBLE, Loss, Tilted, log_hockey, saddle, tilt_for

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
 from dpcli.numerics.contour.split import Ramp, SplitLoss

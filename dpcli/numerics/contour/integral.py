@@ -25,11 +25,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
-from dpcli.values import dataclass
 
 MAX_NODES = 1_200_000  # shared out among the parts
 ENOUGH_NODES = 60_000  # that every part may have

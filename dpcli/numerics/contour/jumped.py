@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from dpcli.errors import InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta
 from dpcli.numerics.contour.cut import CutLoss

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import product
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.cut_rows import CutRows

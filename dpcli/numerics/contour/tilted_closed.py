@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex, turned_less_one
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.work import hold
-from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
 from dpcli.numerics.contour.cutoff import log_cutoff

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.quadrature import SLACK
-from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Loss, Tilted

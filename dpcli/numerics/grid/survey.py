@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import HasTails

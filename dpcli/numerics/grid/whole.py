@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpcli.errors import NotRepresentable
+from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails
 from dpcli.numerics.work import hold, spend

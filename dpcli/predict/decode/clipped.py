@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:

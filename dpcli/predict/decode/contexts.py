@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Privacy
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.pipeline.model import Privacy
 from dpcli.predict.decode.settings import Generate
 from dpcli.predict.models.asked import next_token, require_forgetful, tokens, unless_it_fails
 from dpcli.predict.models.load import require_fits

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array
 from dpcli.train.noise.randomness import Stream
 

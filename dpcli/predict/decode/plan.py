@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import DECODING
+from dpcli.file.pipeline.read import section
+from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.pipeline.read import section
 from dpcli.predict.decode.clipped import LogitClipping
 from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.decode.settings import Generate
 from dpcli.predict.shards import require_units
-from dpcli.registry import DECODING
 from dpcli.sessions.priced import PricedSession, priced
-from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on.
 PLACES = ("count", "output")

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.base.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.predict.decode.contexts import batches, frame_of, require_same_answers
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.turns import PrivateTurns
@@ -16,7 +17,6 @@ from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model
 from dpcli.predict.queries.counted import counted, require_count_of
 from dpcli.predict.session import RESTORED, session_of
-from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.plan import fingerprint

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, Constraint, Key, Note
+from dpcli.base.fields import COUNT, Constraint, Key, Note
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.toml.findings import Problem
 from dpcli.predict.shards import SESSIONS
 from dpcli.predict.templates import ALONE, SHOWING
-from dpcli.premise import Premise, Premises
-from dpcli.toml.findings import Problem
 
 AT_MOST = Constraint("a whole number from 1 to 10^6", lambda x: 1 <= x <= 10**6, (("minimum", 1), ("maximum", 10**6)))
 

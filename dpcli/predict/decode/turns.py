@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.errors import Denied, InternalError
+from dpcli.base.errors import Denied, InternalError
 from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.queries.budget import QueryBudget
 from dpcli.train.noise.randomness import Stream

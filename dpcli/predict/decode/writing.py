@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcli.errors import Denied
+from dpcli.base.errors import Denied
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer, Written

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.asked import CLOSE, private_rows
 from dpcli.predict.models.port import LanguageModel

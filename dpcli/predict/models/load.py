@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.models.vocabularies import vocabulary_of
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.toml.columns import meant_in
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 
 CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict.models.port import Tokens, Vocabulary
 
 UNLIMITED = 10**9  # a prompt that is too long is refused elsewhere: no need for a warning

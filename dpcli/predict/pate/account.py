@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify
+from dpcli.base.errors import CannotCertify
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.pate.held_costs import realised_costs
 from dpcli.predict.pate.sanitised import Sanitised, sanitised

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.content import digest_of

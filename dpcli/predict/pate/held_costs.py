@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.voting.vote_costs import VoteCosts
 

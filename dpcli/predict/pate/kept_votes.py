@@ -7,7 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.data import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.settings import LEARNERS
 from dpcli.predict.places import on_private, own_function

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.base.registry import AGGREGATORS
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.predict.pate.settings import BUILT_IN, HELD_OUT, Pate, read_pate
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
-from dpcli.registry import AGGREGATORS
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedSession, one_entry, priced_file
-from dpcli.toml.limits import read_bytes
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
-    from dpcli.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)

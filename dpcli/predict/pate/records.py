@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import instead_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.settings import BUILT_IN, ending
 from dpcli.predict.places import beside, on_private, own_function
-from dpcli.toml.columns import instead_of
 from dpcli.train.tasks.digits import images_and_labels
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import CannotCertify, InternalError
+from dpcli.base.errors import CannotCertify, InternalError
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.roots import bracket_root
 

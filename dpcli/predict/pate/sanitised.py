@@ -9,19 +9,19 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.base.errors import CannotCertify, Denied, InputError
+from dpcli.file.pipeline.parts import shares_its_price
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.stated.renyi import RdpSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
-from dpcli.pipeline.parts import shares_its_price
 from dpcli.predict.pate.held_costs import compared, realised_costs
 from dpcli.predict.pate.sanitise import Release, raising, release_cost, released
 from dpcli.predict.voting.noise import normal_noise
 from dpcli.predict.voting.sensitivity import smooth
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Entry, Pipeline
+    from dpcli.file.pipeline.model import Entry, Pipeline
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript, TranscriptFile
     from dpcli.predict.queries.budget import QueryBudget

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import PATE_STATEMENT_OF, load
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.data import queries_digest, query_inputs
 from dpcli.predict.pate.kept_votes import votes_kept
@@ -17,7 +18,6 @@ from dpcli.predict.pate.sanitised import require_sanitisable, sanitise, sanitise
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, opened, read_transcript
 from dpcli.predict.queries.counted import counted, require_count_of
 from dpcli.predict.session import session_of
-from dpcli.registry import PATE_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted, require_same_books, session_there
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Reader
-from dpcli.pipeline.read import refuse, section, toml_document
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.premise import Premises
+from dpcli.file.pipeline.read import refuse, section, toml_document
+from dpcli.file.toml.findings import Findings, Problem
 from dpcli.predict.shards import PREMISES
 from dpcli.predict.source import same_source
-from dpcli.premise import Premises
-from dpcli.toml.findings import Findings, Problem
 
 CALLED = r"[^:\s]+:[^:\s]+"
 BUILT_IN, HELD_OUT = "digits", "held-out"

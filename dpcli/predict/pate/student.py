@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.data import Records, queries_digest, query_inputs, test_records
 from dpcli.predict.pate.learners import Constant, Learnt, learnt, require_learner

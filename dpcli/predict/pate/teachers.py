@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.predict.apart import Apart
 from dpcli.predict.pate.data import Records, query_inputs, shards

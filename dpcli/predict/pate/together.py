@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.train.run.processes import several_processes
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.predict.lines import add_line, whole_lines
 from dpcli.sessions.charged import session_there
 from dpcli.sessions.window import as_begun

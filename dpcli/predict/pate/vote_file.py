@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dpcli.errors import InputError, Unavailable
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.file.toml.limits import escaped_path
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.settings import Pate, ending
 from dpcli.predict.places import beside
 from dpcli.predict.voting.votes import MOST, VoteCounts, counted, vote_counts
-from dpcli.toml.limits import escaped_path
 
 LARGEST = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
 

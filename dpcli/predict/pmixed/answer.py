@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.asked import next_token, private_rows, spoken, tokens, unless_it_fails
 from dpcli.predict.models.content import require_same_content

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 from dpcli.analysis.account import account
 from dpcli.analysis.calibrate import Calibration, calibrate
-from dpcli.errors import CannotCertify, InputError
-from dpcli.pipeline.model import Pipeline
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.predict.pmixed.plan import PmixedPlan
 
 Change = Literal["replace-shard", "remove-shard"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.analysis.calibrate import calibrate
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.numerics.arrays import Array
-from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.predict.apart import Apart
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.port import LanguageModel

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.analysis.rho import OVER
-from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.pmixed.tuning import cut, rehearsed, taught, tuning

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
 from dpcli.numerics.logspace import log_factorials
 
 CLOSE = 1e-13  # relative, of beta

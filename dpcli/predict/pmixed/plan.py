@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpcli.errors import InputError
-from dpcli.keys.kinds import KeyPlace
+from dpcli.base.errors import InputError
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.read import examine, refuse, targets, toml_document
+from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.read import examine, refuse, targets, toml_document
-from dpcli.pipeline.section import SectionTable
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.sessions.plan import FilePlan
 from dpcli.sessions.priced import one_entry, priced_file, require_budget
-from dpcli.toml.findings import Findings
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.render import InvalidFile
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from dpcli.analysis.calibrate import calibrate
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
-from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.train.noise.randomness import Stream, normals
 

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 
 MARGIN = 8.0 * 2.0**-52  # the product with the public probability, and exp, lose less

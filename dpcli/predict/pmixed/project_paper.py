@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 
 CLOSE = 1e-13  # of a share

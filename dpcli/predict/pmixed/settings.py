@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.premise import Premises
+from dpcli.file.toml.findings import Findings, Problem
 from dpcli.predict.shards import PREMISES
 from dpcli.predict.source import same_source
-from dpcli.premise import Premises
-from dpcli.toml.findings import Findings, Problem
 from dpcli.train.plan.settings import DEVICE
 from dpcli.train.plan.settings_classification import WITH_COLUMNS
 from dpcli.train.plan.settings_language import Lora

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.asked import CLOSE, next_token, private_rows
 from dpcli.predict.models.content import content_of
@@ -128,7 +128,7 @@ def public_side(settings: Pmixed, path: str) -> PublicSide:
 def _tuning(settings: Pmixed) -> Tuning | None:
     if settings.lora is None:
         return None
-    from dpcli.extras import require
+    from dpcli.base.extras import require
 
     require("torch", "peft", "safetensors")
     from dpcli.predict.models.transformer import Tuning

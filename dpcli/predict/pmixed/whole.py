@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pmixed.project import Ball
 from dpcli.train.noise.randomness import Stream

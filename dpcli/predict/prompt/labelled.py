@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcli.audit.user_code import FAILURES
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import meant_in
+from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.sessions.plan import fingerprint
-from dpcli.toml.columns import meant_in
-from dpcli.toml.shown import first_names
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from dpcli.train.tasks.user_code import beside, private_result
 

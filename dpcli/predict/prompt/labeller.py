@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcli.audit.user_code import FAILURES, called, raised_at
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import first_names
 from dpcli.predict.models.asked import next_token, tokens
 from dpcli.predict.models.content import content_of
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.toml.shown import first_names
 from dpcli.train.tasks.user_code import user
 
 

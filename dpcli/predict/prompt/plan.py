@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
-from dpcli.pipeline.read import section
+from dpcli.base.errors import InputError
+from dpcli.base.registry import AGGREGATORS
+from dpcli.file.pipeline.read import section
+from dpcli.file.toml.limits import read_bytes
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.predict.shards import require_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
-from dpcli.registry import AGGREGATORS
 from dpcli.sessions.priced import PricedSession, priced
-from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on: what is asked, and what is done with the answers.
 PUBLIC = ("queries", "candidates", "student_demonstrations", "public", "count", "output")

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import Denied, InputError
+from dpcli.base.errors import Denied, InputError
+from dpcli.base.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.predict.lines import refuse_others
 from dpcli.predict.prompt.labelled import labelled, queries
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
@@ -21,7 +22,6 @@ from dpcli.predict.queries.counted import counted, require_count_of
 from dpcli.predict.session import RESTORED, session_of
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
-from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason

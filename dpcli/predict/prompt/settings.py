@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, Constraint, Key, Note, Reader
+from dpcli.base.fields import COUNT, Constraint, Key, Note, Reader
+from dpcli.base.premise import Premises
+from dpcli.file.toml.findings import Problem
 from dpcli.predict.shards import PREMISES
 from dpcli.predict.source import same_source
 from dpcli.predict.templates import ALONE, SHOWING
-from dpcli.premise import Premises
-from dpcli.toml.findings import Problem
 from dpcli.train.plan.sources import FUNCTION
 
 AT_MOST = Constraint("a whole number from 1 to 100000", lambda x: 1 <= x <= 100_000, (("minimum", 1), ("maximum", 100_000)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 
 MOST = 2**62  # fits into the integers of every store
 ANSWERS = "answers"  # what is counted, where nobody says

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.predict.queries.ledger import LedgerQueries
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import Session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.predict.queries.budget import Granted
 from dpcli.predict.queries.count import checked_count

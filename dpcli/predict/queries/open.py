@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dpcli.base.registry import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.queries.budget import QueryBudget
 from dpcli.predict.queries.count import ANSWERS, checked_count, checked_identity
-from dpcli.registry import load
 
 FILE = "queries.db"  # in a run's folder
 BUSY_SECONDS = 30.0

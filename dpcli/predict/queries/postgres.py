@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connector
 from dpcli.ledger.stores.postgres_errors import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of

@@ -16,11 +16,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from dpcli.errors import LedgerError
+from dpcli.base.errors import LedgerError
+from dpcli.base.posix import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.posix import require_posix
 from dpcli.predict.queries.budget import Granted
 from dpcli.predict.queries.count import ANSWERS, LOST, WRITTEN, Count, checked_count
 from dpcli.sessions.whereabouts import Whereabouts, whereabouts

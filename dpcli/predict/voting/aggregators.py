@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpcli.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.registry import AGGREGATORS, load
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.voting.conditions import conditions
 from dpcli.predict.voting.gaussian_bound import total_rdp_gaussian
@@ -20,10 +21,9 @@ from dpcli.predict.voting.noise import laplace_noise, normal_noise
 from dpcli.predict.voting.sensitivity import AnswerSensitivity, threshold_by_distance
 from dpcli.predict.voting.vote_costs import Releases, VoteCosts, releases
 from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_laplace
-from dpcli.registry import AGGREGATORS, load
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.model import Entry
+    from dpcli.file.pipeline.model import Entry
     from dpcli.predict.voting.winner import Counts
     from dpcli.train.noise.randomness import Stream
 

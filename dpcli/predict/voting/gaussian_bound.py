@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.predict.voting.moment import ROUNDING, divergence, log1mexp_array

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpcli.errors import CannotCertify
+from dpcli.base.errors import CannotCertify
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_ndtr_array, log_normal

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify
+from dpcli.base.errors import CannotCertify
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.orders import least_over_orders
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import failure_of
 
 

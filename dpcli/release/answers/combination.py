@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of
 
 DIGITS = 6

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, KeyValue, Total, Totals
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpcli.errors import InputError, LedgerError
-from dpcli.extras import require
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import Family

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcli.errors import InputError
-from dpcli.toml.columns import instead_of
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import instead_of
 
 Kind = Literal["csv", "parquet", "duckdb"]
 ENDINGS: dict[str, Kind] = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpcli.errors import InputError, LedgerError
-from dpcli.extras import require
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.extras import require
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.engines.conversions import LARGEST, SMALLEST, Family

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.engines.files import Files
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps
 from dpcli.release.engines.table import SourceTable
 from dpcli.release.expressions.check import Expressions

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.engine import SqlEngine
 from dpcli.release.engines.files import files_of, header_of

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.engines.conversions import Family, SqlText, converted
 from dpcli.release.expressions.check import DeclaredColumn
 from dpcli.release.expressions.nodes import LiteralValue
 from dpcli.release.expressions.writing import Layers, ScalarType, Term
-from dpcli.toml.columns import instead_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.release.expressions.grammar import MEANINGS
 from dpcli.release.expressions.nodes import AsDecimal, ColumnValue, Scalar
 from dpcli.release.expressions.writing import ScalarType
-from dpcli.toml.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.expressions.nodes import (
     NUMBERS,
     Absent,

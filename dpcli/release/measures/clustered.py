@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, DELTA, POSITIVE, Key
+from dpcli.base.fields import COUNT, DELTA, POSITIVE, Key
+from dpcli.file.toml.findings import Problem
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.answers.target import whole_steps
@@ -20,7 +21,6 @@ from dpcli.release.stability.clustered import farthest, released_mean, sum_sensi
 from dpcli.release.stability.proposed import StabilityTest
 from dpcli.release.stability.quantile import CountedNumbers
 from dpcli.release.values import number_problems, stepped
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

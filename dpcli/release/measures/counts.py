@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import DELTA, Key, Reader
+from dpcli.base.fields import DELTA, Key, Reader
+from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS
 from dpcli.release.answers.additive import additive_interval
 from dpcli.release.answers.tidy import CONSISTENT, NoisyTotal, consistent
@@ -17,7 +18,6 @@ from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_vector, shown_keys
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

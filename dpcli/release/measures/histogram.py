@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import Key
+from dpcli.base.fields import Key
+from dpcli.file.toml.findings import Problem
 from dpcli.release.keys import aggregation_by, binned_key, group_keys
 from dpcli.release.measures.sums import COLUMN
 from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
@@ -14,7 +15,6 @@ from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_vector
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

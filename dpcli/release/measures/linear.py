@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.errors import InputError
-from dpcli.fields import Key
+from dpcli.base.errors import InputError
+from dpcli.base.fields import Key
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answer import QueryAnswer
 from dpcli.release.answers.interval import ConfidenceInterval
@@ -22,8 +24,6 @@ from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_moved, noisy_vector
-from dpcli.toml.findings import Problem
-from dpcli.toml.shown import first_names
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

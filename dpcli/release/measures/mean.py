@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, Key
+from dpcli.base.fields import COUNT, Key
+from dpcli.base.rounding import figures
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.answers.additive import on_grid, public_mean_interval
 from dpcli.release.answers.interval import ConfidenceInterval
@@ -21,8 +23,6 @@ from dpcli.release.sensitivity import Contribution, sensitivity
 from dpcli.release.settings import Source
 from dpcli.release.values import Stepped, furthest_of, stepped, value_problems
 from dpcli.release.vectors import laplace, noisy_vector
-from dpcli.rounding import figures
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

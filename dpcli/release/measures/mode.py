@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import DELTA, Key, Reader
+from dpcli.base.fields import DELTA, Key, Reader
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.measures.top import VALUES, choice_error, choice_needs
@@ -14,7 +15,6 @@ from dpcli.release.noise.select import choice_scale, count_range
 from dpcli.release.numbers import order
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.settings import Source
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

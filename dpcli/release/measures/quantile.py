@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import Key
+from dpcli.base.fields import Key
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.answers.chosen import slack
 from dpcli.release.keys import aggregation_by, stepped_key
@@ -18,7 +19,6 @@ from dpcli.release.noise.select import choice_scale
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

@@ -8,8 +8,10 @@ from decimal import ROUND_CEILING
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.errors import InternalError
-from dpcli.fields import DELTA, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.errors import InternalError
+from dpcli.base.fields import DELTA, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.rounding import figures
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.answers.additive import additive_interval, on_grid
 from dpcli.release.answers.interval import ConfidenceInterval
@@ -25,8 +27,6 @@ from dpcli.release.stability.proposed import StabilityTest
 from dpcli.release.stability.quantile import CountedNumbers, noise_scale, released_quantile
 from dpcli.release.stability.quartiles import released_range
 from dpcli.release.values import number_problems, stepped
-from dpcli.rounding import figures
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, Key
+from dpcli.base.fields import COUNT, Key
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.answers.threshold import threshold_slack
 from dpcli.release.keys import aggregation_by, column_key
@@ -14,7 +15,6 @@ from dpcli.release.measures.top import choice_needs
 from dpcli.release.noise.sparse import SparseVectorLaws
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

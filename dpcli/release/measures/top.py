@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import Constraint, Key
+from dpcli.base.fields import Constraint, Key
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.answers.chosen import slack_of_each
 from dpcli.release.columns import domain_of
@@ -15,7 +16,6 @@ from dpcli.release.noise.select import choice_scale, count_range
 from dpcli.release.numbers import order
 from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

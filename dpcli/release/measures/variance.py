@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from dpcli.base.rounding import figures
+from dpcli.file.toml.findings import Problem
 from dpcli.release.answer import QueryAnswer
 from dpcli.release.answers.additive import expected_error
 from dpcli.release.answers.variance import NoisyVariance
@@ -18,8 +20,6 @@ from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import furthest_of, stepped, value_problems
 from dpcli.release.vectors import noisy_vector
-from dpcli.rounding import figures
-from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

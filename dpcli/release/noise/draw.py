@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache, singledispatch
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.sampler import contributed
 

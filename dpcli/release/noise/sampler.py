@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from dpcli.errors import Unavailable
-from dpcli.extras import require
+from dpcli.base.errors import Unavailable
+from dpcli.base.extras import require
 
 # Before it, division of rationals was wrong and the discrete samplers were biased: opendp issue 2638.
 FIRST = (0, 14, 2)

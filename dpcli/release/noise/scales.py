@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpcli.errors import InputError
-from dpcli.stated import stated
+from dpcli.base.errors import InputError
+from dpcli.base.stated import stated
 
 
 def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import check_spread
 from dpcli.release.noise.sampler import contributed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.noise.draw import draws, noisy
 from dpcli.release.noise.laws import DiscreteLaplaceLaw
 from dpcli.release.noise.scales import rounded_up

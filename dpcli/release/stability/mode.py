@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.stability.proposed import UNREACHABLE, Draw, StabilityTest, Stable, units_apart
 

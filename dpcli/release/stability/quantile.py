@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of
 from dpcli.release.stability.proposed import UNREACHABLE, Draw, StabilityTest, Stable

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 Batch = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.norms import LARGEST, SMALLEST
 
 REST = "*"

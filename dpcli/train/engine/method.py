@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.asked import as_followed
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.pieces import Piece

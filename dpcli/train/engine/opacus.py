@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dpcli.errors import InputError, Unavailable
+from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, verify

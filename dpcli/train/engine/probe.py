@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.draws import keyed, seed_all
 from dpcli.train.engine.method import Loss, per_example_losses

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.engine.probe import check, shifted

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 
 from dpcli.audit.libraries import PACKAGE
 from dpcli.audit.user_code import raised_at
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.graph import gradients
 from dpcli.train.engine.method import Loss

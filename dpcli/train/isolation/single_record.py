@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import remembered, repeated

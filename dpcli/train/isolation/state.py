@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as nn_module
 
 from dpcli.audit.libraries import is_library, is_own_code
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.method import Loss
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.audit.libraries import is_own_code
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.caught import RaisedErrors
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves

@@ -13,7 +13,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 
 def require_plain_modes(model: nn.Module) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as nn_module
 from torch.utils._pytree import tree_leaves
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.loop.held import Itself, TensorValue, attributes, held, numbers, of_class, version
 from dpcli.train.loop.reach import REGISTERED, every_module, every_tensor

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.base.registry import Displayed
+from dpcli.base.rounding import up
 from dpcli.ledger.handed import texts_of
-from dpcli.registry import Displayed
-from dpcli.rounding import up
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings_loop import Loop

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.sessions.process import this_process
 from dpcli.train.loop.around import require_no_hooks, require_plain_modes
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by

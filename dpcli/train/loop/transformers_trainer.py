@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
-from dpcli.extras import require
-from dpcli.registry import Displayed
-from dpcli.rounding import up
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.base.registry import Displayed
+from dpcli.base.rounding import up
 from dpcli.train.loop.private import Private, PrivateBatch
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.banded import BandedSpec
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
-from dpcli.errors import InternalError
+from dpcli.base.errors import InternalError
+from dpcli.base.registry import lazy
 from dpcli.numerics.arrays import np
-from dpcli.registry import lazy
 from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:

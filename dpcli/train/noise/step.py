@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
 from dpcli.sessions.process import this_process
 from dpcli.train.noise.randomness import Stream, normals, singles, tensor
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import POSITIVE, RATE, Constraint, Key, Selection
-from dpcli.registry import STYLES
+from dpcli.base.fields import POSITIVE, RATE, Constraint, Key, Selection
+from dpcli.base.registry import STYLES
 from dpcli.train.engine.norms import LARGEST, SMALLEST
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dpcli.base.registry import MECHANISMS, load
+from dpcli.file.toml.findings import Findings, Path
+from dpcli.file.toml.shown import first_names, quoted
+from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.registry import MECHANISMS, load
-from dpcli.toml.findings import Findings, Path
-from dpcli.toml.shown import first_names, quoted
-from dpcli.toml.suggest import did_you_mean
 from dpcli.train.plan.settings import Train
 
 PERFORMED = (GaussianSpec, CorrelatedSpec)  # whose noise training can add

@@ -6,8 +6,8 @@ import importlib.util
 import sys
 from dataclasses import dataclass, replace
 
-from dpcli.errors import Unavailable
-from dpcli.posix import require_posix
+from dpcli.base.errors import Unavailable
+from dpcli.base.posix import require_posix
 from dpcli.train.plan.plan import TrainingPlan
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dpcli.fields import Key, Reader
-from dpcli.toml.findings import Problem
+from dpcli.base.fields import Key, Reader
+from dpcli.file.toml.findings import Problem
 
 MOST = 10_000  # values of a category: each is an input of the model
 # What a writer puts after a whole number, or a day, because of another record: one that is missing, has a fraction or a time of day.

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dpcli.audit.settings import read_settings
-from dpcli.errors import InputError
-from dpcli.pipeline.canonical import tables_of
-from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.samples import together
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.samples import together
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.shown import first_names
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
-from dpcli.toml.limits import read_bytes
-from dpcli.toml.shown import first_names
 from dpcli.train.plan.entries import performed
 from dpcli.train.plan.made_of import made_of
 from dpcli.train.plan.settings import Train, in_full, read_train

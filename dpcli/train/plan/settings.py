@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Reader, Selection
-from dpcli.keys.annotations import members_of
-from dpcli.pipeline.read import refuse, section, toml_document
-from dpcli.premise import Premise, Premises
-from dpcli.registry import STYLES, TASKS, load
-from dpcli.toml.findings import Findings, Problem
+from dpcli.base.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Reader, Selection
+from dpcli.base.premise import Premise, Premises
+from dpcli.base.registry import STYLES, TASKS, load
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.read import refuse, section, toml_document
+from dpcli.file.toml.findings import Findings, Problem
 from dpcli.train.plan.clipping import Clipping
 
 # At 1 and beyond a step is never forgotten, and the weights run away.

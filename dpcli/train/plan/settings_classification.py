@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
-from dpcli.keys.idle import idle
-from dpcli.toml.findings import Problem
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.file.keys.idle import idle
+from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
 from dpcli.train.plan.settings_images import Images

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import Key, Reader
+from dpcli.base.fields import Key, Reader
 from dpcli.train.plan.settings import TASK
 from dpcli.train.plan.settings_images import Images
 from dpcli.train.plan.sources import FUNCTION

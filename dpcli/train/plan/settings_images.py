@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from dpcli.fields import COUNT, Constraint, Key, Reader
-from dpcli.toml.findings import Problem
+from dpcli.base.fields import COUNT, Constraint, Key, Reader
+from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import Train
 
 AUGMENTED = Reader("augmentations", lambda train: train.augmentations is not None)

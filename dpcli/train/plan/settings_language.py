@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
-from dpcli.toml.findings import Problem
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.settings_classification import COLUMNS
 from dpcli.train.plan.sources import public_rule, source_rule

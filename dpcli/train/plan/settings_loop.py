@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import Constraint, Key
+from dpcli.base.fields import Constraint, Key
 from dpcli.train.plan.settings import TASK, Train
 
 CALLERS = "the caller's"

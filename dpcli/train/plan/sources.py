@@ -6,8 +6,8 @@ import filecmp
 import os
 import re
 
-from dpcli.errors import InputError
-from dpcli.fields import Constraint
+from dpcli.base.errors import InputError
+from dpcli.base.fields import Constraint
 
 NAME = r"[^\s:./\\()]+"  # one that may be imported: no path, and no call
 CALLED = rf"{NAME}(\.{NAME})*:{NAME}"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Entry
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.model import Entry
 from dpcli.train.sampling.schemes import pass_length, slots
 
 STEPWISE = (Poisson, FixedSize, Unsampled)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from dpcli.audit.read_scores import RUN_FILE, SCHEMA
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.sessions.folder import replaced
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.noise.randomness import Stream

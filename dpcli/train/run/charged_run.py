@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.noise.randomness import Streams, insecure_seed, system_entropy
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import first_names
 from dpcli.sessions.folder import replaced
-from dpcli.toml.shown import first_names
 
 
 @dataclass(frozen=True, slots=True)

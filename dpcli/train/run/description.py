@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows
-from dpcli.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 SCHEMA = "dpcli/run/v1"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
+from dpcli.file.pipeline.model import Disclosure
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.pipeline.model import Disclosure
 
 if TYPE_CHECKING:
     from dpcli.train.plan.stages import Stage

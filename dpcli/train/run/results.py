@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.registry import STATEMENT_OF, load
+from dpcli.base.registry import STATEMENT_OF, load
 from dpcli.sessions.folder import replaced
 from dpcli.train.run.describe import describe
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
-from dpcli.extras import require
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.outcome import Outcome

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
 from dpcli.sessions.reason import reason
@@ -16,8 +16,8 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.outcome import STATE
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.pipeline.model import Pipeline
     from dpcli.train.run.checkpoint import Checkpoint
 
 

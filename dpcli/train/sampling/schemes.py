@@ -13,7 +13,7 @@ from itertools import chain, cycle, islice, repeat
 from math import ceil
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
 from dpcli.numerics.arrays import np

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.sampling.schemes import Scheme
 from dpcli.numerics.arrays import np
 from dpcli.train.noise.randomness import Stream

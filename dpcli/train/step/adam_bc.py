@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.noise.step import Noise
 
 FLOOR = 0.1

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.base.registry import load
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
-from dpcli.registry import load
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
 from dpcli.train.isolation.constants import constants

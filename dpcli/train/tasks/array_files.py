@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.toml.columns import instead_of
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
 from dpcli.train.tasks.files import csv_table, parquet_table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import READERS, Parts

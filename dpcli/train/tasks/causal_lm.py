@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm

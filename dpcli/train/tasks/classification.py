@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.audit.user_code import FAILURES, error_text
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from dpcli.audit.user_code import called
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream

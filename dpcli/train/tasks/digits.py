@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcli.errors import Unavailable
+from dpcli.base.errors import Unavailable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,9 +8,9 @@ from datetime import date
 from functools import cache
 from typing import Any
 
-from dpcli.errors import InputError, Unavailable
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.file.toml.columns import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.toml.columns import instead_of
 
 Rows = list[list[Any]]
 EPOCH = date(1970, 1, 1).toordinal()

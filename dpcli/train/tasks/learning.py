@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dpcli.errors import InputError
-from dpcli.registry import load
+from dpcli.base.errors import InputError
+from dpcli.base.registry import load
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.sources import require_apart

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from dpcli.errors import InputError, Unavailable
+from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.tasks.user_code import beside
 
 CACHED_ONLY = ContextVar("CACHED_ONLY", default=False)

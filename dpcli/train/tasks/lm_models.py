@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
 from dpcli.train.tasks.user_code import built, code_of

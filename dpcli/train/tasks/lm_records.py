@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.lm_texts import Text, texts_of

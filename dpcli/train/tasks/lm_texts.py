@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.columns import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.toml.columns import meant_in
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.owners import in_blocks

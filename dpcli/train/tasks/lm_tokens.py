@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.lm_library import library, pretrained
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_loop import Loop
 from dpcli.train.tasks.custom import checked, own_loss

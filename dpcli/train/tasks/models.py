@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.user_code import built
 

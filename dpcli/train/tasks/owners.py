@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.toml.shown import first_names
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpcli.audit.user_code import FAILURES, called, module_file, raised_at, user_function
-from dpcli.errors import DpcliError, InputError
+from dpcli.base.errors import DpcliError, InputError
 
 
 class Raised(DpcliError, RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 Answer = str | float | int
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dpcli.errors import InputError
-from dpcli.rounding import up
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import up
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.run.description import LEFT, Description, description_in, digest_of
 from dpcli.train.run.guarantee import guarantee

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.arrays import Arrays, arrays, inputs_of, table_in

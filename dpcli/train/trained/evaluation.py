@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.sources import HELD_OUT
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.learning import Metrics

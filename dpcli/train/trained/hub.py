@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records

@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
-from dpcli.extras import require
-from dpcli.registry import load
-from dpcli.toml.limits import read_bytes
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.base.registry import load
+from dpcli.file.toml.limits import read_bytes
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.run.description import LEFT, Description, description_in
 from dpcli.train.run.outcome import MODEL, PIPELINE

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
-from dpcli.registry import Displayed
-from dpcli.rounding import up
+from dpcli.base.errors import InputError
+from dpcli.base.registry import Displayed
+from dpcli.base.rounding import up
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description
 from dpcli.train.trained.answers import ModelInput, Predictions

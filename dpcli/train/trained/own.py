@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from torch import nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_custom import Custom
 from dpcli.train.plan.settings_loop import Loop
 from dpcli.train.run.description import Description

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Unavailable
+from dpcli.base.errors import Unavailable
 
 if TYPE_CHECKING:
     from dpcli.train.trained.answers import Predictions

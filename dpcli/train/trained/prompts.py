@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.lm_texts import texts_of
 from dpcli.train.trained.answers import ModelInput

@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Mapping
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.run.description import Description, distinct
 from dpcli.train.run.outcome import MODEL
 

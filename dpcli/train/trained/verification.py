@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.errors import CannotCertify, InputError
-from dpcli.toml.limits import MAX_BYTES, read_bytes
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.run.description import description_in, distinct
 from dpcli.train.trained.attestation import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, attestation
 

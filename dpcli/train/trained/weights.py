@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 
 
 def trained(model: nn.Module) -> dict[str, Tensor]:

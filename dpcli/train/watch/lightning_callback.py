@@ -6,7 +6,7 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.watch.watch import Watch
 
 

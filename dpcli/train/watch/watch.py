@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpcli.errors import InputError, Unavailable
-from dpcli.extras import require
-from dpcli.registry import Displayed, load
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.base.extras import require
+from dpcli.base.registry import Displayed, load
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.answers.additive import (
     additive_interval,
     expected_error,

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answers.chosen import probability_beyond, rank_ends, slack, slack_of_each
 from dpcli.release.answers.threshold import threshold_slack

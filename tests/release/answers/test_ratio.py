@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.answers.combination import exceeds_with, tail_of, tail_of_sum
 from dpcli.release.answers.interval import accepted
 from dpcli.release.answers.ratio import NoisyMean, expected_mean_error

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcli.errors import InternalError, Unavailable
+from dpcli.base.errors import InternalError, Unavailable
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec

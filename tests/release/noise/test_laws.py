@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width, half_width_beyond
 from tests.cases import of_each
 from tests.command import ROOT

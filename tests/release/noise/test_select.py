@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
+from dpcli.base.stated import stated
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
 from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
@@ -17,7 +18,6 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of, sigma_of
 from dpcli.release.noise.select import bounded_range, count_range, exponential, permute_and_flip, pure, top_k
 from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
-from dpcli.stated import stated
 from tests.cases import of_each
 from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 

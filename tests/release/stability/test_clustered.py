@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from dpcli.analysis.calibrate import parameter_key
+from dpcli.file.pipeline.model import Entry
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
-from dpcli.pipeline.model import Entry
 from dpcli.release.stability.clustered import Around, bins, farthest, l2_sensitivity, released_mean, sum_sensitivity
 from dpcli.release.stability.histogram import least_threshold, released_keys
 from dpcli.release.stability.proposed import StabilityTest

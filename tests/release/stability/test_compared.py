@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcli.base.registry import CHART_FORMATS, FORMATS, load
 from dpcli.document.document import json_text
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
-from dpcli.present.stability import document
-from dpcli.registry import CHART_FORMATS, FORMATS, load
 from dpcli.release.cost import QueryCost
+from dpcli.release.documents.stability import document
 from dpcli.release.noise.draw import noisy
 from dpcli.release.noise.laws import DiscreteLaplaceLaw
 from dpcli.release.noise.select import count_range, exponential, permute_and_flip

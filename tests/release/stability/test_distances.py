@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpcli.errors import InputError, InternalError
+from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.stability.mode import mode, released_mode
 from dpcli.release.stability.proposed import UNREACHABLE, StabilityTest

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, gradient_noise_multiplier  # noqa: E402
 from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
 from tests.cases import require_each  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from tests.cases import require_each  # noqa: E402

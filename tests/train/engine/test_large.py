@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
-from dpcli.registry import STYLES, load  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
+from dpcli.base.registry import STYLES, load  # noqa: E402
 from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
 from dpcli.train.engine.clip import Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.division import COMPOUNDS  # noqa: E402

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import dpcli  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from tests.train.loop.conftest import (  # noqa: E402
     STEPS,
     Begin,

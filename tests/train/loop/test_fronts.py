@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import nn  # noqa: E402
 
 import dpcli  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import open_ledger  # noqa: E402
 from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402

@@ -19,7 +19,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset  # noqa: E402
 
 import dpcli  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
 from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
 from dpcli.train.tasks.loop import records_of  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.step.loop import Trainer  # noqa: E402
 from tests.train.loop.conftest import Begin, model_of, records  # noqa: E402
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import nn  # noqa: E402
 
 import dpcli  # noqa: E402
-from dpcli.errors import Denied, InputError  # noqa: E402
+from dpcli.base.errors import Denied, InputError  # noqa: E402
 from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 import numpy as np  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import open_ledger  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402

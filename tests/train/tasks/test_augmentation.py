@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.draws import keyed  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402

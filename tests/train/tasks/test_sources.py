@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.errors import InputError
-from dpcli.keys.annotations import members_of
-from dpcli.registry import TASKS
+from dpcli.base.errors import InputError
+from dpcli.base.registry import TASKS
+from dpcli.file.keys.annotations import members_of
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.plan.settings_custom import Custom

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from dpcli.base.rounding import up
 from dpcli.ledger.stores.places import open_ledger
-from dpcli.rounding import up
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import LEFT
 from dpcli.train.trained.attestation import attestation

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers", reason="language models need the lm extra")
 
 import dpcli as package
-from dpcli.errors import InputError
+from dpcli.base.errors import InputError
 from dpcli.train.trained.language import TrainedLanguageModel
 from dpcli.train.trained.text_classifier import TextClassifier
 from tests.command import ROOT, dpcli

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 import numpy as np  # noqa: E402
 
-from dpcli.keys.annotations import members_of  # noqa: E402
+from dpcli.base.registry import SAMPLING, load  # noqa: E402
+from dpcli.file.keys.annotations import members_of  # noqa: E402
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme  # noqa: E402
-from dpcli.registry import SAMPLING, load  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed  # noqa: E402
 from dpcli.train.sampling.schemes import sampler  # noqa: E402
 from dpcli.train.watch.drawn import PassBatches, batches_of  # noqa: E402

@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 import dpcli  # noqa: E402
-from dpcli.errors import InputError  # noqa: E402
+from dpcli.base.errors import InputError  # noqa: E402
 from tests.train.loop.conftest import FILE as SMALL  # noqa: E402
 from tests.train.loop.conftest import loss_of, model_of, records  # noqa: E402
 from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset  # noqa: E402

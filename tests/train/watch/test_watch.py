@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 import dpcli  # noqa: E402
-from dpcli.errors import Denied, InputError  # noqa: E402
+from dpcli.base.errors import Denied, InputError  # noqa: E402
 from tests.train.loop.conftest import loss_of, model_of, records  # noqa: E402
 from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset  # noqa: E402
 

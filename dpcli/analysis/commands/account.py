@@ -1,0 +1,133 @@
+"""dpcli account."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpcli.base.errors import InputError
+from dpcli.cli.options import accounting_options, composed, emit, output_options, run_options, working, write_option
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+    from dpcli.file.pipeline.model import Pipeline
+
+
+stated_options = composed(
+    click.option("--noise-multiplier", type=float, help="Noise over the most that one record adds (without FILE)."),
+    click.option("--laplace", is_flag=True, help="The noise is Laplace, its scale in place of the standard deviation."),
+    click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
+    run_options,
+    write_option("what the flags state"),
+)
+
+
+@click.command(short_help="What a pipeline costs, by every accountant.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@stated_options
+@accounting_options
+@click.option(
+    "--epsilon",
+    type=float,
+    help="Report delta at this epsilon instead; dpcli calibrate-sigma solves for the noise that meets an epsilon.",
+)
+@click.option("--tolerance", type=float, help="Relative width of the grid accountant's interval [default: 0.001].")
+@click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
+@output_options("table", "findings", "checks", "total", "records")
+def command(
+    files: tuple[str, ...],
+    write: str | None,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    epsilon: float | None,
+    tolerance: float | None,
+    digits: int,
+    format_: str,
+    outputs: tuple[str, ...],
+    **flags: Any,
+) -> int:
+    """What the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
+
+    Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
+    sampling; a second table shows epsilon for shuffled batches and for replace-one. --write PATH keeps it as a file.
+
+    Several FILEs are accounted each on its own; those that name one dataset (privacy.dataset) are added up besides: the mechanisms of all,
+    composed as if one file held them, at the smallest delta that one of them states. That holds if all were fixed before the first of them
+    ran. An adaptive file (privacy.adaptive) promises its cap in [budget], and no epsilon without one.
+
+    Each row is an upper bound, rounded up; the headline is the smallest sound one. Where it is certified to within 1e-9, rows that take
+    more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,
+    3 where nothing can be certified.
+    """
+    if epsilon is not None and delta is not None:
+        raise InputError("give --epsilon or --delta, not both")
+    from dpcli.analysis.account import account
+    from dpcli.analysis.documents.account import document
+    from dpcli.lint.run import judge
+
+    file = files[0] if files else None
+    sources = click.get_current_context().obj.verbose > 0
+    if len(files) > 1:
+        from dpcli.analysis.commands.accounting import several
+
+        _require_no_flags(files[0], flags, write)
+        return emit(several(files, (accountants or None, delta, epsilon, group_size, tolerance), digits, sources), format_, outputs)
+    pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
+    diagnostics = judge(pipeline, data, {"--delta": delta if tables is None else None})  # flags without FILE make a text with it
+    words = None
+    if tables is not None:
+        from dpcli.analysis.commands.stating import solving_words, without_lines
+
+        diagnostics, words = without_lines(diagnostics), solving_words(flags)
+    with working():
+        result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
+    found = document(result, diagnostics, digits, sources, words)
+    if tables is not None:
+        from dpcli.analysis.beside import beside
+        from dpcli.analysis.documents.beside import with_beside
+
+        found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
+    code = emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
+    if write is not None:
+        from dpcli.cli.new_file import leave_pipeline
+
+        leave_pipeline(write, data.decode())
+    return code
+
+
+def _subject(
+    file: str | None, flags: dict[str, Any], write: str | None, delta: float | None, epsilon: float | None
+) -> tuple[Pipeline, bytes, dict[str, Any] | None]:
+    """The pipeline, its bytes, and its tables where flags state it."""
+    from dpcli.file.pipeline.read import parse
+    from dpcli.file.toml.limits import read_bytes
+
+    if file is not None:
+        _require_no_flags(file, flags, write)
+        data = read_bytes(file)
+        return parse(data, file), data, None
+    from dpcli.analysis.commands.stating import stated
+    from dpcli.file.pipeline.flags import pipeline_of_flags
+
+    tables, text = stated(flags, delta, epsilon)
+    return pipeline_of_flags(tables, text), text.encode(), tables
+
+
+def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> None:
+    if any(value is not None and value is not False for value in (write, *flags.values())):
+        from dpcli.analysis.commands.stating import refuse_with_file
+
+        refuse_with_file(file, {"write": write, **flags})
+
+
+def _place(data: bytes, result: Account) -> tuple[int, int]:
+    """Line and column of the cap that is exceeded, of the first line where the file has none."""
+    from dpcli.file.toml.positions import locate
+    from dpcli.file.toml.syntax import text_of
+
+    of_epsilon = result.budget is None or (result.budget.epsilon is not None and result.budget.epsilon.verdict == "fail")
+    cap = ("budget", "epsilon" if of_epsilon else "rho")
+    return locate(text_of(data), [cap])[cap]

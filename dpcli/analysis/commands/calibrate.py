@@ -1,0 +1,70 @@
+"""dpcli calibrate."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import accounting_options, emit, goal_options, output_options, write_option
+
+
+@click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")
+@click.argument("file")
+@click.option(
+    "--solve",
+    type=click.Choice(["steps", "epochs", "batch-size", "rate", "radius", "scale", "noise"]),
+    required=True,
+    help="The parameter to solve for.",
+)
+@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@goal_options()
+@click.option(
+    "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
+)
+@write_option("FILE with the answer in place")
+@accounting_options
+@output_options("table", "total", "records")
+def command(
+    file: str,
+    solve: str,
+    target_epsilon: float | None,
+    target_rho: float | None,
+    target_advantage: float | None,
+    target_tpr: float | None,
+    at_fpr: float | None,
+    target_mu: float | None,
+    mechanisms: tuple[str, ...],
+    write: str | None,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Solve for one parameter of FILE: the most steps, epochs, batch size, rate or radius, or the least noise or scale, for a target.
+
+    The target is an epsilon, or what an attacker may reach (advantage, true positives), rho or mu: the target is then checked against
+    their upper bounds, whatever delta is, by all accountants of the file.
+
+    The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
+
+    Exit code 1 where the delta is too large for the dataset.
+    """
+    from dpcli.analysis.calibrate_file import calibrate_file
+    from dpcli.analysis.documents.calibration import document
+    from dpcli.analysis.goals import goal_of, require_idle
+    from dpcli.analysis.solved_file import solved_text
+    from dpcli.file.toml.limits import read_bytes
+    from dpcli.lint.run import file_deltas
+
+    data = read_bytes(file)
+    goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
+    if goal is not None:
+        require_idle(delta, accountants)
+    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+    text = solved_text(data, found) if write is not None else ""
+    code = emit(document(found, file_deltas(found.pipeline, data, delta, found.delta)), format_, outputs)
+    if write is not None:
+        from dpcli.cli.new_file import leave_pipeline
+
+        leave_pipeline(write, text)
+    return code

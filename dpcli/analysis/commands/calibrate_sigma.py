@@ -1,0 +1,92 @@
+"""dpcli calibrate-sigma."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpcli.analysis.commands.stating import refuse_with_file, without_lines
+from dpcli.cli.options import accounting_options, emit, goal_options, output_options, run_options, write_option
+
+if TYPE_CHECKING:
+    from dpcli.analysis.calibrate import Calibration
+
+
+@click.command("calibrate-sigma", short_help="The smallest noise multiplier for a target epsilon.")
+@click.argument("file", required=False)
+@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@goal_options()
+@run_options
+@click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
+@write_option("the file with the answer in place")
+@accounting_options
+@output_options("table", "total", "records")
+def command(
+    file: str | None,
+    target_epsilon: float | None,
+    target_rho: float | None,
+    target_advantage: float | None,
+    target_tpr: float | None,
+    at_fpr: float | None,
+    target_mu: float | None,
+    mechanisms: tuple[str, ...],
+    write: str | None,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    format_: str,
+    outputs: tuple[str, ...],
+    **flags: Any,
+) -> int:
+    """The smallest noise multiplier that keeps epsilon at most the target.
+
+    With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Without FILE: DP-SGD from
+    --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs. Without --sampling-rate and
+    --batch-size: Gaussian noise on all records, once or in each of --steps.
+
+    Exit code 1 where a rule calls what the flags state unsound, or the delta of FILE too large for its dataset.
+    """
+    from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file
+    from dpcli.analysis.documents.calibration import document
+    from dpcli.analysis.goals import goal_of, require_idle
+    from dpcli.analysis.solved_file import solved_text
+    from dpcli.base.errors import InputError
+    from dpcli.file.pipeline.flags import pipeline_of_flags
+    from dpcli.file.toml.limits import read_bytes
+    from dpcli.lint.run import file_deltas, judge
+
+    goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
+    if goal is not None:
+        require_idle(delta, accountants)
+    if file is None:
+        if goal is not None and write is not None:
+            raise InputError("--write: expected --target-epsilon, whose file states a budget, or FILE; found another target")
+        found = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
+        text = _written(found, flags)
+        diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
+    else:
+        refuse_with_file(file, flags)
+        data = read_bytes(file)
+        found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+        diagnostics = file_deltas(found.pipeline, data, delta, found.delta)
+        text = solved_text(data, found) if write is not None else ""
+    code = emit(document(found, diagnostics), format_, outputs)
+    if write is not None:
+        from dpcli.cli.new_file import leave_pipeline
+
+        leave_pipeline(write, text)
+    return code
+
+
+def _written(found: Calibration, flags: dict[str, Any]) -> str:
+    """The file of the flags, with the answer."""
+    from dpcli.file.pipeline.flags import Stated, text_of_flags
+
+    ((_, _, noise),) = found.values
+    stated = Stated(noise, **flags)
+    given = {name: value for name, value in stated.given.items() if name in flags}
+    if found.delta is None:
+        return text_of_flags(stated.tables(None), "calibrate-sigma", given)
+    asked = {"target_epsilon": found.target, "delta": found.delta, **given}
+    return text_of_flags(stated.tables(found.delta, found.target), "calibrate-sigma", asked)

@@ -1,0 +1,31 @@
+"""dpcli diff."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="What changed between two pipelines, and what each change costs.")
+@click.argument("files", nargs=2, metavar="A B")
+@click.option("--delta", type=float, help="Compare at this delta instead of A's.")
+@click.option("--exit-code", "judged", is_flag=True, help="Exit with 1 where B costs more, 3 where that cannot be said.")
+@output_options("table", "total", "records")
+def command(files: tuple[str, str], delta: float | None, judged: bool, format_: str, outputs: tuple[str, ...]) -> int:
+    """What changed from pipeline A to pipeline B, and what each change costs: made alone to A, and all together.
+
+    A and B are files, "-" for standard input (one of them), or REVISION:PATH for a file as it stands at a git revision. Mechanisms are
+    matched by name. Both are priced at A's delta. Where the statement has changed (unit, adjacency, max_contributions, dataset_size,
+    delta, adaptive), the epsilons are shown but called not comparable. With --exit-code, a delta too large for a dataset is exit code 1.
+    """
+    from dpcli.analysis.difference import difference
+    from dpcli.analysis.documents.difference import document
+    from dpcli.lint.delta import judged_deltas
+    from dpcli.lint.documents.diagnostics import with_diagnostics
+
+    found = difference(*files, delta)
+    stated = {"delta" if delta is None else "--delta": found.before.delta}
+    sizes = {side.pipeline.privacy.dataset_size: path for path, side in zip(files[::-1], (found.after, found.before), strict=True)}
+    diagnostics = tuple(told for size, path in sizes.items() for told in judged_deltas(stated, size, path))
+    return emit(with_diagnostics(document(found, judged), diagnostics, judged), format_, outputs)

@@ -1,0 +1,58 @@
+"""Flags that state a pipeline of one mechanism in place of FILE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import InputError
+
+if TYPE_CHECKING:
+    from dpcli.file.toml.diagnostics import Diagnostic
+
+
+def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """Return what rules say of flags: with the flag for its key, and without lines of the text that they make, which nobody sees."""
+    return tuple(replace(d, key=_flag(d.key), line=0, column=0, source="") for d in diagnostics)
+
+
+def _flag(key: str) -> str:
+    table, _, name = key.partition(".")
+    return f"--{name.replace('_', '-')}" if table == "privacy" and name in ("dataset_size", "delta", "adjacency") else key
+
+
+def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
+    """Return the flags that state the same to dpcli calibrate-sigma, which solves for the noise; None where that is not Gaussian."""
+    from dpcli.file.pipeline.flags import Stated, words_of_flags
+
+    given = Stated(**flags).given
+    noise = given.pop("noise_multiplier", None)
+    return None if noise is None or "laplace" in given else words_of_flags(given)
+
+
+def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
+    """A flag that states what FILE says goes without FILE alone. Raises InputError."""
+    from dpcli.file.pipeline.flags import KEYS
+
+    for name, value in given.items():
+        if value is not None and value is not False:
+            key = KEYS.get(name, name)
+            change = f"; change {key} in {file}" if key else ""
+            raise InputError(f"--{name.replace('_', '-')} cannot be combined with a FILE{change}")
+
+
+def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
+    """The tables that the flags state, and the text of their file.
+
+    Raises InputError where they state no mechanism, or no delta where nothing is pure and no epsilon is given.
+    """
+    from dpcli.file.pipeline.flags import Stated, text_of_flags
+
+    given = Stated(**flags)
+    pure = given.pure is not None or given.laplace
+    tables = given.tables(0.0 if delta is None and epsilon is None and pure else delta)
+    if delta is None and epsilon is None and not pure:
+        raise InputError("expected --delta (well below 1 / number of records), found none")
+    asked = {"delta": delta} if delta is not None else {}
+    return tables, text_of_flags(tables, "account", {**given.given, **asked})

@@ -1,0 +1,166 @@
+"""What changed and what it costs, as a document."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from dpcli.analysis.account import Account
+from dpcli.analysis.difference import Difference, Priced
+from dpcli.analysis.documents import account as account_report
+from dpcli.base.rounding import up
+from dpcli.document.document import Document, Sheet, Table, Value
+from dpcli.file.toml.shown import public
+
+LONGEST = 72
+
+
+def document(difference: Difference, judged: bool = False) -> Document:
+    """Everything that `dpcli diff` says; `judged` makes a rise of epsilon exit code 1, and a comparison that cannot be made 3."""
+    code = difference.exit_code if judged else 0
+    return Document(
+        headline=headline(difference),
+        data=data(difference, code),
+        verdict="unknown" if difference.exit_code == 3 else "warn" if difference.exit_code else "pass",
+        tables=(_table(difference),) if difference.priced else (),
+        notes=tuple(_notes(difference)),
+        total=_total(difference.increase),
+        exit_code=code,
+        records=[{"delta": difference.before.delta, **priced_data(one)} for one in difference.priced],
+        sheet=_sheet(difference),
+    )
+
+
+def headline(difference: Difference) -> str:
+    """Both epsilons at one delta, and whether they can be compared."""
+    if not difference.priced:
+        return f"no difference: epsilon <= {up(difference.before.upper)} at delta = {difference.before.delta!r}"
+    epsilons = f"epsilon {up(difference.before.upper)} -> {up(difference.after.upper)} ({_signed(difference.increase)})"
+    comparable = f"; NOT COMPARABLE: {', '.join(difference.statement)}" if difference.statement else ""
+    return f"{epsilons} at delta = {difference.before.delta!r}{comparable}"
+
+
+def data(difference: Difference, code: int) -> dict[str, Any]:
+    """The machine form dpcli/diff/v1; numbers unrounded, an increase that means nothing is null."""
+    return {
+        "schema": "dpcli/diff/v1",
+        "before": _side(difference.before),
+        "after": _side(difference.after),
+        "delta": difference.before.delta,
+        "increase": difference.increase,
+        "comparable": not difference.statement,
+        "statement_changes": list(difference.statement),
+        "changes": [priced_data(one) for one in difference.priced],
+        "interaction": difference.interaction,
+        "exit_code": code,
+    }
+
+
+def _side(account: Account) -> dict[str, Any]:
+    whole = account_report.data(account)
+    return {key: whole[key] for key in ("pipeline", "statement", "result")}
+
+
+def priced_data(one: Priced) -> dict[str, Any]:
+    """One change in the machine form."""
+    edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in one.change.edits]
+    return {"edits": edits, "epsilon_upper": one.epsilon, "increase": one.increase, "reason": one.reason}
+
+
+def _table(difference: Difference) -> Table:
+    reasons = dict.fromkeys(one.reason for one in difference.priced if one.reason)
+    marks = {reason: mark for mark, reason in enumerate(reasons, 1)}
+    rows = [row for one in difference.priced for row in _rows(one, marks)]
+    if len(difference.priced) > 1:
+        rows.append(("interaction of the changes", "", "", "", _signed(difference.interaction)))
+    rows.append(("all changes together", "", "", up(difference.after.upper), _signed(difference.increase)))
+    return Table(
+        f"changes, each made alone to {difference.before.pipeline.path}: its epsilon at delta = {difference.before.delta!r}",
+        ("change", "before", "after", "epsilon", "effect"),
+        tuple(rows),
+        frozenset({3, 4}),
+        tuple(f"[{mark}] {reason}" for reason, mark in marks.items()),
+    )
+
+
+def _sheet(difference: Difference) -> Sheet:
+    """A row per edit, with what its change costs made alone; then all changes together, and what they cost beyond their sum."""
+    delta = difference.before.delta
+    rows: list[tuple[Value, ...]] = [
+        ("change", i, e.key, _datum(e.old), _datum(e.new), delta, one.epsilon, one.increase, one.reason or None)
+        for i, one in enumerate(difference.priced, start=1)
+        for e in one.change.edits
+    ]
+    if len(difference.priced) > 1:
+        rows.append(("interaction", None, None, None, None, delta, None, difference.interaction, None))
+    rows.append(("all", None, None, None, None, delta, difference.after.upper, difference.increase, None))
+    return Sheet(("kind", "change", "key", "before", "after", "delta", "epsilon_upper", "increase", "reason"), tuple(rows))
+
+
+def _datum(value: Any) -> Value:
+    if isinstance(value, str):
+        return public(value)
+    return value if value is None or isinstance(value, bool | int | float) else _toml(value)
+
+
+def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
+    """One row per edit, the numbers beside the first."""
+    cost = (
+        (f"[{marks[one.reason]}]", "-") if one.reason else ("" if one.epsilon is None else up(one.epsilon), _signed(one.increase))
+    )
+    for i, edit in enumerate(one.change.edits):
+        yield (f"{'  and ' if i else ''}{edit.label}", _value(edit.old), _value(edit.new), *(("", "") if i else cost))
+
+
+def _notes(difference: Difference) -> Iterator[str]:
+    if difference.statement:
+        yield (
+            f"not comparable ({', '.join(difference.statement)}): the two epsilons state different things, and the smaller one "
+            "is not necessarily better"
+        )
+    if any("delta" in word.split() for word in difference.statement):
+        yield f"both files are priced at delta = {difference.before.delta!r}"
+    names = [side.winner.accountant.name if side.winner else "none" for side in (difference.before, difference.after)]
+    if difference.priced:
+        yield f"effects are differences of upper bounds (accountant before: {names[0]}, after: {names[1]})"
+
+
+def _signed(x: float) -> str:
+    if math.isnan(x):
+        return "-"
+    return f"+{up(x)}" if x > 0.0 else up(x)
+
+
+def _total(x: float) -> str:
+    return "nan" if math.isnan(x) else repr(x)
+
+
+def _value(value: Any) -> str:
+    """A value as the file would spell it, cut where it is long."""
+    text = "(none)" if value is None else _toml(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if key != "name") + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        value = public(value)
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, str | bool) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it: dates, which TOML has, as text; and no address that may hold a password."""
+    return _public(json.loads(json.dumps(value, default=str)))
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _public(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_public(item) for item in value]
+    return public(value) if isinstance(value, str) else value

@@ -1,0 +1,82 @@
+"""What a notebook shows of results."""
+
+from __future__ import annotations
+
+from dpcli.analysis.account import Account
+from dpcli.analysis.calibrate import Calibration
+from dpcli.analysis.documents import account as account_report
+from dpcli.analysis.documents import calibration as calibration_report
+from dpcli.analysis.epsilon import Epsilons
+from dpcli.base.registry import Displayed
+from dpcli.base.rounding import down, up
+from dpcli.document.document import Document, Table
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.ledger.budget import DatasetBudget
+from dpcli.ledger.documents.ledger_balance import shown
+from dpcli.ledger.stores.places import open_ledger
+from dpcli.lint.delta import judged_deltas
+from dpcli.train.loop.private import PrivateResult
+
+MOST = 60  # rows of a table
+
+
+def account(found: Account) -> Document:
+    """What `dpcli account` prints, with what rules say of the deltas at which it is printed."""
+    at = found.at if found.quantity == "epsilon" else None
+    cap = None if found.budget is None or found.budget.epsilon is None else found.budget.epsilon.delta
+    return account_report.document(found, _told(found.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
+
+
+def calibration(found: Calibration) -> Document:
+    """What `dpcli calibrate` prints, with what rules say of its delta."""
+    return calibration_report.document(found, _told(found.pipeline, {"delta": found.delta}))
+
+
+def _told(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
+    return judged_deltas(deltas, pipeline.privacy.dataset_size, pipeline.path or "<pipeline>")
+
+
+def line(found: Displayed) -> Document:
+    """What has no more to say than its line."""
+    return Document(repr(found), {})
+
+
+def pipeline(found: Pipeline) -> Document:
+    """What is protected, and the mechanisms, as the file states them; nothing is priced."""
+    privacy, cap = found.privacy, found.budget
+    stated = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, releases: {privacy.releases or 'not stated'}"
+    delta = "" if privacy.delta is None else f", delta = {privacy.delta!r}"
+    budget = "" if cap is None or cap.epsilon is None else f"; budget: epsilon {cap.epsilon!r}"
+    rows = tuple(
+        (
+            entry.name,
+            entry.type,
+            f"{entry.steps:,} steps" if entry.epochs is None else f"{entry.epochs:g} epochs",
+            "none" if entry.sampling is None else entry.sampling.scheme,
+        )
+        for entry in found.mechanisms
+    )
+    more = (f"and {len(rows) - MOST:,} more",) if len(rows) > MOST else ()
+    table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST], frozenset({2}), more)
+    return Document(f"{found.name or found.path or 'pipeline'}: {stated}{delta}{budget}", {}, tables=(table,))
+
+
+def epsilons(found: Epsilons) -> Document:
+    """A row for each setting, in the order of the arrays."""
+    deltas, lowers, uppers = (values.ravel().tolist() for values in (found.delta, found.lower, found.upper))
+    rows = tuple((f"{delta!r}", up(upper), down(lower)) for delta, lower, upper in zip(deltas[:MOST], lowers, uppers, strict=False))
+    more = (f"and {len(deltas) - MOST:,} more",) if len(deltas) > MOST else ()
+    table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, frozenset({0, 1, 2}), more)
+    return Document(f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", {}, tables=(table,))
+
+
+def dataset_budget(found: DatasetBudget) -> Document:
+    """What `dpcli budget show` prints, as the ledger is now. Raises LedgerError where it cannot be read."""
+    with open_ledger(found.url, found.dataset) as ledger:
+        return shown(ledger)
+
+
+def run(found: PrivateResult) -> Document:
+    """What `dpcli train` says at the end of a run."""
+    return Document(str(found), {}, "pass" if found.private else "warn")

@@ -1,0 +1,84 @@
+"""What a key of the pipeline file means and which values it may take.
+
+A field is written once, as `Annotated[float, Key("what it is", POSITIVE)]` on a frozen dataclass. The reader validates by it, and
+the JSON Schema, the manual page and `explain` are printed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NewType
+
+from dpcli.base.values import dataclass
+
+Prose = NewType("Prose", str)  # text of some length, over several lines if need be
+Note = NewType("Note", str)  # free text that may be blank, over several lines if need be
+Person = NewType("Person", str)  # who answers for something, on one line
+Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which whoever asks for it judges
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint on a number or a text: `text` completes "expected ...", `schema` is its JSON Schema form.
+
+    hint: what to do about a value that it refuses, "" where there is nothing to say.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+    schema: tuple[tuple[str, Any], ...] = ()
+    hint: Callable[[Any], str] = lambda _: ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What alone reads a key, among the other keys of its table: in words, and whether the table has it."""
+
+    text: str
+    reads: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How one key of a table selects the class that holds the table's keys; the base of these classes states it as `selection`.
+
+    registry: the class for each word. default: the word where the key is absent, None where it must be there.
+    """
+
+    selector: str
+    registry: Mapping[str, str]
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the file: what it means (one sentence, with its unit) and its rule, if it has one.
+
+    safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
+    claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.
+    reader: what alone reads the key, where another key of the table may make it idle.
+    reads: True where it says which data a command reads, private or declared public: other data may be other people.
+    varies: whether the runs of a sweep may differ in it; not what says whose data are protected, or what runs are compared by.
+    """
+
+    doc: str
+    rule: Constraint | None = None
+    safer: Literal["smaller", "stated"] | None = None
+    claim: bool = False
+    reader: Reader | None = None
+    varies: bool = False
+    reads: bool = False
+
+
+def _percentage(x: float) -> str:
+    return f"{x:g} % is {x / 100.0:g}" if 1 < x <= 100 else ""
+
+
+POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))
+NON_NEGATIVE = Constraint("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
+COUNT = Constraint("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))
+AT_LEAST_TWO = Constraint("a whole number >= 2", lambda x: 2 <= x <= 10**18, (("minimum", 2),))
+RATE = Constraint("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)), _percentage)
+RATE_OR_ZERO = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)), _percentage)
+OPEN_UNIT = Constraint("a number in (0, 1)", lambda x: 0 < x < 1, (("exclusiveMinimum", 0), ("exclusiveMaximum", 1)))
+DELTA = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))

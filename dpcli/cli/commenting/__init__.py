@@ -1,1 +1,0 @@
-"""dpcli comment: one file per system."""

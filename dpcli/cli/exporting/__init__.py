@@ -1,1 +1,0 @@
-"""dpcli export: one file per library."""

@@ -1,1 +1,0 @@
-"""dpcli import: one file per library."""

@@ -1,0 +1,126 @@
+"""A gate's verdicts as a comment on a pull request: whether there is anything to tell, and what comes first."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+
+from dpcli.base.errors import DpcliError
+from dpcli.comments.text import code
+from dpcli.document.document import Document, Finding, Table
+from dpcli.gate.binding import POLICY_CHANGE
+from dpcli.gate.documents import gate as gate_report
+from dpcli.gate.judgement import Gated, Judged, JudgedTogether
+from dpcli.gate.verdicts import PRECEDENCE
+
+
+def document(gated: Gated, name: str | None, base: str) -> Document:
+    """What `dpcli gate` says, the files that matter most first.
+
+    name: of the comment, where there are several. base: what the files are compared with.
+    """
+    files = _ordered(gated.files)
+    together = tuple(sorted(gated.together, key=lambda one: (PRECEDENCE.index(one.verdict), not _warned(one))))
+    found = gate_report.document(replace(gated, files=files, together=together))
+    said = len(found.findings) - len(gated.notices)  # those of the policy are the last, and of all files
+    return replace(
+        found,
+        headline=_headed(name, found.headline),
+        tables=_sums_first(found.tables, len(files), sum(map(_warned, together))),
+        findings=(*found.findings[said:], *found.findings[:said]),
+        notes=(*_meanings(gated), f"compared with {base}", *found.notes),
+    )
+
+
+def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
+    """By verdict, news first; of the news in turn what rises most, what promises less than before, and the dearest new file.
+
+    In turn, as many of one kind must not push the others out of a comment that has no room for all.
+    """
+    kinds = (
+        [file for file in files if file.base is not None],
+        [file for file in files if file.base is not None and _weaker(file)],
+        [file for file in files if file.base is None],
+    )
+    rank: dict[str, tuple[int, int]] = {}
+    for kind, found in enumerate(kinds):
+        for place, file in enumerate(sorted(found, key=_added, reverse=True)):
+            rank[file.path] = min((place, kind), rank.get(file.path, (place, kind)))
+    return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _news(file), rank[file.path])))
+
+
+def _added(file: Judged) -> float:
+    """Epsilon more than before: all of it, where the file is new; inf where nobody knows."""
+    if file.account is None:
+        return 0.0
+    more = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon
+    return math.inf if math.isnan(more) else more
+
+
+def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Table, ...]:
+    """The rows of files, after those of sums that do not simply pass."""
+    if not tables or len(tables[0].rows) < files:
+        return tables
+    rows = tables[0].rows
+    ordered = (*rows[files : files + warned], *rows[:files], *rows[files + warned :])
+    return (replace(tables[0], rows=ordered), *tables[1:])
+
+
+def stopped(error: DpcliError, name: str | None) -> Document:
+    """That nothing was judged, and why."""
+    finding = Finding(".", "dpcli/stopped", "error", " ".join(str(error).split()))
+    return Document(_headed(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
+
+
+def _headed(name: str | None, headline: str) -> str:
+    return headline if name is None else f"{code(name)} {headline}"
+
+
+def _meanings(gated: Gated) -> Iterator[str]:
+    """Whom the numbers protect, and against what: no epsilon is one without them."""
+    stated = [file.account.pipeline.privacy for file in gated.judged if file.account is not None]
+    counts = Counter((privacy.unit or "record", privacy.adjacency.value) for privacy in stated)
+    for (unit, adjacency), count in counts.items():
+        rows = f" ({count:,} of {len(stated):,} rows)" if len(counts) > 1 else ""
+        yield f"epsilon per {unit}, {adjacency}, rounded up{rows}"
+
+
+def told(gated: Gated) -> bool:
+    """Whether a pull request should hear of it: something fails or is waived, rises, is new, is gone, or changed what it promises.
+
+    So is a change of the policy, whatever it does to the files of today.
+    """
+    policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
+    settled = {file.path for file in gated.files if _settled(file)}
+    return policy or any(map(_news, gated.files)) or any(_sum_news(one, settled) for one in gated.together)
+
+
+def _sum_news(one: JudgedTogether, settled: Set[str]) -> bool:
+    """Whether a sum fails, or warns and may not have done so before: a file of it changed, or was not given."""
+    return one.verdict != "pass" or (_warned(one) and not (one.members and settled >= set(one.members)))
+
+
+def _warned(one: Judged) -> bool:
+    return any(condition.verdict != "pass" for condition in one.conditions)
+
+
+def _settled(file: Judged) -> bool:
+    """Whether a file is in a sum as it was."""
+    return file.base is not None and file.base.data is not None and not file.changes and file.now == file.base.epsilon
+
+
+def _news(file: Judged) -> bool:
+    if file.verdict != "pass":
+        return True
+    if file.account is None:  # gone, or nothing to judge
+        return _warned(file)
+    if file.base is None or file.now is None:  # new
+        return True
+    changed = file.changes or file.base.data is None  # of a base that is known by its figures, nobody knows
+    return bool(changed and _weaker(file)) or not file.now <= file.base.epsilon
+
+
+def _weaker(file: Judged) -> bool:
+    return any(condition.verdict != "pass" or condition.name == "statement" for condition in file.conditions)

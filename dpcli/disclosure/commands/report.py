@@ -1,0 +1,43 @@
+"""dpcli report."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from dpcli.cli.options import emit, output_options, working
+
+
+@click.command(short_help="The disclosure statement: every item a reader must be told.")
+@click.argument("file")
+@click.option("--registry", is_flag=True, help="The shorter form that registries of deployments ask for.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 where an item is not stated.")
+@click.option("--delta", type=float, help="Report at this delta instead of the file's.")
+@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title; none is printed otherwise.")
+@output_options("table", "total")
+def command(
+    file: str,
+    registry: bool,
+    strict: bool,
+    delta: float | None,
+    date: datetime.datetime | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """What must be told about the pipeline in FILE ("-" for standard input): for a reviewer in plain words, for an engineer in full.
+
+    Every item of How to DP-fy ML (section 5.3.3) and of NIST SP 800-226 has one line; where the file is silent the line says NOT STATED
+    and names the key, mostly of [disclosure], that would state it. -f html writes one page without scripts, with pictures.
+
+    Exit code 1 where the budget is overspent, a rule calls the file unsound, or --strict finds an item not stated; 3 where nothing can be
+    certified.
+    """
+    from dpcli.disclosure.documents.disclosure import document
+    from dpcli.disclosure.draft import draft
+
+    html = "html" in (format_, *(output.partition("=")[0] for output in outputs))
+    with working():
+        statement, charts, name = draft(file, delta, registry, html)
+    day = date.date().isoformat() if date else None
+    return emit(document(statement, charts, strict, day, name), format_, outputs)

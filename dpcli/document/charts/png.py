@@ -1,0 +1,75 @@
+"""png: the same layout as svg, painted by matplotlib, which is imported for this alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.registry import load
+from dpcli.document.chart import Chart
+from dpcli.document.charts.colours import LIGHT
+from dpcli.document.charts.describe import describe
+from dpcli.document.charts.scene import scene
+from dpcli.document.charts.shapes import Scene
+from dpcli.document.document import visible
+
+DPI = 200
+POINT = 72.0 / 100.0  # a unit of the scene is a hundredth of an inch
+
+ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+
+
+def render(chart: Chart, **_: object) -> bytes:
+    """Raises InputError where matplotlib is not installed."""
+    try:
+        figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
+    except ImportError:
+        raise InputError("png: expected matplotlib, found none: pip install 'dpcli[plot]', or write an .svg") from None
+    found = scene(chart)
+    figure = figure_type(figsize=(found.width / 100.0, found.height / 100.0), dpi=DPI, facecolor=LIGHT["paper"])
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    axes.set_xlim(0.0, found.width)
+    axes.set_ylim(found.height, 0.0)
+    _paint(axes, found, halo)
+    out = io.BytesIO()
+    figure.savefig(out, format="png", metadata={"Title": visible(chart.title), "Description": describe(chart), "Software": "dpcli"})
+    return out.getvalue()
+
+
+def _paint(axes: Any, scene: Scene, halo: Callable[..., Any]) -> None:
+    paper = LIGHT["paper"]
+    for fill in scene.fills:
+        axes.fill(*zip(*fill.points, strict=True), color=LIGHT[fill.tone], alpha=fill.opacity, linewidth=0.0, zorder=1)
+    for layer, strokes in ((0, scene.grid), (2, scene.strokes)):
+        for stroke in strokes:
+            x, y = zip(*stroke.points, strict=True)
+            dashes = (0.0, (4.0, 2.7)) if stroke.dashed else "solid"
+            axes.plot(x, y, color=LIGHT[stroke.tone], linewidth=stroke.width * POINT, linestyle=dashes, zorder=layer)
+    for dot in scene.dots:
+        size = 2.0 * dot.radius * POINT
+        axes.plot(
+            *dot.at,
+            marker="o",
+            markersize=size,
+            color=LIGHT[dot.tone],
+            markeredgecolor=paper,
+            markeredgewidth=0.7 * dot.edge,
+            zorder=4,
+        )
+    for words in scene.words:
+        axes.text(
+            *words.at,
+            words.text,
+            fontsize=words.size * POINT,
+            color=LIGHT[words.tone],
+            ha=ANCHORS[words.anchor],
+            va="baseline",
+            fontweight="bold" if words.bold else "normal",
+            path_effects=[halo(linewidth=3.0, foreground=paper)] if words.halo else [],
+            family="DejaVu Sans",
+            parse_math=False,
+            zorder=5,
+        )

@@ -1,0 +1,186 @@
+"""A chart laid out: polylines, polygons, dots and texts in units of a pixel, y downwards; what svg and png paint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dpcli.document.chart import Axis, Band, Chart, Line, Points, Tone
+from dpcli.document.charts.grid import grid_scene
+from dpcli.document.charts.labels import AIR, BOLD, Box, Point, along, dense, inside, named_at_end, place, spread, text_width, wrap
+from dpcli.document.charts.page import LEADING, MARGIN, SMALL, TEXT, TITLE, WIDTH, foot, head
+from dpcli.document.charts.regions import place_within
+from dpcli.document.charts.shapes import Dot, Fill, Ink, Scene, Stroke, Words
+from dpcli.document.charts.ticks import ticks
+from dpcli.document.document import visible
+
+PLOT_HEIGHT = 340.0
+CAP = 5.0  # half of the width of a span's ends
+END_LABELS = 190.0  # most room for the names at the ends of lines
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where the axes stand."""
+
+    box: Box
+    x: Axis
+    y: Axis
+
+    def at(self, x: float, y: float) -> Point:
+        """A point of the chart, held within a plot's size of the picture."""
+        across, up = (min(max(share, -1.0), 2.0) for share in (self.x.share(x), self.y.share(y)))
+        box = self.box
+        return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
+
+    def path(self, points: Points) -> tuple[Point, ...]:
+        """A curve."""
+        return tuple(self.at(x, y) for x, y in points)
+
+
+def scene(chart: Chart) -> Scene:
+    """Lay a chart out: title above, notes below, names at the ends of lines, no word over another."""
+    if chart.grid is not None:
+        return grid_scene(chart, chart.grid)
+    inner = WIDTH - 2.0 * MARGIN
+    subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
+    top = MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 48.0
+    height = max(PLOT_HEIGHT, 30.0 * len(chart.bars))
+    below = top + height + 70.0
+    lines_below = sum(len(lines) for lines in notes)
+    found = Scene(WIDTH, below + LEADING * SMALL * lines_below + 4.0 * len(notes) + (8.0 if notes else 0.0))
+    head(found, visible(chart.title), subtitle)
+    foot(found, notes, below)
+    box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), top + height)
+    frame = Frame(box, chart.x, chart.y)
+    _axes(found, frame)
+    _shapes(found, chart, frame)
+    _names(found, chart, frame)
+    return found
+
+
+def labels(chart: Chart, width: float, height: float) -> list[Words]:
+    """Only the names within and beside a plot of that size, whose left upper corner is (0, 0)."""
+    found, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
+    _shapes(found, chart, frame)
+    _names(found, chart, frame)
+    return found.words
+
+
+def _left_room(chart: Chart) -> float:
+    return 12.0 + max((text_width(words, SMALL) for _, words in ticks(chart.y, 9)), default=0.0)
+
+
+def _right_room(chart: Chart) -> float:
+    """For names at the ends of the lines, or the numbers at the ends of bars."""
+    if chart.bars:
+        return 14.0 + max(text_width(bar.label, SMALL) for bar in chart.bars)
+    named = named_at_end(chart)
+    widest = max((text_width(part, SMALL) for line in named for part in wrap(visible(line.label), SMALL, END_LABELS)), default=0.0)
+    return BOLD * widest + 14.0 if named else 8.0
+
+
+def _axes(scene: Scene, frame: Frame) -> None:
+    box = frame.box
+    for value, words in ticks(frame.x, 9):
+        x, _ = frame.at(value, frame.y.low)
+        scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", 1.0))
+        scene.words.append(Words((x, box.bottom + 18.0), words, SMALL, "quiet", "middle"))
+    for value, words in ticks(frame.y, 9):
+        _, y = frame.at(frame.x.low, value)
+        if not frame.y.categories:
+            scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
+        scene.words.append(
+            Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, "text" if frame.y.categories else "quiet", "end")
+        )
+    scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
+    scene.words.append(Words((MARGIN, box.top - 14.0), frame.y.title, TEXT))
+    scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), frame.x.title, TEXT, anchor="middle"))
+
+
+def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
+    for band in chart.bands:
+        scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
+    for span in chart.spans:
+        (x, top), (_, bottom) = frame.at(span.x, span.high), frame.at(span.x, span.low)
+        ends = ((x - CAP, top), (x + CAP, top), (x, top), (x, bottom), (x - CAP, bottom), (x + CAP, bottom))
+        scene.strokes.append(Stroke(ends, span.tone, 1.8))
+    scene.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
+    for line in reversed(chart.lines):
+        scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, line.dashed))
+    for bar in chart.bars:
+        (left, top), (right, bottom) = frame.at(frame.x.low, bar.position + 0.32), frame.at(bar.value, bar.position - 0.32)
+        corners = (left, top), (right, top), (right, bottom), (left, bottom)
+        scene.fills.append(Fill(corners, "paper", 1.0))  # no grid shines through
+        scene.fills.append(Fill(corners, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
+        middle = 0.5 * (top + bottom) + 0.35 * SMALL
+        scene.words.append(Words((right + 6.0, middle), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
+    scene.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]
+
+
+def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
+    """Names of the lines at their ends, then of markers, bands and other lines wherever they cover nothing."""
+    ended = named_at_end(chart)
+    taken = list(_end_names(scene, ended, frame))
+    ink = [p for stroke in scene.strokes for p in dense(stroke.points)] + [dot.at for dot in scene.dots]
+    for marker in chart.markers:
+        taken.append(_loose(scene, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
+    for band in chart.bands:
+        taken += _region(scene, band, frame, taken, ink)
+    for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # the longest finds room while there is some
+        if line not in ended:
+            own = dense(frame.path(line.points))
+            taken.append(_loose(scene, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
+
+
+def _region(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
+    """The name of a region, where it fits into it."""
+    placed = place_within(
+        (*frame.path(band.lower), *reversed(frame.path(band.upper))),
+        visible(band.label),
+        lambda block: (max(text_width(part, SMALL) for part in block) + 2.0 * AIR, LEADING * SMALL * len(block)),
+        (4.0, 4.0),
+        frame.box,
+        taken,
+        ink,
+    )
+    if placed is None:
+        return
+    for i, part in enumerate(placed.block):
+        at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + 0.75)
+        scene.words.append(Words(at, part, SMALL, "quiet"))
+    yield placed.box
+
+
+def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
+    blocks = [wrap(visible(line.label), SMALL, END_LABELS) for line in lines]
+    tall = LEADING * SMALL * max((len(block) for block in blocks), default=1)
+    ends = spread([frame.path(line.points)[-1][1] for line in lines], tall, frame.box.top, frame.box.bottom)
+    for line, block, y in zip(lines, blocks, ends, strict=True):
+        left = frame.box.right + 8.0
+        for i, part in enumerate(block):
+            offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
+            scene.words.append(Words((left, y + offset), part, SMALL, line.tone, bold=not line.dashed))
+        yield Box(left, y - 0.5 * tall, WIDTH, y + 0.5 * tall)
+
+
+def _loose(
+    scene: Scene,
+    label: str,
+    anchors: list[Point],
+    tone: Tone | Ink,
+    bold: bool,
+    frame: Frame,
+    taken: list[Box],
+    ink: list[Point],
+    own: Sequence[Point],
+) -> Box:
+    block = wrap(visible(label), SMALL, 0.6 * (frame.box.right - frame.box.left))
+    width, height = (BOLD if bold else 1.0) * max(text_width(part, SMALL) for part in block), LEADING * SMALL * len(block)
+    box, anchor = place(anchors, width, height, frame.box, taken, ink, own)
+    left_of, clear = box.right < anchor[0], not any(inside(anchor, fill.points) for fill in scene.fills)
+    for i, part in enumerate(block):
+        baseline = box.top + LEADING * SMALL * (i + 0.75)
+        at = (box.right if left_of else box.left, baseline)
+        scene.words.append(Words(at, part, SMALL, tone, "end" if left_of else "start", bold, halo=clear))
+    return box

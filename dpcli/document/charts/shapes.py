@@ -1,0 +1,68 @@
+"""What a picture is painted from, in units of a pixel, y downwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dpcli.document.chart import Tone
+from dpcli.document.charts.labels import Point
+
+Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
+STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")  # from little to much: darker on light paper
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """A polyline."""
+
+    points: tuple[Point, ...]
+    tone: Tone | Ink
+    width: float
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A polygon, more or less transparent. said: what it is, for whoever points at it."""
+
+    points: tuple[Point, ...]
+    tone: Tone | Ink
+    opacity: float
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A filled circle. edge: the width of its edge in the colour of the paper, which keeps it apart from a line below."""
+
+    at: Point
+    radius: float
+    tone: Tone | Ink
+    edge: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One line of text; `at` is the end that `anchor` names, on the baseline. halo: an edge in the colour of the paper."""
+
+    at: Point
+    text: str
+    size: float
+    tone: Tone | Ink = "text"
+    anchor: Literal["start", "middle", "end"] = "start"
+    bold: bool = False
+    halo: bool = False
+
+
+@dataclass(slots=True)
+class Scene:
+    """What to paint, in this order."""
+
+    width: float
+    height: float
+    grid: list[Stroke] = field(default_factory=list)
+    fills: list[Fill] = field(default_factory=list)
+    strokes: list[Stroke] = field(default_factory=list)
+    dots: list[Dot] = field(default_factory=list)
+    words: list[Words] = field(default_factory=list)

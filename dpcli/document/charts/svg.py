@@ -1,0 +1,87 @@
+"""svg: self-contained, readable on light and dark paper, with a title and a description for those who do not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape, quoteattr
+
+from dpcli.document.chart import Chart
+from dpcli.document.charts.colours import DARK, LIGHT, name
+from dpcli.document.charts.describe import describe
+from dpcli.document.charts.labels import Point
+from dpcli.document.charts.scene import scene
+from dpcli.document.charts.shapes import Scene, Stroke, Words
+from dpcli.document.document import visible
+
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+
+
+def render(chart: Chart, **_: object) -> str:
+    """One SVG 1.1 document. Colours are attributes, which a style sheet overrides where the reader prefers dark paper."""
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", _style())}\n'
+
+
+def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
+    """The <svg> alone, to stand in a page; its ids begin with `name_of_ids`, and its colours obey `style` or the page's."""
+    found = scene(chart)
+    size = f"{found.width:g} {found.height:.0f}"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name_of_ids}title {name_of_ids}desc" '
+            f'viewBox="0 0 {size}" width="{found.width:g}" height="{found.height:.0f}" font-family="{FONTS}">',
+            f'<title id="{name_of_ids}title">{escape(visible(chart.title))}</title>',
+            f'<desc id="{name_of_ids}desc">{escape(describe(chart))}</desc>',
+            *([style] if style else []),
+            f'<rect class="paper" width="100%" height="100%" fill="{LIGHT["paper"]}"/>',
+            *_body(found),
+            "</svg>",
+        ]
+    )
+
+
+def dark_rules() -> str:
+    """The style rules of dark paper."""
+    fills = " ".join(f".{name(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
+    strokes = " ".join(f".{name(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
+    return f"{fills} {strokes}"
+
+
+def _style() -> str:
+    return f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
+
+
+def _body(scene: Scene) -> Iterator[str]:
+    yield from map(_stroke, scene.grid)
+    for fill in scene.fills:
+        opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
+        told = f"><title>{escape(visible(fill.said))}</title></path>" if fill.said else "/>"
+        yield f'<path class="{name(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}{told}'
+    yield from map(_stroke, scene.strokes)
+    for dot in scene.dots:
+        yield (
+            f'<circle class="{name(dot.tone)} paper-line" cx="{dot.at[0]:.1f}" cy="{dot.at[1]:.1f}" r="{dot.radius:g}" '
+            f'fill="{LIGHT[dot.tone]}" stroke="{LIGHT["paper"]}" stroke-width="{dot.edge:g}"/>'
+        )
+    for words in scene.words:
+        yield from _words(words)
+
+
+def _stroke(stroke: Stroke) -> str:
+    dashes = ' stroke-dasharray="6 4"' if stroke.dashed else ""
+    return (
+        f'<path class="{name(stroke.tone)}-line" d="{_path(stroke.points)}" fill="none" stroke="{LIGHT[stroke.tone]}" '
+        f'stroke-width="{stroke.width:g}" stroke-linejoin="round"{dashes}/>'
+    )
+
+
+def _words(words: Words) -> Iterator[str]:
+    place = f'x="{words.at[0]:.1f}" y="{words.at[1]:.1f}" font-size="{words.size:g}" text-anchor="{words.anchor}"'
+    bold = ' font-weight="600"' if words.bold else ""
+    if words.halo:
+        edge = f'fill="none" stroke="{LIGHT["paper"]}" stroke-width="4" stroke-linejoin="round" aria-hidden="true"'
+        yield f'<text class="paper-line" {place}{bold} {edge}>{escape(words.text)}</text>'
+    yield f'<text class={quoteattr(name(words.tone))} {place}{bold} fill="{LIGHT[words.tone]}">{escape(words.text)}</text>'
+
+
+def _path(points: tuple[Point, ...]) -> str:
+    return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)

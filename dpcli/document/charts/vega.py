@@ -1,0 +1,181 @@
+"""vega-lite: a specification (version 5) with its data, for notebooks, web pages and further work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dpcli.document.chart import Axis, Chart, Points
+from dpcli.document.charts.colours import LIGHT
+from dpcli.document.charts.describe import describe
+from dpcli.document.charts.scene import labels
+from dpcli.document.charts.ticks import ticks
+from dpcli.document.charts.vega_grid import grid_layers
+from dpcli.document.document import visible
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+WIDTH, HEIGHT = 640, 340
+ALIGN = {"start": "left", "middle": "center", "end": "right"}
+
+Layer = dict[str, Any]
+
+
+def render(chart: Chart, **_: object) -> str:
+    """Layers of bands, lines, bars, markers and their names; the notes are in `usermeta`."""
+    spec = {
+        "$schema": SCHEMA,
+        "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},
+        "description": describe(chart),
+        "usermeta": {"dpcli": {"kind": chart.kind, "notes": [visible(note) for note in chart.notes]}},
+        "width": WIDTH,
+        "height": max(HEIGHT, 30 * len(chart.bars)),
+        "config": {"view": {"stroke": None}, "axis": {"gridColor": LIGHT["grid"], "titleFontWeight": "normal"}},
+        "layer": [
+            *_bands(chart),
+            *_spans(chart),
+            *_clouds(chart),
+            *_lines(chart),
+            *_bars(chart),
+            *_markers(chart),
+            *([] if chart.grid is None else grid_layers(chart.grid)),
+            *([] if chart.bars or chart.grid else _names(chart)),
+        ],
+    }
+    return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _channel(axis: Axis, field: str, most: int = 9) -> Layer:
+    values = [value for value, _ in ticks(axis, most)]
+    scale = {"type": axis.scale, "domain": [axis.low, axis.high], "nice": False, "zero": False}
+    if axis.scale == "log":
+        del scale["zero"]
+    return {"field": field, "type": "quantitative", "title": axis.title, "scale": scale, "axis": {"values": values}}
+
+
+def _places(chart: Chart) -> Layer:
+    return {"x": _channel(chart.x, "x"), "y": _channel(chart.y, "y")}
+
+
+def _values(points: Points) -> Layer:
+    return {"values": [{"x": x, "y": y, "order": i} for i, (x, y) in enumerate(points)]}
+
+
+def _drawn(chart: Chart) -> Layer:
+    """Places, and the order in which they are joined."""
+    return {**_places(chart), "order": {"field": "order", "type": "quantitative"}}
+
+
+def _bands(chart: Chart) -> list[Layer]:
+    return [
+        {
+            "name": f"band{i}",
+            "description": visible(band.label),
+            "data": _values((*band.lower, *reversed(band.upper))),
+            "mark": {"type": "line", "filled": True, "fill": LIGHT[band.tone], "fillOpacity": 0.13, "strokeOpacity": 0.0},
+            "encoding": _drawn(chart),
+        }
+        for i, band in enumerate(chart.bands)
+    ]
+
+
+def _lines(chart: Chart) -> list[Layer]:
+    return [
+        {
+            "name": f"line{i}",
+            "description": visible(line.label),
+            "data": _values(line.points),
+            "mark": {
+                "type": "line",
+                "color": LIGHT[line.tone],
+                "strokeWidth": 2,
+                "tooltip": True,
+                "clip": True,
+                **({"strokeDash": [6, 4]} if line.dashed else {}),
+            },
+            "encoding": _drawn(chart),
+        }
+        for i, line in enumerate(chart.lines)
+    ]
+
+
+def _spans(chart: Chart) -> list[Layer]:
+    return [
+        {
+            "description": visible(span.label),
+            "data": {"values": [{"x": span.x, "y": span.low, "high": span.high}]},
+            "mark": {"type": "rule", "color": LIGHT[span.tone], "strokeWidth": 1.6, "tooltip": True},
+            "encoding": {**_places(chart), "y2": {"field": "high"}},
+        }
+        for span in chart.spans
+    ]
+
+
+def _clouds(chart: Chart) -> list[Layer]:
+    mark = {"type": "point", "filled": True, "size": 40, "opacity": 1.0, "tooltip": True}
+    return [
+        {
+            "description": visible(cloud.label),
+            "data": _values(cloud.points),
+            "mark": {**mark, "color": LIGHT[cloud.tone]},
+            "encoding": _places(chart),
+        }
+        for cloud in chart.clouds
+    ]
+
+
+def _markers(chart: Chart) -> list[Layer]:
+    mark = {"type": "point", "filled": True, "size": 90, "opacity": 1.0, "tooltip": True}
+    return [
+        {
+            "description": visible(marker.label),
+            "data": _values(((marker.x, marker.y),)),
+            "mark": {**mark, "color": LIGHT[marker.tone]},
+            "encoding": _places(chart),
+        }
+        for marker in chart.markers
+    ]
+
+
+def _names(chart: Chart) -> list[Layer]:
+    """Words where they cover nothing, in pixels of the plot."""
+    return [
+        {
+            "data": {"values": [{}]},
+            "mark": {
+                "type": "text",
+                "text": words.text,
+                "align": ALIGN[words.anchor],
+                "baseline": "alphabetic",
+                "color": LIGHT[words.tone],
+                "fontSize": words.size,
+                "fontWeight": "bold" if words.bold else "normal",
+            },
+            "encoding": {"x": {"value": round(words.at[0], 1)}, "y": {"value": round(words.at[1], 1)}},
+        }
+        for words in labels(chart, WIDTH, HEIGHT)
+    ]
+
+
+def _bars(chart: Chart) -> list[Layer]:
+    if not chart.bars:
+        return []
+    values = [
+        {"name": visible(bar.name), "value": bar.value, "low": chart.x.low, "label": bar.label, "color": LIGHT[bar.tone]}
+        for bar in sorted(chart.bars, key=lambda bar: -bar.position)
+    ]
+    upright = {"field": "name", "type": "nominal", "title": chart.y.title, "sort": None}
+    across = _channel(chart.x, "value")
+    bars: Layer = {
+        "mark": {"type": "bar", "tooltip": True},
+        "encoding": {
+            "x": across,
+            "x2": {"field": "low"},
+            "y": upright,
+            "color": {"field": "color", "type": "nominal", "scale": None},
+        },
+    }
+    names: Layer = {
+        "mark": {"type": "text", "align": "left", "dx": 5},
+        "encoding": {"x": across, "y": upright, "text": {"field": "label", "type": "nominal"}},
+    }
+    return [{"data": {"values": values}, "layer": [bars, names]}]

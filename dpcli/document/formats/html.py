@@ -1,0 +1,139 @@
+"""html: one page by itself, for a browser or for print; it loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from html import escape
+
+from dpcli.document.charts.svg import element
+from dpcli.document.document import Document, Passage, Table, visible
+from dpcli.document.formats.page_style import style
+
+JUDGES = False
+ENDINGS = (".html", ".htm")
+NEEDS: frozenset[str] = frozenset()
+SHOWS = ("title", "headline", "passages", "tables", "notes")
+
+MANY = 8  # points from which a list is set in columns
+WORD = 24  # characters up to which a word stays whole; a longer one, as a path or a hash, may break
+TOGETHER = (
+    r"\b(?:epsilon|delta) [<>]?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e[-+][0-9]+|\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+Z?)?"
+    r"|(?<![\w-])--[a-z-]+|->"
+)
+SPECIAL = re.compile(rf"(?P<together>{TOGETHER})|\S{{{WORD + 1},}}")
+BREAKS = r"/\\._:;,=@-"
+PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")
+
+
+def render(document: Document) -> str:
+    """The same bytes for the same document. The content policy admits the page's own style sheet, by its hash, and nothing else."""
+    title = document.title or document.headline
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style())}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="referrer" content="no-referrer">',
+            f"<title>{escape(visible(title))}</title>",
+            f"<style>{style()}</style>",
+            "</head>",
+            "<body>",
+            '<main class="page">',
+            *_body(document),
+            "</main>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def fragment(document: Document) -> str:
+    """The same without a page around it, for a notebook, whose own style it takes; its ids are its own."""
+    body = "\n".join(_body(document))
+    name = hashlib.sha256(body.encode()).hexdigest()[:8]
+    return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
+
+
+def _policy(sheet: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _body(document: Document, prefix: str = "") -> Iterator[str]:
+    """prefix: of the ids in it."""
+    if document.title:
+        yield f"<h1>{_text(document.title)}</h1>"
+    verdict = f" {document.verdict}" if document.verdict else ""
+    yield f'<p class="headline{verdict}">{_text(document.headline)}</p>'
+    for passage in document.passages:
+        yield from _passage(passage)
+    if document.pictures:
+        yield "<h2>Pictures</h2>"
+    for i, chart in enumerate(document.pictures, start=1):
+        yield f'<figure tabindex="0" role="group" aria-labelledby="{prefix}picture{i}-title">'
+        yield element(chart, f"{prefix}picture{i}-")
+        yield "</figure>"
+    for i, table in enumerate(document.tables, start=1):
+        yield from _table(table, f"{prefix}table{i}")
+    yield from (f'<p class="foot">{_text(note)}</p>' for note in document.notes)
+
+
+def _passage(passage: Passage) -> Iterator[str]:
+    yield f"<section>\n<h2>{_text(passage.title)}</h2>"
+    yield from (f"<p>{_text(words)}</p>" for words in passage.paragraphs)
+    if passage.points:
+        yield '<ul class="many">' if len(passage.points) > MANY else "<ul>"
+        yield from (f"<li>{_text(words)}</li>" for words in passage.points)
+        yield "</ul>"
+    yield "</section>"
+
+
+def _table(table: Table, name: str) -> Iterator[str]:
+    """A table that is too wide scrolls; one of words folds on a narrow screen, so it says its roles, which folding would take away."""
+    kind = "scroll" if table.numeric else "scroll words"
+    yield f'<div class="{kind}" tabindex="0" role="region" aria-labelledby="{name}">'
+    yield f'<table role="table">\n<caption id="{name}">{_text(table.title)}</caption>'
+    heads = "".join(
+        f'<th role="columnheader" scope="col"{_side(table, i)}>{_text(head)}</th>' for i, head in enumerate(table.columns)
+    )
+    yield f'<thead role="rowgroup">\n<tr role="row">{heads}</tr>\n</thead>\n<tbody role="rowgroup">'
+    for i, row in enumerate(table.rows):
+        flagged = ' class="flagged"' if i in table.flagged else ""
+        yield f'<tr role="row"{flagged}>{"".join(_cells(table, row))}</tr>'
+    yield "</tbody>\n</table>"
+    yield from (f'<p class="foot">{_text(note)}</p>' for note in table.footnotes)
+    yield "</div>"
+
+
+def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
+    head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)  # the first cell may hold no more than a mark
+    for i, cell in enumerate(row):
+        yield (
+            f'<th role="rowheader" scope="row"{_side(table, i)}>{_text(cell)}</th>'
+            if i == head
+            else f'<td role="cell"{_side(table, i)}>{_text(cell)}</td>'
+        )
+
+
+def _side(table: Table, column: int) -> str:
+    return ' class="number"' if column in table.numeric else "" if table.columns[column] else ' class="mark"'
+
+
+def _text(text: str) -> str:
+    """Escaped; a number stays with what it belongs to (1 %, epsilon <= 2.3, 1e-05), and a long path may break after a slash or dot."""
+    shown, parts, end = visible(text), [], 0
+    for special in SPECIAL.finditer(shown):
+        parts.append(escape(shown[end : special.start()]))
+        if special["together"]:
+            parts.append(f'<span class="together">{escape(special[0])}</span>')
+        else:
+            parts.append("<wbr>".join(map(escape, PARTS.findall(special[0]))))
+        end = special.end()
+    return "".join((*parts, escape(shown[end:])))

@@ -1,0 +1,156 @@
+"""dpcli explain."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from dpcli.base.errors import InputError
+from dpcli.cli import completing
+from dpcli.cli.options import emit, output_options, refuse
+from dpcli.cli.picture_path import parted
+from dpcli.cli.printing import show
+
+
+@click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
+@click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=completing.file_or_name)
+@click.argument("of", metavar="[FILE]", required=False)
+@click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
+@click.option(
+    "--prior",
+    "priors",
+    type=float,
+    multiple=True,
+    metavar="P",
+    help="Belief before the release; repeatable [default: 0.01 and 0.5].",
+)
+@click.option("--demo", is_flag=True, help="Play the best attack on a count with Laplace noise, on made-up data, and draw it.")
+@click.option("--epsilon", type=float, help="With --demo: the count's epsilon [default: 1].")
+@click.option("--trials", type=int, help="With --demo: how often each of the two counts is released [default: 1000].")
+@click.option("--seed", type=int, help="With --demo: the seed of the simulated noise [default: 1].")
+@output_options("table", "total", "records", "pictures")
+def command(
+    file: str | None,
+    of: str | None,
+    delta: float | None,
+    priors: tuple[float, ...],
+    demo: bool,
+    epsilon: float | None,
+    trials: int | None,
+    seed: int | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
+
+    FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
+    rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
+
+    NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a key, a term (adjacency), a
+    heading of a table, an exit code, a command (report) or a page of the manual (tutorial, accountants, threats, training,
+    private-prediction, release, ledger, gate, glossary).
+
+    --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
+    them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
+    the picture.
+
+    query FILE tells of each query of FILE how its sensitivity and its noise come about.
+    """
+    if demo:
+        if file is not None:
+            raise InputError(f"--demo: expected no file and no name with it, found {file!r}")
+        refuse("--demo", delta=delta, prior=priors or None)
+        return _play(epsilon, trials, seed, format_, outputs)
+    refuse("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
+    if file is None:
+        raise InputError("expected FILE, NAME or --demo, found none")
+    if of is not None:
+        return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
+    if not _is_file(file):
+        from dpcli.explain.lookup import picture
+
+        text = None if format_ == "table" else format_
+        refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
+        show(_explained(file) + "\n")
+        if (drawn := picture(file)) is not None:
+            from dpcli.cli.picture import show as show_picture
+
+            show("\n")
+            show_picture(drawn, None, ())
+        return 0
+    from dpcli.analysis.meaning import PRIORS, meaning
+    from dpcli.disclosure.documents.meaning import document
+    from dpcli.lint.run import checked_load
+
+    if pictures := parted(outputs)[0]:
+        raise InputError(
+            f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
+        )
+    pipeline, diagnostics = checked_load(file, delta)
+    account, found = meaning(pipeline, delta, priors or PRIORS)
+    return emit(document(account, found, diagnostics), format_, outputs)
+
+
+def _explained(name: str) -> str:
+    """Return what the tables say of a name, and what its command does. Raises InputError where neither has it."""
+    from dpcli.explain.lookup import explain
+
+    about = _command(name)
+    try:
+        return "\n\n".join(filter(None, (explain(name), about)))
+    except InputError:
+        if not about:
+            raise
+        return about
+
+
+def _command(name: str) -> str:
+    """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
+    from dpcli.base.registry import load
+    from dpcli.cli.lazy import Commands, LazyGroup
+    from dpcli.cli.main import COMMANDS
+
+    words, target, does = name.split(), "", ""
+    table: Commands = COMMANDS
+    for word in words:
+        group = load(target) if target else None
+        table = table if group is None else group.table if isinstance(group, LazyGroup) else {}
+        if word not in table:
+            return ""
+        target, does = table[word]
+    called = " ".join(("dpcli", *words))
+    page = f"{called.replace(' ', '-')}(1)"
+    return f"{called}: {does}\n\n{called} --help lists its options. Manual page: {page}, which dpcli man DIRECTORY writes."
+
+
+def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
+    if word != "query":
+        raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
+    from dpcli.release.documents.release import explained
+    from dpcli.release.plan import plan_of
+
+    refuse("explain query", **flags)
+    return emit(explained(plan_of(file)), format_, outputs)
+
+
+def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
+    from dpcli.cli.picture import show as show_picture
+    from dpcli.explain.demo import demo
+    from dpcli.explain.demo_chart import chart
+    from dpcli.explain.documents.demo import document
+
+    pictures, documents = parted(outputs)
+    found = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
+    drawn = chart(found)
+    if pictures:
+        show_picture(drawn, None, pictures)
+    if format_ == "table":
+        show_picture(drawn, None, ())
+        show("\n")
+    return emit(document(found, drawn), format_, documents)
+
+
+def _is_file(name: str) -> bool:
+    return name == "-" or name.endswith(".toml") or (os.path.exists(name) and not os.path.isdir(name))

@@ -1,0 +1,126 @@
+"""The attack on a noisy count as a document."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpcli.base.rounding import down, up
+from dpcli.document.chart import Chart
+from dpcli.document.document import Document, Sheet, Table
+from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedRate, ThresholdTest
+
+AT = f"{100 * CONFIDENCE:g} %"
+
+
+def document(found: Demo, picture: Chart) -> Document:
+    """Everything that `dpcli explain --demo` says, but for the picture in a terminal."""
+    return Document(
+        headline=f"a count with Laplace noise at epsilon = {found.epsilon:g}: the best guess is right {_percent(found.guessed.exact)} of "
+        f"the time; under any ({found.epsilon:g}, 0)-DP mechanism, at most {_percent_up(found.guessed_bound)}",
+        data=data(found),
+        tables=(_tests(found), _beliefs(found)),
+        notes=_notes(found),
+        total=repr(found.guessed.exact),
+        pictures=(picture,),
+        sheet=_sheet(found),
+    )
+
+
+def data(found: Demo) -> dict[str, Any]:
+    """The machine form dpcli/demo/v1; numbers unrounded."""
+    return {
+        "schema": "dpcli/demo/v1",
+        "mechanism": {"type": "laplace", "scale": found.scale, "sensitivity": 1.0, "epsilon": found.epsilon},
+        "statement": {"unit": "person", "adjacency": "add-remove", "counts": [COUNT, COUNT + 1]},
+        "simulation": {
+            "trials": found.trials,
+            "generator": "numpy.random.default_rng",
+            "seed": found.seed,
+            "confidence": CONFIDENCE,
+        },
+        "tests": [_test_data(test) for test in found.tests],
+        "advantage": {"exact": found.advantage, "bound_upper": found.advantage_bound},
+        "posterior": [{"noisy_count": belief.where, "prior": 0.5, **_rate_data(belief.share)} for belief in found.beliefs],
+        "best_guess": {**_rate_data(found.guessed), "bound_upper": found.guessed_bound},
+        "epsilon_lower": found.proved,
+        "exit_code": 0,
+    }
+
+
+def _test_data(test: ThresholdTest) -> dict[str, Any]:
+    return {
+        "threshold": test.threshold,
+        "false_positive_rate": _rate_data(test.false_positives),
+        "true_positive_rate": {**_rate_data(test.true_positives), "bound_upper": test.allowed},
+    }
+
+
+def _rate_data(rate: SimulatedRate) -> dict[str, float]:
+    return {"exact": rate.exact, "measured": rate.measured, "lower": rate.low, "upper": rate.high}
+
+
+def _tests(found: Demo) -> Table:
+    rows = tuple(
+        (
+            f"above {test.threshold:.6g}",
+            _percent(test.false_positives.exact),
+            _measured(test.false_positives),
+            _percent(test.true_positives.exact),
+            _measured(test.true_positives),
+            _percent_up(test.allowed),
+        )
+        for test in found.tests
+    )
+    columns = ("noisy count", "false positives", f"measured ({AT})", "true positives", f"measured ({AT})", "the bound allows")
+    return Table(
+        f'the best tests: guess "{COUNT + 1}, the person is in" where the noisy count is', columns, rows, frozenset(range(1, 6))
+    )
+
+
+def _beliefs(found: Demo) -> Table:
+    rows = tuple((belief.where, _percent(belief.share.exact), _measured(belief.share)) for belief in found.beliefs)
+    return Table(
+        "belief that the person is in, after an even chance before",
+        ("noisy count", "belief", f"measured ({AT})"),
+        rows,
+        frozenset({1, 2}),
+        ("between the two counts it lies between these; no output of any (epsilon, 0)-DP mechanism moves an even chance further",),
+    )
+
+
+def _notes(found: Demo) -> tuple[str, ...]:
+    return (
+        f"made-up data: a count of {COUNT + 1} people, or of {COUNT} where one of them is not in (add-remove, sensitivity 1); each was "
+        f"released {found.trials:,} times with Laplace noise of scale {found.scale:.6g} from numpy's generator, seed {found.seed}: "
+        "floating-point noise from a known seed protects nobody",
+        f"advantage: true positives minus false positives are at most {_percent(found.advantage)} here, at the threshold {COUNT + 0.5}; "
+        f"under any ({found.epsilon:g}, 0)-DP mechanism, at most {_percent_up(found.advantage_bound)}",
+        f"best guess, after an even chance: measured {_measured(found.guessed)} right",
+        f"what the trials alone prove at {AT}: epsilon >= {down(found.proved)}, by the threshold {COUNT + 1}, whose exact rates give "
+        f"{found.epsilon:g}; more trials prove more (--trials)",
+    )
+
+
+def _sheet(found: Demo) -> Sheet:
+    """A row per threshold."""
+    rates = ("false_positive_rate", "true_positive_rate")
+    ends = ("exact", "measured", "lower", "upper")
+    columns = ("threshold", *(f"{rate}_{end}" for rate in rates for end in ends), "true_positive_rate_bound_upper")
+    rows = tuple(
+        (test.threshold, *_rate_data(test.false_positives).values(), *_rate_data(test.true_positives).values(), test.allowed)
+        for test in found.tests
+    )
+    return Sheet((*columns, "epsilon", "trials", "seed"), tuple((*row, found.epsilon, found.trials, found.seed) for row in rows))
+
+
+def _measured(rate: SimulatedRate) -> str:
+    return f"{100.0 * rate.measured:.1f} % ({math.floor(1e3 * rate.low) / 10:.1f} to {math.ceil(1e3 * rate.high) / 10:.1f})"
+
+
+def _percent(x: float) -> str:
+    return f"{100.0 * x:.4g} %"
+
+
+def _percent_up(x: float) -> str:
+    return f"{up(100.0 * x, 2)} %"

@@ -1,0 +1,115 @@
+"""What no key can say alone (rule DP005): checks across the keys of an entry, across entries, and against [privacy]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from dpcli.file.pipeline.document import read_document
+from dpcli.file.pipeline.gate_keys import NO_GATE, gate_problems
+from dpcli.file.pipeline.model import Budget, Entry, Privacy
+from dpcli.file.pipeline.parts import part_problems
+from dpcli.file.pipeline.section import entries_of_queries, judge_sections, section_problems
+from dpcli.file.toml.findings import Findings, Path, Problem
+from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.suggest import closest
+from dpcli.mechanisms.sampling.schemes import Batched
+
+Entries = Mapping[int, Entry]
+
+
+def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+    """The top-level values that could be read, by key, those of the queries among the mechanisms, with a finding for all that is wrong.
+
+    Raises TooMany.
+    """
+    values = read_document(tables, findings)
+    check(tables, values, findings)
+    queries = entries_of_queries(values, findings)
+    if not queries:
+        return values
+    places = tuple(position for position, _ in queries)
+    return {**values, "mechanism": (*values.get("mechanism", ()), *(entry for _, entry in queries)), "queries": places}
+
+
+def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
+    """Add every inconsistency among what could be read; `tables` is what the file states, `values` what could be made of it."""
+    entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
+    stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
+    privacy = values.get("privacy")
+    gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
+    problems = chain(
+        _privacy(privacy, bool(values.get("query")) and not tables.get("mechanism")),
+        _budget(values.get("budget")),
+        _stated(stated),
+        _entries(entries, privacy),
+        part_problems(entries, stated),
+        _samples(entries, stated),
+        gate,
+        section_problems(values),
+    )
+    for key, expected, found in problems:
+        findings.add("DP005", key, expected, found)
+    if not findings.items:
+        judge_sections(values, tables, findings)
+
+
+def _privacy(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
+    """queries: whether there is nothing else, which bounds what a unit does by keys of its own."""
+    if privacy is not None and privacy.dataset is not None:
+        from dpcli.file.pipeline.datasets import dataset_problems
+
+        yield from dataset_problems(privacy.dataset)
+    if privacy is not None and privacy.window == ():
+        yield ("privacy", "window"), "the blocks that are read, or no such key", "none"
+    if privacy is None or privacy.unit is None:
+        return
+    key = ("privacy", "max_contributions")
+    if privacy.unit == "example":
+        if privacy.max_contributions not in (None, 1):
+            yield key, 'at most 1 where unit = "example"', str(privacy.max_contributions)
+    elif privacy.max_contributions is None and closest(privacy.unit, ["example"], cutoff=0.8):
+        found = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
+        yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
+    elif privacy.max_contributions is None and not queries:
+        owner = quoted(privacy.unit)
+        yield (
+            key,
+            f"the most records that one {owner} contributes",
+            f"nothing; max_contributions = 1 where one {owner} owns one record",
+        )
+
+
+def _budget(budget: Budget | None) -> Iterator[Problem]:
+    if budget is not None and budget.epsilon is None and budget.rho is None:
+        yield ("budget",), "a cap on epsilon, on rho or on both", "none"
+
+
+def _samples(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    if any("sample" in table for table in tables):
+        from dpcli.file.pipeline.samples import sample_problems
+
+        yield from sample_problems(entries, tables)
+
+
+def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, table in enumerate(tables):
+        if "steps" in table and "epochs" in table:
+            yield ("mechanism", index, "epochs"), "either steps or epochs", "both"
+        name = table.get("name")
+        if type(name) is str and first.setdefault(name, index) != index:
+            yield ("mechanism", index, "name"), "a name that no other mechanism has", f"{quoted(name)} again"
+
+
+def _entries(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+    for index, entry in entries.items():
+        here: Path = ("mechanism", index)
+        for key, expected, found in entry.spec.problems():
+            yield (*here, key), expected, found
+        if entry.sampling is not None and privacy is not None:
+            for key, expected, found in entry.sampling.problems(privacy.dataset_size):
+                yield (*here, "sampling", key), expected, found
+        if entry.epochs is not None and not isinstance(entry.sampling, Batched):
+            yield (*here, "epochs"), "steps, or sampling with a rate or batch_size with epochs", "epochs alone"

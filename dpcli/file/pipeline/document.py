@@ -1,0 +1,155 @@
+"""The file as a whole: its top-level keys, and the [[mechanism]] tables whose keys depend on their type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dpcli.base.fields import Constraint
+from dpcli.base.registry import SECTIONS, load
+from dpcli.base.values import dataclass
+from dpcli.file.keys.annotations import kind_of, members_of
+from dpcli.file.keys.compound import Listed
+from dpcli.file.keys.kinds import KeyPlace, Kind, Refused
+from dpcli.file.keys.member import Member, Members, read_members
+from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
+from dpcli.file.pipeline.section import DefaultsTable, SectionTable
+from dpcli.file.toml.findings import Findings
+
+FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismTable:
+    """One [[mechanism]] table: the keys of every entry and those of its type, side by side."""
+
+    text: str = "a table { name = ..., type = ..., ... }"
+
+    @property
+    def takes(self) -> str:
+        return "table"
+
+    def members(self, name: str | None) -> Members:
+        """The keys of an entry of type `name`; None where that cannot be read."""
+        selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
+        own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
+        return {**members_of(Entry), "type": selector, **own}
+
+    def read(self, value: Any, place: KeyPlace) -> Entry:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        before = len(place.findings)
+        name = MECHANISMS.selected(value)
+        values = read_members(self.members(name), value, place)
+        if name is None or len(place.findings) > before:
+            raise Refused
+        return _entry(name, values)
+
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        from dpcli.file.keys.table_schema import selected_schema
+
+        return selected_schema("type", {name: self.members(name) for name in MECHANISMS.registry})
+
+
+def _entry(name: str, values: Mapping[str, Any]) -> Entry:
+    own = MECHANISMS.own(name)
+    spec = load(MECHANISMS.registry[name])(**{key: value for key, value in values.items() if key in own})
+    shared = {key: value for key, value in values.items() if key not in own}
+    return Entry(spec=spec, **shared, uncounted=values.keys().isdisjoint(("steps", "epochs")))
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanisms:
+    """The [[mechanism]] tables; one that cannot be read leaves None in its place, so that the others are still checked."""
+
+    text: str = "at least one [[mechanism]] table"
+    item: MechanismTable = MechanismTable()
+
+    @property
+    def takes(self) -> str:
+        return "array of table"
+
+    def read(self, value: Any, place: KeyPlace) -> tuple[Entry | None, ...]:
+        if type(value) is not list:
+            place.wrong_type(self.text, value, "write [[mechanism]], with two brackets" if type(value) is dict else "")
+        if not value:
+            place.out_of_range(self.text, value)
+        return tuple(self.entry(table, replace(place, path=(*place.path, index))) for index, table in enumerate(value))
+
+    def entry(self, table: Any, place: KeyPlace) -> Entry | None:
+        try:
+            return self.item.read(table, place)
+        except Refused:
+            return None
+
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        return {"type": "array", "minItems": 1, "items": self.item.schema(rule)}
+
+
+def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
+    return Member(name, kind, doc=doc, required=required)
+
+
+CALLED = {"federated": "dpcli.rounds, in Python"}  # what reads a section that no command has its name of
+OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables by which a pipeline is known among other TOML files
+
+TOP: Members = {
+    "format": Member("format", kind_of(int), FORMAT, "version of the file format", required=True),
+    "name": members_of(Pipeline)["name"],
+    "privacy": _table("privacy", kind_of(Privacy), "what is protected, and against which change of the data", required=True),
+    "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
+    "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism"),
+    "defaults": _table("defaults", DefaultsTable(), "keys for every mechanism that takes them and does not state them itself"),
+    "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
+    "query": _table(
+        "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"
+    ),
+    "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
+    "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
+    **{name: _table(name, SectionTable(name), f"read by {CALLED.get(name, f'dpcli {name}')}") for name in SECTIONS},
+}
+
+
+def is_pipeline(tables: Mapping[str, Any]) -> bool:
+    """Whether a document is a pipeline, whatever its faults.
+
+    One that states a format has a table of a pipeline besides; other programs have tables of these names too, so that without a format
+    what is in them has to be a pipeline's: [privacy] and [[mechanism]] both, a key of [privacy], or a known type of mechanism.
+    """
+    own = OF_PIPELINES & tables.keys()
+    if "format" in tables or not own:
+        return bool(own)
+    privacy, entries = tables.get("privacy"), tables.get("mechanism")
+    stated = isinstance(privacy, dict) and not members_of(Privacy).keys().isdisjoint(privacy)
+    listed = entries if isinstance(entries, list) else [entries]
+    types = [entry.get("type") for entry in listed if isinstance(entry, dict)]
+    typed = any(isinstance(one, str) and one in MECHANISMS.registry for one in types)
+    return stated or typed or ("privacy" in own and len(own) > 1)
+
+
+def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+    """The top-level values that could be read, by key."""
+    findings.advice = findings.advice or meant
+    stated = tables.get("format")
+    if type(stated) is int and stated != 1:
+        # Of another version nothing else can be said.
+        tables = {"format": stated}
+        return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
+    known = TOP if tables.get("query", []) != [] else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
+    return read_members(known, tables, KeyPlace((), findings))
+
+
+def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    """What to do about a key that no table of the file has."""
+    from dpcli.file.pipeline.misplaced import advice
+
+    return advice(key, known, frozenset(TOP))
+
+
+def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
+    """The pipeline of a document without findings outside the sections, which it keeps as the file states them."""
+    sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
+    stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
+    return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)

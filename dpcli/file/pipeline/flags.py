@@ -1,0 +1,148 @@
+"""A pipeline of one mechanism, stated by flags: the tables of the file that says the same, and its text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.write import commented, toml_text, value_text
+
+PLACE = "the command line"
+FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # where the file's key has another name
+KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}  # that flags set
+COMMENTS = {
+    "unit": "one individual; any other unit needs max_contributions",
+    "adjacency": "add-remove | replace-one | zero-out",
+    "dataset_size": "declared public",
+    "warn_at": "no warning: the noise was solved for all of it",
+    "releases": "final-model | all-checkpoints | outputs",
+    "noise_multiplier": "standard deviation (Laplace: scale) over the most that one record adds to the sum",
+    "sampling": '"poisson": each step draws its records afresh; "shuffle": slices of a shuffled order',
+}
+COLUMN = 30  # where comments begin
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What the flags say; None where one is absent.
+
+    noise_multiplier: of Gaussian noise, of Laplace noise with `laplace`. pure: epsilon of one step that is known to be pure.
+    sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given and
+    nothing is sampled.
+    """
+
+    noise_multiplier: float | None = None
+    laplace: bool = False
+    pure: float | None = None
+    sampling_rate: float | None = None
+    batch_size: int | None = None
+    dataset_size: int | None = None
+    steps: int | None = None
+    epochs: float | None = None
+    adjacency: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The flags that were given, by name."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) not in (None, False)}
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a step sees a sample only."""
+        return self.sampling_rate is not None or self.batch_size is not None
+
+    def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
+        """The file that says the same, as plain tables; target: of its [budget], none where None.
+
+        Raises InputError where the flags name no mechanism, or two.
+        """
+        sampling = {"rate": self.sampling_rate, "batch_size": self.batch_size}
+        privacy = {
+            "unit": "example",
+            "adjacency": self.adjacency or "add-remove",
+            "dataset_size": self.dataset_size,
+            "delta": delta,
+            "releases": "all-checkpoints" if self.sampled else "outputs",
+        }
+        name = "dp-sgd" if self.sampled and self.pure is None and not self.laplace else "releases"
+        entry = {"name": name, **self._noise(), **self._count()}
+        if self.sampled:
+            entry["sampling"] = {"scheme": "poisson", **_present(sampling)}
+        budget = {} if target is None else {"budget": {"epsilon": target, "warn_at": 1.0}}
+        return {"format": 1, "name": name, "privacy": _present(privacy), **budget, "mechanism": [_present(entry)]}
+
+    def _noise(self) -> dict[str, Any]:
+        if self.pure is not None:
+            if self.noise_multiplier is not None or self.laplace:
+                raise InputError("expected --pure, or --noise-multiplier, found both")
+            return {"type": "pure-dp", "epsilon": self.pure}
+        if self.noise_multiplier is None:
+            raise InputError(
+                "expected FILE, or --noise-multiplier (with --laplace where the noise is Laplace), or --pure; found none"
+            )
+        return {"type": "laplace" if self.laplace else "gaussian", "noise_multiplier": self.noise_multiplier}
+
+    def _count(self) -> dict[str, Any]:
+        if self.steps is not None and self.epochs is not None:
+            raise InputError("expected --steps or --epochs, found both")
+        if self.epochs is not None:
+            return {"epochs": _whole(self.epochs)}
+        if self.steps is None and self.sampled:
+            raise InputError(
+                "expected --steps or --epochs with --sampling-rate or --batch-size, found neither (--steps 1 for one step)"
+            )
+        return {"steps": 1 if self.steps is None else self.steps}
+
+
+def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
+    """The pipeline of such tables, or of their text.
+
+    Raises InputError with the flag in place of the file's key, for each key that the reader refuses.
+    """
+    try:
+        return parse((toml_text(tables) if text is None else text).encode(), PLACE)
+    except InvalidFile as problem:
+        raise InputError("; ".join(dict.fromkeys(_as_flag(d.key, d.message) for d in problem.diagnostics))) from None
+
+
+def _as_flag(key: str, message: str) -> str:
+    last = key.rpartition(".")[2]
+    known = {f.name for f in fields(Stated)} | {"delta"}
+    flag = FLAGS.get(last, last)
+    wanted = message.replace("privacy.dataset_size", "--dataset-size").replace("batch_size", "--batch-size")
+    return f"--{flag.replace('_', '-')}: {wanted}" if flag in known else f"{key}: {wanted}"
+
+
+def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, Any]) -> str:
+    """The file that says the same, with a comment on each key that has alternatives.
+
+    Args:
+        command: that was given the flags, e.g. "account".
+        given: the flags by name, as they are quoted in the first line.
+    """
+    return "\n".join((f"# As dpcli {command} {shlex.join(words_of_flags(given))}", *commented(tables, COMMENTS, COLUMN))) + "\n"
+
+
+def words_of_flags(given: Mapping[str, Any]) -> list[str]:
+    """Return the flags, given by name, as words of a command line."""
+    return [word for name, value in given.items() for word in _flag(name, value)]
+
+
+def _flag(name: str, value: Any) -> Iterator[str]:
+    yield "--" + name.replace("_", "-")
+    if value is not True:
+        yield value if type(value) is str else value_text(_whole(value))
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _present(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}

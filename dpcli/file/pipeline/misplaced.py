@@ -1,0 +1,105 @@
+"""Where every key of the format belongs, to help with one that stands elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+from dpcli.base.registry import SECTIONS
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Privacy
+from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.pipeline.table_places import TablePlace, places_in
+from dpcli.file.toml.suggest import SYNONYMS, closest
+
+ANY_TYPE = "a mechanism"
+ONE_DRAW = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
+WHOLE = (
+    "a token is drawn from the whole average of the projected models: to cut it off or to take its maximum reads the models once more, or "
+    "releases something else than what is accounted for; temperature is applied before projection"
+)
+FROM_ALL = (
+    "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
+    "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
+)
+CLIPPING = frozenset(
+    {
+        "c",
+        "clip",
+        "clip_norm",
+        "clipping",
+        "clipping_norm",
+        "clipping_threshold",
+        "l2_clip",
+        "l2_norm_clip",
+        "max_grad_norm",
+        "max_norm",
+        "norm",
+    }
+)
+NO_NORM = (
+    "epsilon needs no clipping norm, as noise_multiplier is the noise over it; dpcli train clips where the file has "
+    "[train] clipping = { norm = ... }"
+)
+HERE = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some types of mechanism: what all others call it
+
+
+def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
+    """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or "".
+
+    top: the keys at the top of a file.
+    """
+    here = list(known)
+    if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(here):
+        return None, WHOLE
+    if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(here):
+        return None, FROM_ALL
+    if key.replace("-", "_").lower() in CLIPPING - set(here) and "noise_multiplier" in here:
+        return None, NO_NORM
+    meant = HERE[key] if HERE.get(key) in here else closest(key, here, cutoff=0.9)
+    if not meant and (places := _places(key, top)):
+        return None, f"it belongs in {places}"
+    meant = meant or closest(key, here)
+    for synonym in SYNONYMS.get(key, ()):
+        if synonym not in here:
+            return None, f"did you mean '{synonym}' in {_places(synonym, top)}"
+    if meant:
+        return meant, f"did you mean '{meant}'"
+    far = closest(key, [name for names in homes(top).values() for name in names])
+    return None, f"did you mean '{far}' in {_places(far, top)}" if far else ""
+
+
+def _places(key: str, top: frozenset[str]) -> str:
+    """The tables that have the key, and the mechanism types: `[budget] or a mechanism of type zcdp`."""
+    types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
+    tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
+    if not tables and not types:
+        tables = [place.title for name in SECTIONS for place in _section(name) if key in place.members]
+    some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
+    return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
+
+
+@functools.cache  # a file may have hundreds of keys that belong nowhere
+def _section(name: str) -> tuple[TablePlace, ...]:
+    """The table of a section, and those in it."""
+    return tuple(places_in(SectionTable(name), name, f"[{name}]"))
+
+
+@functools.cache
+def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
+    """The keys of every table of the format, by how the table is called."""
+    tables = {
+        "[privacy]": members_of(Privacy),
+        "[budget]": members_of(Budget),
+        "[gate]": members_of(Gate),
+        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # which has a home that is likelier meant
+        "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
+        "[disclosure]": members_of(Disclosure),
+        "sampling = { ... }": SAMPLING.any(),
+        "[[mechanism]]": members_of(Entry),
+        ANY_TYPE: MECHANISMS.any(),
+        "the top of the file": top,
+    }
+    return {home: frozenset(keys) for home, keys in tables.items()}

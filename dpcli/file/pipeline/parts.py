@@ -1,0 +1,108 @@
+"""Entries that run others as their parts: each name must stand for something that can be a part, and none may go in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dpcli.file.pipeline.model import OWN, Entry, Pipeline
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.suggest import did_you_mean
+from dpcli.mechanisms.spec import Spec
+
+
+def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Names of parts that are not there, cannot be parts, or lead back to where they came from."""
+    places = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
+    edges: dict[str, list[str]] = {}
+    for index, entry in entries.items():
+        for position, name in enumerate(named(entry.spec)):
+            problem = _part(entry, name, entries.get(places.get(name, -1)), places)
+            if problem:
+                yield ("mechanism", index, *entry.spec.part_path(position)), "the name of another mechanism", problem
+            else:
+                edges.setdefault(entry.name, []).append(name)
+    for cycle in _cycles(edges):
+        start = min(places[name] for name in cycle)
+        (key, *_) = next(entry for entry in entries.values() if places[entry.name] == start).spec.part_path(0)
+        yield ("mechanism", start, key), "parts that do not lead back here", " -> ".join(map(quoted, cycle))
+
+
+def named(spec: Spec) -> list[str]:
+    """The names of other entries that a spec binds."""
+    names: list[str] = []
+
+    def note(name: str) -> tuple[Spec, int]:
+        names.append(name)
+        return Spec(), 1
+
+    spec.bind(note)
+    return names
+
+
+def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
+    """The first of all entries to whose release a blank may add something, by its name; None where there is none.
+
+    To noise per contribution it adds 0, and so it does to what runs such entries, unless it takes a place in a batch that is cut down.
+    """
+    for entry in entries:
+        if not (entry.spec.contribution_form or named(entry.spec)) or getattr(entry.sampling, "max_batch_size", None) is not None:
+            return entry.name
+    return None
+
+
+def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
+    """Whether an entry is charged as a part of something else: of a partition, of a sample that others read, or of another entry, which may
+    be of one itself.
+
+    What it costs alone is then more than what is added up for it.
+    """
+    from dpcli.file.pipeline.samples import together
+
+    shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
+    return shared or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
+
+
+def schemes(pipeline: Pipeline) -> str:
+    """The sampling schemes of the entries that touch data; one that runs others has theirs."""
+    entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
+    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
+
+
+def _runs_others(entry: Entry) -> bool:
+    return entry.sampling is None and (hasattr(entry.spec, "mechanisms") or hasattr(entry.spec, "mechanism"))
+
+
+def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
+    """What is wrong with naming `name` as a part of `owner`, if anything is."""
+    if name == owner.name:
+        return "its own"
+    if name not in known:
+        hint = did_you_mean(name, known)
+        return f"{quoted(name)}, which no mechanism has" + (f"; {hint}" if hint else "")
+    if part is not None and part.sampling is not None and not owner.spec.whole_runs:
+        return f"{quoted(name)}, which has sampling of its own; state it on the composed entry"
+    if part is not None and part.sample not in (None, OWN):
+        return f"{quoted(name)}, which shares a sample; a part runs without the others"
+    if part is not None and part.partition is not None:
+        return f"{quoted(name)}, which has a partition of its own; state it on the composed entry"
+    return None
+
+
+def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """One closed walk per edge that leads back into the walk it ends, by depth-first search without recursion."""
+    finished: set[str] = set()
+    for start in edges:
+        walk = {} if start in finished else {start: iter(edges[start])}
+        while walk:
+            last = next(reversed(walk))
+            part = next(walk[last], None)
+            if part is None:
+                finished.add(last)
+                walk.popitem()
+            elif part in walk:
+                names = list(walk)
+                yield [*names[names.index(part) :], part]
+            elif part not in finished:
+                walk[part] = iter(edges.get(part, ()))

@@ -1,0 +1,227 @@
+"""Reading a pipeline file: strict about what it takes, kind about what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from dpcli.file.pipeline.consistency import values_of
+from dpcli.file.pipeline.document import is_pipeline, pipeline_of
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.placeholders import find_calibrate, stood_in, substituted
+from dpcli.file.pipeline.section import in_section
+from dpcli.file.toml import syntax
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Fault, Findings, Path, TooMany
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.shown import key_text
+
+
+def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipeline:
+    """The pipeline in the file at `path`, or on standard input for "-".
+
+    Args:
+        substitute: the number to put where the file says "calibrate"; without it such a file is refused.
+
+    Raises:
+        InputError: there is no such file, or it is not a regular, readable one.
+        InvalidFile: with every problem found (at most 100), in the order of their positions.
+    """
+    return parse(read_bytes(path), os.fspath(path), substitute)
+
+
+def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
+    """The pipeline in the bytes of a file; `path` is what messages call it. Raises InvalidFile as `load` does."""
+    content, tables = _substituted(text, path, substitute)
+    findings = Findings()
+    values = _collect(tables, findings)
+    refuse(findings, tables, content, path)
+    return _pipeline(values, tables, text, path)
+
+
+def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
+    """Everything that is wrong with the bytes of a file, and the pipeline where nothing is wrong but in sections such as [train].
+
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the
+    bytes are not TOML.
+    """
+    content, tables = _stood_in(text, path)
+    findings = Findings()
+    values = _collect(tables, findings)
+    readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
+    wrong = (*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)) if findings.items else ()
+    return _pipeline(values, tables, text, path) if readable else None, wrong
+
+
+def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
+    """The text of the bytes of a file, its tables with plain entries, and what is wrong with it, by keys of these.
+
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the bytes are not
+    TOML.
+    """
+    content, tables = _stood_in(text, path)
+    findings = Findings()
+    _collect(tables, findings)
+    return content, tables, findings.items
+
+
+def section(text: bytes, path: str, name: str) -> Any:
+    """The value of the section `name`, None where the file has none; the whole file is judged, as `parse` judges it.
+
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile as `load` does.
+    """
+    content, tables = _stood_in(text, path)
+    findings = Findings()
+    values = _collect(tables, findings)
+    refuse(findings, tables, content, path)
+    return values.get(name)
+
+
+def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str, Mapping[str, Any]]:
+    content, tables = _some_document(text, path)
+    return content, tables if substitute is None else substituted(tables, substitute)
+
+
+def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    content, tables = _some_document(text, path)
+    return content, stood_in(tables)
+
+
+def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    """`toml_document`, of bytes that are not blank."""
+    if not data.strip():
+        raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
+    content, tables = toml_document(data, path)
+    if not is_pipeline(tables):
+        from dpcli.file.pipeline.other_files import other_file
+
+        other = other_file(tables)
+        if other is not None:
+            raise InvalidFile((_no_pipeline(other, path),))
+    return content, tables
+
+
+def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:
+    return replace(pipeline_of(values, tables), path=path, sha256=hashlib.sha256(text).hexdigest())
+
+
+def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
+    """The keys that say "calibrate", as (name of the mechanism, key). Raises as `load` does for what is not TOML."""
+    return targets(read_bytes(path), os.fspath(path))
+
+
+def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
+    """`calibrate_targets` of the bytes of a file, for input that can be read only once."""
+    _, tables = toml_document(text, path)
+    return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
+
+
+def _name(table: Mapping[str, Any], index: int) -> str:
+    return table["name"] if type(table.get("name")) is str else f"mechanism[{index + 1}]"
+
+
+def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    """Text of the bytes of a file, and its tables, with plain entries. Raises InvalidFile where they are not TOML."""
+    try:
+        text = syntax.text_of(data)
+        return text, _plain(_stated(text))
+    except syntax.NotToml as fault:
+        from dpcli.file.pipeline.lookalikes import looks_like
+
+        if (other := looks_like(data, path)) is not None:
+            raise InvalidFile((_no_pipeline(f"what looks like {other}", path),)) from None
+        source = _line(data.decode(errors="replace"), fault.line)
+        raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+
+
+def _no_pipeline(found: str, path: str) -> Diagnostic:
+    return Diagnostic("DP001", "error", f"expected a pipeline file, found {found}", _title(path))
+
+
+@lru_cache(maxsize=1)
+def _stated(text: str) -> Mapping[str, Any]:
+    """The tables as the text states them: read once for what they say, and for where it says so. Nobody changes them."""
+    return syntax.tables_of(text)
+
+
+def _plain(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not _several(tables):
+        return tables
+    from dpcli.file.pipeline.series import plain_entries
+
+    return plain_entries(tables)
+
+
+def _several(tables: Mapping[str, Any]) -> bool:
+    """Whether a table may stand for several entries, or for keys of others."""
+    mechanisms = tables.get("mechanism")
+    stated = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
+    inner = (table["sampling"] for table in stated if type(table.get("sampling")) is dict)
+    return "defaults" in tables or any(type(value) is list for table in (*stated, *inner) for value in table.values())
+
+
+def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """Line and column of keys of plain entries, where the text says them; the text is a document that tomli has accepted."""
+    from dpcli.file.toml.positions import locate
+
+    stated = _stated(text)
+    if not _several(stated):
+        return locate(text, paths)
+    from dpcli.file.pipeline.series import written
+
+    paths = tuple(paths)
+    places = dict(zip(paths, written(stated, paths), strict=True))
+    found = locate(text, places.values())
+    return {path: found[place] for path, place in places.items()}
+
+
+def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
+    """Raise InvalidFile with every finding at its place in the text, if there is one."""
+    if findings.items:
+        raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
+
+
+def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
+    """What could be read, with a finding for everything else."""
+    try:
+        return values_of(tables, findings)
+    except TooMany:
+        return {}
+
+
+def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
+    """The findings with their places in the text, in the order of these."""
+    places = located(text, [finding.key for finding in findings])
+    names, lines = _names(tables), text.split("\n")
+    found = []
+    for finding in sorted(findings, key=lambda finding: places[finding.key]):
+        line, column = places[finding.key]
+        key = key_text(finding.key, names)
+        found.append(Diagnostic(finding.rule, "error", finding.message, _title(path), key, line, column, lines[line - 1]))
+    return tuple(found)
+
+
+def _rest(findings: Findings, path: str) -> tuple[Diagnostic, ...]:
+    words = f"expected at most {len(findings)} problems, found more; the others are not listed"
+    return (Diagnostic("DP001", "error", words, _title(path)),) if findings.more else ()
+
+
+def _names(tables: Mapping[str, Any]) -> dict[int, str]:
+    """The names of the mechanisms that have one, by position."""
+    mechanisms = tables.get("mechanism")
+    stated = enumerate(mechanisms if type(mechanisms) is list else ())
+    names = {index: table.get("name") for index, table in stated if type(table) is dict}
+    return {index: name for index, name in names.items() if type(name) is str and name}
+
+
+def _line(text: str, line: int) -> str:
+    return text.replace("\r\n", "\n").split("\n")[line - 1] if line else ""
+
+
+def _title(path: str) -> str:
+    return "<stdin>" if path == "-" else path

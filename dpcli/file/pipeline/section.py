@@ -1,0 +1,133 @@
+"""The tables of the file that one command reads, such as [train]: every command checks them, none pays for those that are not there.
+
+Those of a release, [source] and [[query]], become mechanisms: they are priced as such by every command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.fields import Constraint
+from dpcli.base.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, RELEASED, SECTIONS, load
+from dpcli.base.values import dataclass
+from dpcli.file.keys.annotations import kind_of, members_of
+from dpcli.file.keys.kinds import KeyPlace, Kind, Refused
+from dpcli.file.pipeline.gate_keys import under
+from dpcli.file.toml.findings import Findings, Path, Problem
+from dpcli.file.toml.shown import key_text, quoted
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class SectionTable:
+    """A table that becomes the registered dataclass of its name, which is imported where a file has the table."""
+
+    name: str
+    text: str = "a table"
+
+    @property
+    def table(self) -> Kind:
+        return kind_of(load({**SECTIONS, **RELEASED}[self.name]))
+
+    @property
+    def takes(self) -> str:
+        return "table"
+
+    def read(self, value: Any, place: KeyPlace) -> Any:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        return self.table.read(value, place)
+
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        return self.table.schema(rule)
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultsTable:
+    """[defaults] as far as no mechanism takes it: what is left of it is refused."""
+
+    text: str = "a table"
+
+    @property
+    def takes(self) -> str:
+        return "table"
+
+    def read(self, value: Any, place: KeyPlace) -> None:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        from dpcli.file.pipeline.families import MECHANISMS
+        from dpcli.file.pipeline.model import Entry
+        from dpcli.file.toml.suggest import did_you_mean
+
+        known = {**members_of(Entry), **MECHANISMS.any()}.keys() - {"name"}
+        for key in value:
+            others = sorted(known - {key})
+            hint = did_you_mean(key, others)
+            expected = "a key that a [[mechanism]] of this file takes"
+            place.findings.add("DP002", (*place.path, key), expected, quoted(key), hint, others)
+
+    def schema(self, rule: object) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the keys of each section do not agree on among themselves."""
+    for name in (*SECTIONS, *RELEASED):
+        for place, value in _stated(name, values):
+            from dpcli.file.keys.idle import idle
+
+            yield from under(place, idle(value))
+            yield from under(place, value.problems())
+
+
+def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """A table, or each of several of the same name, with its place."""
+    value = values.get(name, ())
+    if type(value) is tuple:
+        yield from (((name, position), item) for position, item in enumerate(value))
+    else:
+        yield (name,), value
+
+
+def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Any], ...]:
+    """What the queries of a file without findings come to: entries, each with the place of its query.
+
+    None where they cannot be priced, with a finding that says why.
+    """
+    return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
+
+
+def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
+    """Add what is wrong with a section as part of its file, which is valid but for that."""
+    for name, target in JUDGED_IN_FILE.items():
+        if name in values:
+            load(target)(values[name], tables, findings)
+
+
+def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
+    """The sections that say that something else is done than the pipeline charges, as it may be after a number was changed; and what."""
+    for name, table in pipeline.sections:
+        if name in JUDGED_SOLVED:
+            findings = Findings()
+            try:
+                value = SectionTable(name).read(table, KeyPlace((name,), findings))
+            except Refused:
+                yield name, ((name,), "a table that can be read", "another")
+                continue
+            yield from ((name, problem) for problem in load(JUDGED_SOLVED[name])(value, pipeline))
+
+
+def refuse_contradicted(pipeline: Pipeline) -> None:
+    """Raise InputError where what a section says is done would not be charged by this pipeline."""
+    for _, (key, expected, found) in contradictions(pipeline):
+        names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
+        raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {found}")
+
+
+def in_section(path: Path) -> bool:
+    """Whether a key stands in a table that no number depends on, as another command reads it."""
+    return bool(path) and path[0] in SECTIONS

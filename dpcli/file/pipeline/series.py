@@ -1,0 +1,230 @@
+"""One written [[mechanism]] table that stands for several entries, by lists of values, and what [defaults] puts into all.
+
+Both are settled before anything else looks at a file: every command, claim, difference and ledger sees plain entries, and what
+equals them written out is the same. Only places in the text know of the table that was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+from dpcli.base.values import dataclass
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.kinds import Number, WholeNumber
+from dpcli.file.keys.member import Members
+from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.model import Entry
+from dpcli.file.toml.findings import Path
+
+MOST = 100_000  # entries that the lists of a file may make
+
+Tables = Mapping[str, Any]
+T = TypeVar("T")
+_ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryOrigin:
+    """Where an entry is written. table: which [[mechanism]], 0-based. position: in its lists, None where it has none. lists: the keys of
+    these. defaults: the keys that [defaults] states for it."""
+
+    table: int
+    position: int | None
+    lists: tuple[Path, ...]
+    defaults: frozenset[str]
+
+    def place(self, key: Path) -> Path:
+        """Of a key below the entry: in its table, in a list there, or in [defaults]."""
+        if key[:1] and key[0] in self.defaults:
+            home: Path = ("defaults",)
+        else:
+            home = ("mechanism", self.table)
+        return (*home, *key, *((self.position,) if key in self.lists and self.position is not None else ()))
+
+
+def plain_entries(tables: Tables) -> Tables:
+    """The same tables, with an entry for each value of every list, and the defaults in each that lacks them."""
+    found = _entries(tables)
+    if found is None:
+        return tables
+    entries, unused = found
+    rest = {key: value for key, value in tables.items() if key != "defaults"}
+    whole = _names(tables, entries)
+    plain = [_named(table, "mechanisms", whole) for table, _ in entries]
+    train = {"train": _named(tables["train"], "mechanism", whole)} if "train" in tables else {}
+    return {**rest, **train, "mechanism": plain, **({"defaults": unused} if unused else {})}
+
+
+def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
+    """The names of the entries of each table that has lists, by the name that is written there; that of another entry is its own."""
+    plain = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
+    alone = {name for name in plain if type(name) is str}
+    found: dict[str, list[str]] = {}
+    for table, origin in entries:
+        written_name = tables["mechanism"][origin.table].get("name") if origin.position is not None else None
+        if type(written_name) is str and written_name not in alone:
+            found.setdefault(written_name, []).append(table["name"])
+    return found
+
+
+def _named(table: Any, key: str, whole: Mapping[str, list[str]]) -> Any:
+    """The table, where its key names entries, with all entries of a list in the place of the name that is written there."""
+    value = table.get(key) if type(table) is dict else None
+    stated = [value] if type(value) is str and value in whole and key == "mechanism" else value
+    if type(stated) is not list or not any(type(name) is str and name in whole for name in stated):
+        return table
+    return {**table, key: [one for name in stated for one in (whole.get(name, [name]) if type(name) is str else [name])]}
+
+
+def written_name(name: str) -> str:
+    """Return the name of the table that an entry is of: "train" of "train[2]"; of another entry its own."""
+    found = _ENTRY.fullmatch(name)
+    return found[1] if found else name
+
+
+def by_name(entries: Mapping[str, T]) -> dict[str, T]:
+    """Return what is known of entries by their names, and by the name of its table of the first entry that the table made."""
+    found = dict(entries)
+    for name, one in entries.items():
+        found.setdefault(written_name(name), one)
+    return found
+
+
+def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
+    """Return by its name the entry of another file that each was or became: train is train[1], train[2], ... where a list came or went."""
+    first = by_name({other: other for other in others})
+    asked = {name: name if name in others else written_name(name) for name in names}
+    return {name: one if one in others else first[name] for name, one in asked.items() if one in others or name in first}
+
+
+def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
+    """Return both files' plain tables so that entries have one name where a list came in the place of one value, or went.
+
+    The entries train[1], train[2], ... of one file are folded into one table with lists where the other has an entry train.
+    """
+    before, after = _named_in(old), _named_in(new)
+    return _folded(old, after - before), _folded(new, before - after)
+
+
+def _named_in(tables: Tables) -> set[str]:
+    return {table["name"] for table in tables.get("mechanism", ())}
+
+
+def _folded(tables: Tables, names: Collection[str]) -> Tables:
+    """The tables with one table in the place of each series of entries that was written under one of the names."""
+    series: dict[str, list[Tables]] = {}
+    for table in tables.get("mechanism", ()):
+        if (name := written_name(table["name"])) in names and name != table["name"]:
+            series.setdefault(name, []).append(table)
+    whole = {name: one for name, entries in series.items() if (one := _one_table(name, entries)) is not None}
+    found: dict[str, Tables] = {}
+    for table in tables.get("mechanism", ()):
+        name = written_name(table["name"])
+        found.setdefault(name if name in whole else table["name"], whole.get(name, table))
+    return {**tables, "mechanism": list(found.values())} if whole else tables
+
+
+def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
+    """The table that stands for these entries by lists of values; None where none does."""
+    first = {**entries[0], "name": name}
+    varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
+    lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
+    lists = {path: values for path, values in lists.items() if all(type(value) in (int, float) for value in values)}
+    several = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
+    for path, values in (several or dict(list(lists.items())[:1])).items():
+        first = _with(first, path, values)
+    made = list(plain_entries({"mechanism": [first]})["mechanism"])
+    return first if made == list(entries) else None
+
+
+def _at(table: Any, path: Path) -> Any:
+    for key in path:
+        table = table.get(key) if type(table) is dict else None
+    return table
+
+
+def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The places of keys of plain entries in the tables as a file states them."""
+    found = _entries(tables)
+    origins = [origin for _, origin in found[0]] if found else []
+    return tuple(
+        origins[int(path[1])].place(path[2:]) if path[:1] == ("mechanism",) and 0 <= _index(path) < len(origins) else path
+        for path in paths
+    )
+
+
+def _index(path: Path) -> int:
+    return path[1] if len(path) > 1 and isinstance(path[1], int) else -1
+
+
+def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, Any]] | None:
+    """Each plain entry and where it is written, and what of [defaults] nobody takes; None where the tables are plain as they are."""
+    stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
+    if type(stated) is not list or type(defaults) is not dict:
+        return None  # the reader says so
+    lists = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
+    if not defaults and not any(lists):
+        return None
+    few = sum(len(next(iter(one.values()))) for one in lists if one) <= MOST
+    entries = [
+        _series(index, table, defaults, one if few else {}) for index, (table, one) in enumerate(zip(stated, lists, strict=True))
+    ]
+    taken = set().union(*(_known(_filled(table, defaults)) for table in stated if type(table) is dict)) - {"name"}
+    return list(chain.from_iterable(entries)), {key: value for key, value in defaults.items() if key not in taken}
+
+
+def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[tuple[Any, EntryOrigin]]:
+    """The entries of one table."""
+    if type(table) is not dict:
+        yield table, EntryOrigin(index, None, (), frozenset())
+        return
+    filled = _filled(table, defaults)
+    added = frozenset(filled.keys() - table.keys())
+    if not lists:
+        yield filled, EntryOrigin(index, None, (), added)
+        return
+    for position in range(len(next(iter(lists.values())))):
+        one = {**filled, "name": f"{filled['name']}[{position + 1}]"} if type(filled.get("name")) is str else dict(filled)
+        for path, values in lists.items():
+            one = _with(one, path, values[position])
+        yield one, EntryOrigin(index, position, tuple(lists), added)
+
+
+def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
+    """With every default that a table of its type takes, and does not state."""
+    if not defaults:
+        return dict(table)
+    known = _known({**defaults, **table})
+    return {**{key: value for key, value in defaults.items() if key in known and key != "name"}, **table}
+
+
+def _lists(table: Tables) -> dict[Path, list[Any]]:
+    """The lists that stand where a number is due, by their keys; none where their lengths differ, or are zero: the reader refuses them."""
+    found: dict[Path, list[Any]] = {}
+    if any(type(value) is list for value in table.values()):
+        found |= {(key,): value for key, value in _several(table, _known(table))}
+    sampling = table.get("sampling")
+    if type(sampling) is dict and any(type(value) is list for value in sampling.values()):
+        scheme = SAMPLING.selected(sampling)
+        found |= {("sampling", key): value for key, value in _several(sampling, SAMPLING.own(scheme) if scheme else {})}
+    lengths = {len(values) for values in found.values()}
+    return found if len(lengths) == 1 and lengths != {0} else {}
+
+
+def _several(table: Tables, known: Members) -> Iterator[tuple[str, list[Any]]]:
+    for key, value in table.items():
+        if type(value) is list and key in known and isinstance(known[key].kind, Number | WholeNumber):
+            yield key, value
+
+
+def _known(table: Tables) -> Members:
+    name = MECHANISMS.selected(table)
+    return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
+
+
+def _with(table: Tables, path: Path, value: Any) -> dict[str, Any]:
+    head, *rest = path
+    return {**table, str(head): _with(table[str(head)], tuple(rest), value) if rest else value}

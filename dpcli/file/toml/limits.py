@@ -1,0 +1,106 @@
+"""Reading the bytes of a file without trusting it to be one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import TextIO
+from weakref import WeakKeyDictionary
+
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import escaped
+
+# tomli needs up to 500 bytes of memory per byte of hostile text; a hundred thousand numbers in a list take 900 KiB.
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+
+_read: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # what a standard input held, which can be read only once
+
+_NOT_A_FILE = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe; use - to read standard input",
+    stat.S_IFCHR: "a device; use - to read standard input",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
+    """At most `MAX_BYTES` + 1 bytes of the regular file at `path`, or of standard input for "-"; `what` is what a message expects.
+
+    Raises:
+        InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
+    """
+    return read_head(path, MAX_BYTES, what)
+
+
+def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
+    """`read_bytes` of at most `most` + 1 bytes, for what is larger than a pipeline file."""
+    name = os.fspath(path)
+    try:
+        return _standard_input(most) if name == "-" else _regular_file(name, most)
+    except _Unreadable as unreadable:
+        raise InputError(f"{unreadable.name}: expected {what}, found {unreadable}") from None
+
+
+def read_again(path: str) -> bytes:
+    """`read_bytes`, of standard input what was read of it before. Raises InputError also where nothing was."""
+    if path == "-" and (sys.stdin is None or sys.stdin not in _read):
+        raise InputError("<stdin>: expected what was read before, found nothing")
+    return read_bytes(path)
+
+
+class _Unreadable(Exception):
+    """What was found in place of a file, and what to call the place."""
+
+    def __init__(self, name: str, found: str) -> None:
+        super().__init__(found)
+        self.name = escaped_path(name)
+
+
+def _regular_file(name: str, most: int) -> bytes:
+    try:
+        _check_regular(name, os.stat(name).st_mode)
+        # Non-blocking, and looked at again once open: the name may have become a pipe in between.
+        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:
+            _check_regular(name, os.fstat(descriptor).st_mode)
+            return file.read(most + 1)
+    except FileNotFoundError:
+        raise _Unreadable(name, "no such file") from None
+    except PermissionError:
+        raise _Unreadable(name, "no permission to read it") from None
+    except OSError as error:
+        raise _Unreadable(name, (error.strerror or "an unreadable file").lower()) from None
+    except ValueError:
+        raise _Unreadable(name, "a path that cannot exist") from None
+
+
+def _check_regular(name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "something else"))
+
+
+def _standard_input(most: int) -> bytes:
+    if sys.stdin is None:
+        raise _Unreadable("<stdin>", "standard input closed")
+    try:
+        if sys.stdin not in _read:
+            _read[sys.stdin] = sys.stdin.buffer.read(most + 1)
+        return _read[sys.stdin]
+    except ValueError:
+        raise _Unreadable("<stdin>", "standard input closed") from None
+    except OSError as error:
+        raise _Unreadable("<stdin>", (error.strerror or "unreadable standard input").lower()) from None
+
+
+def escaped_path(name: str) -> str:
+    """A path as a message may show it: control characters and undecodable bytes escaped."""
+    return name if name.isprintable() and len(name) < 400 else escaped(name)
+
+
+def title(path: str | os.PathLike[str]) -> str:
+    """What a message calls an input: its path, or <stdin> for "-"."""
+    name = os.fspath(path)
+    return "<stdin>" if name == "-" else escaped_path(name)

@@ -1,0 +1,167 @@
+"""Where the keys of a TOML document stand; the parsers do not say, so the text is walked when there is something to report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+import tomli
+
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.lexical import BLANK, DOT, PART, SCALAR, TEXT
+
+
+class _Lost(Exception):
+    """The text is not what the walk took it for."""
+
+
+def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """1-based line and column of each key, of the nearest table around it where it is not there, else of the first line.
+
+    Args:
+        text: a document that tomli has accepted, its line ends "\\n".
+        paths: keys, with 0-based positions in lists.
+    """
+    wanted = set(paths)
+    walk = _Walk(text, wanted)
+    with suppress(_Lost):  # what has been found by then is still right, and each path falls back on it
+        walk.document()
+    return {path: _line_column(text, walk.nearest(path)) for path in wanted}
+
+
+def _line_column(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+class _Walk:
+    """One pass over the text that notes the offset of every wanted key and of the tables around it."""
+
+    def __init__(self, text: str, wanted: Iterable[Path]) -> None:
+        self.text = text
+        self.prefixes = {path[:depth] for path in wanted for depth in range(len(path) + 1)}
+        self.offsets: dict[Path, int] = {(): 0}
+        self.lengths: dict[Path, int] = {}  # of arrays of tables
+        self.at = 0
+
+    def nearest(self, path: Path) -> int:
+        while path not in self.offsets:
+            path = path[:-1]
+        return self.offsets[path]
+
+    def note(self, path: Path, offset: int, explicit: bool = True) -> None:
+        """A table that is declared itself outranks its mention in the name of another."""
+        if path in self.prefixes and (explicit or path not in self.offsets):
+            self.offsets[path] = offset
+
+    def document(self) -> None:
+        table: Path = ()
+        self.skip(BLANK)
+        while self.at < len(self.text):
+            if self.text[self.at] == "[":
+                table = self.header()
+            else:
+                self.pair(table)
+            self.skip(BLANK)
+
+    def header(self) -> Path:
+        """[a.b] or [[a.b]]: the path of the table that it opens."""
+        many = self.text.startswith("[[", self.at)
+        self.at += 2 if many else 1
+        path: Path = ()
+        parts = self.key()
+        for part, offset in parts[:-1]:
+            path = self.last((*path, part))
+            self.note(path, offset, explicit=False)
+        last, offset = parts[-1]
+        path = (*path, last)
+        self.note(path, offset, explicit=not many)
+        if many:
+            self.lengths[path] = self.lengths.get(path, 0) + 1
+            path = self.last(path)
+            self.note(path, offset)
+        self.expect("]]" if many else "]")
+        return path
+
+    def last(self, path: Path) -> Path:
+        """The latest table of an array of tables; any other path as it is."""
+        return (*path, self.lengths[path] - 1) if path in self.lengths else path
+
+    def pair(self, table: Path) -> None:
+        parts = self.key()
+        path = table
+        for part, offset in parts:
+            path = (*path, part)
+            self.note(path, offset, explicit=part is parts[-1][0])
+        self.expect("=")
+        self.value(path)
+
+    def value(self, path: Path) -> None:
+        self.skip(BLANK)
+        first = self.text[self.at : self.at + 1]
+        if first == "[":
+            self.array(path)
+        elif first == "{":
+            self.inline(path)
+        else:
+            self.take(TEXT if first in "\"'" else SCALAR)
+
+    def array(self, path: Path) -> None:
+        self.expect("[")
+        index = 0
+        while not self.closes("]"):
+            item = (*path, index)
+            self.note(item, self.at)
+            self.value(item)
+            index += 1
+
+    def inline(self, path: Path) -> None:
+        self.expect("{")
+        while not self.closes("}"):
+            self.pair(path)
+
+    def closes(self, bracket: str) -> bool:
+        """Whether the bracket comes next; past it, or past the comma before the next item."""
+        self.skip(BLANK)
+        if self.text.startswith(",", self.at):
+            self.at += 1
+            self.skip(BLANK)
+        if not self.text.startswith(bracket, self.at):
+            return False
+        self.at += 1
+        return True
+
+    def key(self) -> list[tuple[str, int]]:
+        """A dotted key, as its parts with the offset of each."""
+        parts = []
+        self.skip(BLANK)
+        while True:
+            offset = self.at
+            parts.append((_name(self.take(PART)), offset))
+            if not self.skip(DOT):
+                return parts
+
+    def expect(self, token: str) -> None:
+        self.skip(BLANK)
+        if not self.text.startswith(token, self.at):
+            raise _Lost
+        self.at += len(token)
+
+    def take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise _Lost
+        self.at = match.end()
+        return match[0]
+
+    def skip(self, pattern: re.Pattern[str]) -> bool:
+        match = pattern.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return match is not None
+
+
+def _name(part: str) -> str:
+    """The name that a bare or quoted key part spells."""
+    if part[0] not in "\"'":
+        return part
+    return str(tomli.loads(f"name = {part}")["name"])

@@ -1,0 +1,276 @@
+"""A gate's verdicts as a document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dpcli.analysis.documents import account as account_report
+from dpcli.analysis.documents.difference import priced_data
+from dpcli.base.rounding import up
+from dpcli.document.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.shown import key_text
+from dpcli.gate.bases import form, waiver_data
+from dpcli.gate.blame import edits
+from dpcli.gate.judgement import Gated, Judged, JudgedTogether
+from dpcli.gate.meanings import meaning
+from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, Pardon, Verdict
+from dpcli.lint.documents.diagnostics import diagnostic_data, finding
+
+WORDS: dict[Verdict, str] = {
+    "pass": "pass",
+    "warn": "warning",
+    "waived": "waived",
+    "fail": "FAIL",
+    "unknown": "UNKNOWN",
+    "invalid": "INVALID",
+    "error": "LEDGER ERROR",
+}
+SHEET = (
+    *("file", "verdict", "base_epsilon", "epsilon_upper", "increase", "cap_epsilon", "cap_delta"),
+    *("delta", "unit", "adjacency", "accountant"),
+)
+COLOURS: dict[Verdict, Any] = {"waived": "warn", "invalid": "fail", "error": "fail"}
+LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": "error", "error": "error", "warn": "warning"}
+
+
+def document(gated: Gated) -> Document:
+    """Everything that `dpcli gate` says about several files."""
+    judged, verdict = gated.judged, gated.verdict
+    checks = (_check(file.path, condition) for file in judged for condition in file.conditions)
+    return Document(
+        headline=headline(gated),
+        data={
+            "schema": "dpcli/gate/v1",
+            "verdict": verdict,
+            "files": [_data(file) for file in gated.files],
+            "together": [_together(one) for one in gated.together],
+            "policy": _policy(gated),
+            "exit_code": EXIT_CODES[verdict],
+        },
+        verdict=COLOURS.get(verdict, verdict),
+        tables=tuple(table for table in _tables(judged) if table.rows),
+        notes=(
+            *(f"{one.path}: {_premise()}" for one in gated.together if one.account or one.told),
+            *(f"{gated.policy}: warning: {notice.message}" for notice in gated.notices),
+        ),
+        findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
+        checks=tuple(checks),
+        exit_code=EXIT_CODES[verdict],
+        records=[*map(_data, gated.files), *map(_together, gated.together)],
+        marker="dpcli:gate",
+        sheet=Sheet(SHEET, tuple(_sheet_row(file) for file in judged)),
+        log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
+    )
+
+
+def headline(gated: Gated) -> str:
+    """The verdict, and how many files and sums have which; what is only told of is counted as the warning that it is."""
+    counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
+    counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
+    said = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
+    warnings = sum(c.verdict == "warn" for file in gated.judged for c in file.conditions) + len(gated.notices)
+    tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
+    return f"gate: {WORDS[gated.verdict]}{f' ({said})' if said else ''}{tail}"
+
+
+def _summary(file: Judged) -> str:
+    """What a file costs, in a few words."""
+    assert file.account is not None
+    cap = file.account.budget
+    if cap is None:
+        return f"epsilon {up(file.account.upper)}"
+    rho = "" if cap.epsilon is not None or cap.rho is None else f", {cap.rho.words()}"
+    limit = "" if cap.epsilon is None else f" of {cap.epsilon.cap!r} at delta = {cap.epsilon.delta!r}"
+    return f"epsilon {up(file.account.upper)}{limit}{rho}"
+
+
+def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
+    columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
+    yield Table("files", columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
+    rows = tuple((f.path, c.name, WORDS[c.verdict], c.message) for f in judged for c in f.conditions)
+    yield Table("conditions", ("file", "condition", "verdict", "why"), rows)
+    changes = tuple(row for file in judged for row in _changes(file))
+    yield Table(
+        "what each change costs, made alone to the base", ("file", "change", "epsilon", "effect"), changes, frozenset({2, 3})
+    )
+    waivers = tuple(_waiver(f, c, c.pardon) for f in judged for c in f.conditions if c.pardon is not None)
+    names = ("file", "rule", "up to", "approver", "expires", "days left", "written in", "reason")
+    yield Table("waivers in force", names, waivers, frozenset({2, 5}), folded=True)
+
+
+def _row(file: Judged) -> tuple[str, ...]:
+    told = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
+    word = WORDS["warn" if told and file.verdict == "pass" else file.verdict]
+    if isinstance(file, JudgedTogether) and file.told is not None:
+        return (word, file.path, "-", up(file.told.upper), "-", "-", f"{file.told.delta!r}")
+    if file.account is None or file.account.budget is None:
+        return (word, file.path, "-", "-", "-", "-", "-")
+    cap = file.account.budget
+    before, change = ("-", "-") if file.base is None or file.now is None else (up(file.base.epsilon), _change(file))
+    limit = ("-", f"{file.account.delta!r}") if cap.epsilon is None else (f"{cap.epsilon.cap!r}", f"{cap.epsilon.delta!r}")
+    if cap.epsilon is None and cap.rho is not None:
+        limit = (f"rho {cap.rho.cap!r}", limit[1])
+    return (word, file.path, before, up(file.account.upper), change, *limit)
+
+
+def _sheet_row(file: Judged) -> tuple[Value, ...]:
+    before = None if file.base is None else file.base.epsilon
+    increase = None if before is None or file.now is None else file.now - before
+    account = file.told if isinstance(file, JudgedTogether) and file.told is not None else file.account
+    if account is None:
+        return (file.path, file.verdict, before, None, increase, *[None] * 6)
+    cap, privacy = account.budget, account.pipeline.privacy
+    winner = account.winner.accountant.name if account.winner else None
+    caps = (None, None) if cap is None or cap.epsilon is None else (cap.epsilon.cap, cap.epsilon.delta)
+    stated = (account.delta, privacy.unit or "record", privacy.adjacency.value, winner)
+    return (file.path, file.verdict, before, account.upper, increase, *caps, *stated)
+
+
+def _change(file: Judged) -> str:
+    assert file.base is not None and file.now is not None
+    return _signed(file.now - file.base.epsilon)
+
+
+def _signed(x: float) -> str:
+    return "-" if math.isnan(x) else f"+{up(x)}" if x > 0.0 else up(x)
+
+
+def _changes(file: Judged) -> Iterator[tuple[str, ...]]:
+    for one in (one for one in file.changes if not one.change.free or one.change.edits[0].path[0] == "mechanism"):
+        epsilon = "-" if one.epsilon is None else up(one.epsilon)
+        yield (file.path, edits(one), epsilon, one.reason or _signed(one.increase))
+
+
+def _waiver(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
+    waiver = pardon.waiver
+    where = "policy" if pardon.external else "file (new)" if pardon.new else "file"
+    bound = "-" if waiver.epsilon is None else f"{waiver.epsilon!r}"
+    until, left = waiver.expires.isoformat(), str(pardon.days)
+    return (file.path, condition.name, bound, waiver.approver, until, left, where, " ".join(waiver.reason.split()))
+
+
+def _data(file: Judged) -> dict[str, Any]:
+    common = {
+        "verdict": file.verdict,
+        "conditions": [_condition(c) for c in file.conditions],
+        "base_epsilon": file.base.epsilon if file.base else None,
+        "epsilon_at_base_delta": file.now,
+        "changes": [priced_data(one) for one in file.changes],
+    }
+    if file.account is None:
+        found = [diagnostic_data(d) for d in file.diagnostics]
+        return {"pipeline": {"path": file.path}, **common, "result": None, "diagnostics": found}
+    whole = account_report.data(file.account, file.diagnostics)
+    return {
+        **{key: whole[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
+        **common,
+        "base_form": form(file.own or file.account.pipeline, file.account.pipeline),
+    }
+
+
+def _together(one: JudgedTogether) -> dict[str, Any]:
+    """Of a sum what a file's entry has too, with the files that are in it."""
+    common = {
+        "datasets": list(one.datasets),
+        "files": list(one.members),
+        "premise": _premise(),
+        "path": one.at,
+        "verdict": one.verdict,
+        "conditions": [_condition(c) for c in one.conditions],
+        "base_epsilon": one.base.epsilon if one.base else None,
+    }
+    account = one.account or one.told
+    if account is None:
+        return {**common, "result": None}
+    whole = account_report.data(account, ())
+    return {**common, **{key: whole[key] for key in ("statement", "delta", "result", "budget")}}
+
+
+def _premise() -> str:
+    """What must be true for a sum over files to hold; accounts of one file load nothing for it."""
+    from dpcli.analysis.together import FIXED
+
+    return FIXED
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    line, column = condition.place
+    common: dict[str, Any] = {
+        "name": condition.name,
+        "verdict": condition.verdict,
+        "message": condition.message,
+        "line": line,
+        "column": column,
+    }
+    if condition.shares is not None:
+        common["ledger"] = {"share": condition.shares[0], "left": condition.shares[1]}
+    if condition.pardon is None:
+        return common
+    pardon = condition.pardon
+    waiver = {**waiver_data(pardon.waiver), "days_left": pardon.days, "new": pardon.new, "in_policy": pardon.external}
+    return {**common, "waiver": waiver}
+
+
+def _policy(gated: Gated) -> dict[str, Any] | None:
+    return None if gated.policy is None else {"path": gated.policy, "warnings": [notice.message for notice in gated.notices]}
+
+
+def _check(path: str, condition: Condition) -> Check:
+    waived = condition.verdict == "waived"
+    passed, error = waived or condition.verdict in ("pass", "warn"), condition.verdict in ("unknown", "invalid", "error")
+    return Check(f"{path}: {condition.name}", passed, condition.message, waived, error)
+
+
+def _findings(file: Judged) -> Iterator[Finding]:
+    """Every condition that does not simply pass; where there is no account, what reading found at its lines, instead of "file"."""
+    said = {condition.name for condition in file.conditions}
+    unread = any(one.line > 0 and one.severity == "error" and one.rule not in said for one in file.diagnostics)
+    for condition in file.conditions:
+        if condition.verdict != "pass" and not (condition.name == "file" and unread):
+            yield _finding(file, condition)
+    yield from (finding(d) for d in file.diagnostics if d.rule not in said and not _repeated(d, file))
+
+
+def _repeated(found: Diagnostic, file: Judged) -> bool:
+    """Whether a condition says it already, of the file as a whole: it has no line that it would be shown at besides."""
+    return found.line == 0 and any(condition.message.endswith(found.message) for condition in file.conditions)
+
+
+def _finding(file: Judged, condition: Condition) -> Finding:
+    from dpcli.lint.catalogue import address, in_short
+
+    pardon = condition.pardon
+    lint = condition.name.startswith("DP")
+    level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.new else "note")
+    return Finding(
+        file.at if isinstance(file, JudgedTogether) else file.path,
+        condition.name if lint else f"gate/{condition.name}",
+        level,
+        condition.message,
+        *condition.place,
+        title=_title(condition),
+        key=condition.message.partition(": ")[0] if lint else key_text(condition.key),
+        suppression=None if pardon is None else Suppression(_justification(pardon), pardon.external),
+        help=in_short(condition.name) if lint else meaning(condition.name),
+        link=address(condition.name) if lint else "",
+    )
+
+
+def _title(condition: Condition) -> str:
+    from dpcli.lint.catalogue import rule
+
+    return rule(condition.name).title if condition.name.startswith("DP") else f"dpcli gate: {condition.name}"
+
+
+def _justification(pardon: Pardon) -> str:
+    waiver = pardon.waiver
+    return f"{waiver.reason} (approved by {waiver.approver}, until {waiver.expires})"
+
+
+def _notice(gated: Gated, notice: Condition) -> Finding:
+    rule = f"gate/{notice.name}"
+    title = f"dpcli gate: {notice.name}"
+    return Finding(gated.policy or "", rule, "warning", notice.message, 1, 1, title, notice.message, help=meaning(notice.name))

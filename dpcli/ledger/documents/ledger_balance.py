@@ -1,0 +1,222 @@
+"""The balance of a ledger as a document: the bar, the runs, what still fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import down as rounded_down
+from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import up as rounded
+from dpcli.document.document import Document, Table
+from dpcli.document.walked import Walked
+from dpcli.ledger import amounts
+from dpcli.ledger.declared import numbered
+from dpcli.ledger.denial import costs
+from dpcli.ledger.documents.ledger_blocks import calendar
+from dpcli.ledger.documents.ledger_data import balance, runs, terms, total
+from dpcli.ledger.documents.ledger_proposals import waiting
+from dpcli.ledger.documents.ledger_quotas import lines as quota_lines
+from dpcli.ledger.documents.ledger_text import columns
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.quotas import concerning
+from dpcli.ledger.recent import recent
+from dpcli.ledger.remaining import Remaining, room, share_of
+from dpcli.ledger.state import LedgerState, Run, named
+
+if TYPE_CHECKING:
+    from dpcli.document.chart import Chart
+
+WIDTH = 50  # of the bar, in characters
+SHOWN = 20  # runs in the table; the log has them all
+REASON = 80  # characters of why in the table
+
+
+def shown(ledger: Ledger, pictured: bool = False) -> Document:
+    """The balance of a dataset and its runs; `pictured` with the way down to it."""
+    state, now = ledger.state(), ledger.now()
+    found = room(state)
+    every = Walked(state.charges, lambda: iter(runs(state)))  # of a long ledger only where a format holds them all
+    table = _run_table(state, recent(ledger.store, ledger.dataset, state.head, SHOWN))
+    return Document(
+        headline=headline(state, found),
+        data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": every, "exit_code": 0},
+        verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
+        tables=(table,) if state.charges else (),
+        notes=_outlook(state, found, now),
+        total=total(state),
+        records=every,
+        title=f"budget of {ledger.dataset}",
+        pictures=_pictures(ledger) if pictured else (),
+        details=_details(state, found, table, now),
+    )
+
+
+def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
+    from dpcli.ledger.documents import block_calendar, burn_down
+
+    return tuple(chart for chart in (block_calendar.chart(ledger.state()), burn_down.chart(ledger.entries())) if chart)
+
+
+def picture(ledger: Ledger) -> Chart:
+    """The blocks by share used; without blocks, the way down of the budget. Raises InputError where nothing was charged yet."""
+    found = _pictures(ledger)
+    if not found:
+        raise InputError(f"{ledger.store.place}: expected a run to draw, found none: nothing was charged to {ledger.dataset} yet")
+    return found[0]
+
+
+def headline(state: LedgerState, remaining: Remaining) -> str:
+    """The balance in one sentence, with everything that it depends on."""
+    stated = state.open_terms()
+    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
+    spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
+    if remaining.planned is not None:
+        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(remaining.planned)}, cap {cap}"
+    per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
+    return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, remaining)}"
+
+
+def guaranteed(state: LedgerState) -> str:
+    """What everything together is guaranteed, and on whose word, where it is not just the cap of today."""
+    if state.guarantee == "none":
+        return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+    if state.guarantee == "stated":
+        largest = f"epsilon {state.largest!r}, the largest cap there was"
+        return f"; guaranteed is {largest}, if no output had been seen when it was raised, as stated"
+    if state.guarantee == "ceiling":
+        return f"; guaranteed is the ceiling, epsilon {state.largest!r}: the cap may be raised up to it whatever the outputs show"
+    if state.largest > state.epsilon:
+        return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
+    return ""
+
+
+def _left_words(state: LedgerState, remaining: Remaining) -> str:
+    if state.open_terms().mode == "declared":
+        return ""
+    if remaining.spent > 1.0:
+        return "; more was spent than the cap allows since it was amended: nothing fits"
+    return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{scarce(state)}"
+
+
+def scarce(state: LedgerState) -> str:
+    """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
+    state = state.fullest()
+    tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
+    if tightest != "delta" or not state.spent["delta"]:
+        return ""
+    if not state.left()["delta"]:
+        return " (delta is used up: only runs at delta = 0 still fit)"
+    return " (delta is what runs out: state a smaller privacy.delta in the files of runs)"
+
+
+def delta_warning(state: LedgerState, run: Run) -> str:
+    """A line about a run that takes half of the ledger's delta or more, which leaves room for one like it at most; "" about others."""
+    share = float(run.cost["delta"] / state.caps["delta"]) if run.cost.get("delta") else 0.0
+    if share < 0.5 or run.status == "void":
+        return ""
+    taken = f'warning: "{run.key}" takes {rounded_down(100.0 * share, 1)} % of the ledger\'s delta, which is fixed for good'
+    return f"{taken}: deltas add up, so state a privacy.delta many times smaller in files that share a ledger"
+
+
+def how(state: LedgerState) -> str:
+    """What adds the runs up, and who may change it."""
+    stated = state.open_terms()
+    two = "; two persons for amend, void, quota and copy" if stated.two_person else ""
+    if stated.mode == "declared":
+        return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
+    own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
+    return f"adaptive, filter: {stated.filter}{own}{cut(state)}{two}"
+
+
+def cut(state: LedgerState) -> str:
+    """What the dataset is cut into; "" where it is one."""
+    family = state.open_terms().family
+    if family is None:
+        return ""
+    return f"; blocks by {family.by} of {family.column}, at most {family.max_blocks} per unit"
+
+
+def left_percent(remaining: Remaining) -> str:
+    """What is left of the cap; never rounded up, and never below 0."""
+    return f"{rounded_down(Decimal(repr(remaining.left)) * 100, 1)} %"
+
+
+def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
+    """What still fits."""
+    if state.departure is not None:
+        return (str(state.departure),)
+    lines = []
+    if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
+        many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
+        who = str(state.last.content["who"])
+        whose = f", by {who}, whose quota counts" if any(concerning(state.quotas, who)) else ""
+        lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each){whose}')
+    if state.open_terms().mode == "declared":
+        lines += [
+            f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
+            for name, item in numbered(state.open_terms().declared)
+        ]
+    elif state.open_terms().family is not None:
+        lines.append("which windows still take a run: dpcli budget windows LEDGER FILE")
+    else:
+        lines.append(f"largest pure epsilon that fits in one run: {rounded_down(remaining.pure)}")
+    floor = _conversion(state)
+    if floor > 0.05 * state.epsilon:
+        taken = f"epsilon {rounded(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
+        lines.append(f"{taken}: the shares are of the filter's own cap")
+    if remaining.reserved:
+        lines.append(
+            f"{percent_used(remaining.reserved)} of the cap is reserved or under way: it counts in full until it is voided"
+        )
+    return (*lines, *quota_lines(state), *waiting(state, now))
+
+
+def _conversion(state: LedgerState) -> float:
+    """The epsilon of next to nothing: what a filter's conversion takes before the first run."""
+    stated = state.open_terms()
+    if stated.mode == "declared":
+        return 0.0
+    return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
+
+
+def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
+    """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
+    lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
+    return (*lines, "", *columns(table), "", *_outlook(state, remaining, now))
+
+
+def _bar(remaining: Remaining, of: str) -> str:
+    reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
+    spent = max(round(WIDTH * min(remaining.spent, 1.0)), int(remaining.spent > 0))
+    bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
+    return f"[{bar:.<{WIDTH}}] {percent_used(remaining.spent)} of the {of}" + (" (+: reserved)" if reserved else "")
+
+
+def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
+    """With why, where that is stated of any of them: a key that a command made up tells nobody which run it is."""
+    reasons = [_short(str(run.content.get("why", ""))) for run in last]
+    stated = any(reasons)
+    rows = [
+        (
+            run.key,
+            run.status + (f" until {run.content['expires']}" if run.status == "reserved" and "expires" in run.content else ""),
+            "-" if run.status == "void" else percent_used(share_of(state, run.cost)),
+            costs(run.cost),
+            str(run.content.get("who", "")),
+            str(run.content.get("when", "")),
+            *([why] if stated else []),
+            run.name,
+        )
+        for run, why in zip(last, reasons, strict=True)
+    ]
+    title = "runs" if state.charges <= SHOWN else f"the last {SHOWN} of {state.charges:,} runs (dpcli budget log lists all)"
+    heads = ("run", "status", "share", "cost", "who", "when", *(["why"] if stated else []), "mechanisms")
+    return Table(title, heads, tuple(rows), frozenset({2}))
+
+
+def _short(why: str) -> str:
+    """A reason as a table holds it; the log has all of it."""
+    return why if len(why) <= REASON else why[: REASON - 3] + "..."

@@ -1,0 +1,113 @@
+"""The blocks of a ledger as documents: a calendar by share used, and the windows that still take a run."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dpcli.base.rounding import percent_used
+from dpcli.document.document import Document, Table
+from dpcli.ledger import amounts
+from dpcli.ledger.blocks.spread import block_shares
+from dpcli.ledger.denial import costs
+
+if TYPE_CHECKING:
+    from dpcli.ledger.blocks.room import BlockRoom
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.ledger.state import LedgerState
+
+LEGEND = "blocks by share used: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
+SHOWN = 53  # lines of a calendar
+EACH = 14  # blocks in a line of it, where they are no days
+
+
+def calendar(state: LedgerState) -> tuple[str, ...]:
+    """A picture of the blocks for a terminal: a week in a line where they are days; nothing without blocks."""
+    family = state.open_terms().family
+    if family is None:
+        return ()
+    spent = block_shares(state.spent, state.caps)
+    marks = {block: _mark(amounts.share(found, state.caps)) for block, found in spent.items()} | dict.fromkeys(state.retired, "x")
+    if not marks:
+        return ("no block was charged yet",)
+    blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
+    lines = _weeks(marks) if family.kind.weekly else _lines(blocks, marks)
+    hidden = [f"... {len(lines) - SHOWN} earlier lines"] if len(lines) > SHOWN else []
+    return ("", LEGEND, *hidden, *lines[-SHOWN:])
+
+
+def _mark(share: float) -> str:
+    return "#" if share >= 1.0 else str(int(10.0 * share))
+
+
+def _weeks(marks: dict[str, str]) -> list[str]:
+    """Monday to Sunday; weeks in which no block was charged are left out, and a line says so."""
+    weeks: dict[date, list[str]] = {}
+    for block, mark in marks.items():
+        day = date.fromisoformat(block)
+        weeks.setdefault(_monday(day), ["."] * 7)[day.weekday()] = mark
+    lines = [f"{monday}  {' '.join(week)}" for monday, week in sorted(weeks.items())]
+    gaps = [""] + ["" if b - a == timedelta(7) else "..." for a, b in pairwise(sorted(weeks))]
+    return [line for gap, each in zip(gaps, lines, strict=True) for line in (gap, each) if line]
+
+
+def _monday(day: date) -> date:
+    return date.fromordinal(max(day.toordinal() - day.weekday(), 1))
+
+
+def _lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
+    rows = [blocks[i : i + EACH] for i in range(0, len(blocks), EACH)]
+    wide = max(len(row[0]) for row in rows)
+    return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
+
+
+def windows(ledger: Ledger, found: BlockRoom) -> Document:
+    """Where one run fits: the widest window and the latest; exit code 1 where there is none."""
+    widest, latest = found.widest, found.latest
+    amount, share = costs(amounts.read(found.cost.amounts)), percent_used(found.share)
+    cost = f"the run costs {amount} on each block of its window, {share} of its cap"
+    data = {
+        "schema": "dpcli/windows/v1",
+        "dataset": ledger.dataset,
+        "cost": dict(found.cost.amounts),
+        "share": found.share,
+        "asked": len(found.asked),
+        "windows": [list(stretch.blocks) for stretch in found.stretches],
+        "widest": None if widest is None else list(widest.blocks),
+        "latest": None if latest is None else list(latest.blocks),
+        "never_charged": {"before": found.before, "after": found.after, "takes": found.whole_takes},
+        "exit_code": 0 if found.stretches else 1,
+    }
+    notes = _outside(found)
+    if widest is None or latest is None:
+        said = f"{ledger.dataset}: none of {len(found.asked)} blocks takes the run; {cost}"
+        why = f"no block {'that was looked at ' if notes else ''}has room for the run"
+        return Document(said, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
+    rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in found.stretches)
+    said = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
+    return Document(
+        said,
+        data,
+        "pass",
+        tables=(Table("windows with room", ("window", "blocks"), rows, frozenset({1})),),
+        notes=notes,
+        total=str(len(widest.blocks)),
+        records=[
+            {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in found.stretches
+        ],
+        details=(*(f"{words}  {count}" for words, count in rows), *notes),
+    )
+
+
+def _outside(found: BlockRoom) -> tuple[str, ...]:
+    """What is known of the blocks that were not looked at, where that is anything."""
+    places = [f"{word} {block}" for word, block in (("before", found.before), ("after", found.after)) if block is not None]
+    if not places:
+        return ()
+    room = "each is whole and takes the run" if found.whole_takes else "each is whole, and its cap is too small for the run"
+    return (f"blocks {' and '.join(places)} were never charged: {room} (--within looks at them)",)
+
+
+def _count(blocks: tuple[str, ...]) -> str:
+    return "1 block" if len(blocks) == 1 else f"{len(blocks):,} blocks"

@@ -1,0 +1,209 @@
+"""What becomes of a schedule of runs in a ledger, before the first of them is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.rounding import percent_used
+from dpcli.document.document import Document, Table
+from dpcli.ledger import amounts
+from dpcli.ledger.blocks.room import window_words
+from dpcli.ledger.denial import costs
+from dpcli.ledger.documents.ledger_blocks import calendar
+from dpcli.ledger.documents.ledger_data import block_data
+from dpcli.ledger.documents.ledger_text import columns
+from dpcli.ledger.overview import fullest_block
+from dpcli.ledger.planning.trailing import Trailing
+from dpcli.ledger.remaining import share_of
+
+if TYPE_CHECKING:
+    from dpcli.document.chart import Chart
+    from dpcli.ledger.planning.instead import Instead
+    from dpcli.ledger.planning.rehearse import BudgetPlan, Outlook, PlannedRun, PricedRun
+
+NOT_THERE = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
+
+
+def planned(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
+    """A plan: which runs fit, the first that does not, and how far the budget is then used; exit code 1 where one does not fit."""
+    refused = plan.refused
+    notes = (*_notes(plan, instead, outlook), NOT_THERE)
+    schedule = _schedule(plan)
+    return Document(
+        headline=_headline(plan),
+        data=_data(plan, instead, outlook),
+        verdict="fail" if refused else "pass",
+        tables=(schedule, _runs(plan)),
+        notes=notes,
+        total=str(plan.fitting),
+        exit_code=1 if refused else 0,
+        records=[_run_data(plan, run) for run in plan.runs],
+        title=f"plan for {plan.before.dataset}",
+        pictures=(picture(plan),) if pictured else (),
+        details=(*calendar(plan.after), "", *columns(schedule), "", *notes),
+        why="" if refused is None else f"the run of {_file(plan, refused)} on {refused.day} does not fit",
+    )
+
+
+def picture(plan: BudgetPlan) -> Chart:
+    """The blocks at the end of the plan; without blocks, the way there."""
+    from dpcli.ledger.documents import block_calendar, plan_burn_down
+
+    return block_calendar.chart(plan.after, "at the end of the plan") or plan_burn_down.chart(plan)
+
+
+def _file(plan: BudgetPlan, run: PlannedRun) -> str:
+    return plan.priced[run.place].scheduled.file
+
+
+def _headline(plan: BudgetPlan) -> str:
+    count, refused = len(plan.runs), plan.refused
+    if refused is None:
+        many = "the run fits" if count == 1 else f"all {count:,} runs fit"
+        return f"{plan.before.dataset}: {many}; {_used(plan)}"
+    which = f"the first that does not is {_file(plan, refused)} on {refused.day}: {refused.why}"
+    return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit; {which}"
+
+
+def _used(plan: BudgetPlan) -> str:
+    """How far the budget is used when all runs that fit are made."""
+    state = plan.after.fullest()
+    share = percent_used(share_of(state, state.spent))
+    fullest = fullest_block(plan.after)
+    if fullest is None:
+        return f"{share} of the {'declared runs are made' if _declared(plan) else 'cap is used'} at the end"
+    return f"{share} of the cap of the fullest block, {fullest}, is used at the end"
+
+
+def _declared(plan: BudgetPlan) -> bool:
+    return plan.before.open_terms().mode == "declared"
+
+
+def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> list[str]:
+    said = []
+    if plan.refused is not None:
+        before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
+        said.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used(plan)}")
+        changes = "; or ".join(f"{found.change}, {found.runs:,} {'run' if found.runs == 1 else 'runs'} in all" for found in instead)
+        said.append(f"would fit: {changes}" if instead else "no single change of that run was found with which all would fit")
+    touched = plan.touched
+    if touched:
+        most = max(touched.values())
+        blocks = sum(count == most for count in touched.values())
+        said.append(f"{len(touched):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
+    if outlook is not None:
+        said.append(_beyond(plan, outlook))
+    reserved = plan.before.fullest()
+    if share := share_of(reserved, reserved.reserved):
+        said.append(f"{percent_used(share)} of the cap is reserved or under way, and counts in full")
+    return said
+
+
+def _beyond(plan: BudgetPlan, outlook: Outlook) -> str:
+    if outlook.refused is None:
+        return f"gone on with in the same way, the next {outlook.walked:,} runs fit too"
+    run = outlook.refused
+    return (
+        f"gone on with in the same way, {outlook.walked:,} runs fit, and {_file(plan, run)} on {run.day} is the first that does not"
+    )
+
+
+def _schedule(plan: BudgetPlan) -> Table:
+    rows = []
+    for place, run in enumerate(plan.priced):
+        planned_, fitting = plan.counted(place)
+        row = (
+            run.scheduled.file,
+            run.scheduled.every or "once",
+            *_ends(plan, place),
+            _reads(plan, run),
+            str(planned_),
+            str(fitting),
+            costs(amounts.read(run.cost.amounts)),
+            percent_used(share_of(plan.before, amounts.read(run.cost.amounts))),
+        )
+        rows.append(row)
+    names = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
+    flagged = frozenset(i for i in range(len(rows)) if plan.counted(i)[0] != plan.counted(i)[1])
+    return Table("schedule", names, tuple(rows), frozenset({5, 6, 8}), flagged=flagged)
+
+
+def _ends(plan: BudgetPlan, place: int) -> tuple[str, str]:
+    """The first and the last day of a table's runs."""
+    days = [str(run.day) for run in plan.runs if run.place == place]
+    return days[0], days[-1]
+
+
+def _reads(plan: BudgetPlan, run: PricedRun) -> str:
+    return run.reads.words if isinstance(run.reads, Trailing) else window_words(plan.before, run.reads) or "-"
+
+
+def _runs(plan: BudgetPlan) -> Table:
+    rows = tuple(
+        (
+            str(number),
+            str(run.day),
+            _file(plan, run),
+            window_words(plan.before, run.window) or "-",
+            percent_used(run.used),
+            "fits" if run.fits else run.why,
+        )
+        for number, run in enumerate(plan.runs, 1)
+    )
+    used = "used after" if plan.before.open_terms().family is None else "used after, fullest of its blocks"
+    flagged = frozenset(i for i, run in enumerate(plan.runs) if not run.fits)
+    return Table("runs", ("run", "day", "file", "window", used, "answer"), rows, frozenset({0, 4}), flagged=flagged, folded=True)
+
+
+def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> dict[str, Any]:
+    refused, end = plan.refused, plan.after.fullest()
+    touched = plan.touched
+    blocks = [{**block, "runs": touched[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
+    return {
+        "schema": "dpcli/budget-plan/v1",
+        "dataset": plan.before.dataset,
+        "schedule": [_table_data(plan, place, run) for place, run in enumerate(plan.priced)],
+        "runs": [_run_data(plan, run) for run in plan.runs],
+        "fitting": plan.fitting,
+        "fitting_before_refused": plan.in_order,
+        "first_refused": None if refused is None else _run_data(plan, refused),
+        "share_before": share_of(plan.before.fullest(), plan.before.fullest().spent),
+        "share_after": share_of(end, end.spent),
+        "fullest_block": fullest_block(plan.after),
+        "spent_after": {name: str(value) for name, value in end.spent.items()},
+        **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
+        "instead": [{"change": found.change, "runs": found.runs} for found in instead],
+        "beyond": None
+        if outlook is None
+        else {"fitting": outlook.walked, "first_refused": None if outlook.refused is None else _run_data(plan, outlook.refused)},
+        "head": {"seq": plan.before.head.seq, "hash": plan.before.head.hash},
+        "exit_code": 1 if refused else 0,
+    }
+
+
+def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
+    (first, last), (count, fitting) = _ends(plan, place), plan.counted(place)
+    return {
+        "file": run.scheduled.file,
+        "every": run.scheduled.every,
+        "first": first,
+        "last": last,
+        "window": _reads(plan, run),
+        "delta": run.delta,
+        "cost": dict(run.cost.amounts),
+        "share": share_of(plan.before, amounts.read(run.cost.amounts)),
+        "runs": count,
+        "fitting": fitting,
+    }
+
+
+def _run_data(plan: BudgetPlan, run: PlannedRun) -> dict[str, Any]:
+    return {
+        "day": str(run.day),
+        "file": _file(plan, run),
+        "window": window_words(plan.before, run.window),
+        "fits": run.fits,
+        "used": run.used,
+        "reason": run.why,
+    }

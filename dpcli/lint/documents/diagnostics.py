@@ -1,0 +1,61 @@
+"""Diagnostics in the machine form, and as CI systems show them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dpcli.document.document import Document, Finding
+from dpcli.file.toml.diagnostics import Diagnostic
+
+
+def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
+    """One diagnostic in the machine form."""
+    return {
+        "rule": d.rule,
+        "severity": d.severity,
+        "file": d.path,
+        "path": d.key,
+        "line": d.line,
+        "column": d.column,
+        "message": d.message,
+    }
+
+
+def finding(d: Diagnostic) -> Finding:
+    """A diagnostic as CI systems show it."""
+    from dpcli.lint.catalogue import address, in_short, words
+
+    return Finding(
+        d.path,
+        d.rule,
+        d.severity,
+        f"{d.key}: {d.message}" if d.key else d.message,
+        d.line,
+        d.column,
+        words(d.rule).title,
+        d.key,
+        help=in_short(d.rule),
+        link=address(d.rule),
+    )
+
+
+def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], decides: bool = True) -> Document:
+    """Return the document with what rules say of it in every form. decides: whether an error makes a pass exit code 1."""
+    if not diagnostics:
+        return document
+    unsound = any(d.severity == "error" for d in diagnostics)
+    code = document.exit_code or int(unsound and decides)
+    return replace(
+        document,
+        exit_code=code,
+        verdict="fail" if unsound and document.verdict != "unknown" else document.verdict,
+        data={**document.data, "diagnostics": [diagnostic_data(d) for d in diagnostics], "exit_code": code},
+        notes=(*map(note, diagnostics), *document.notes),
+        findings=(*document.findings, *map(finding, diagnostics)),
+    )
+
+
+def note(d: Diagnostic) -> str:
+    """Return a diagnostic as one line under a result."""
+    return f"{d.path}: {d.severity} {d.rule}: {f'{d.key}: ' if d.key else ''}{d.message}"

@@ -1,0 +1,74 @@
+"""dpcli plot."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.base.errors import InputError
+from dpcli.base.registry import CHART_FORMATS, PLOTS
+from dpcli.cli import completing
+from dpcli.cli.options import accounting_options
+from dpcli.cli.picture import destination, progress, show
+from dpcli.cli.printing import complain, heard
+
+
+@click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
+@click.argument("kind", shell_complete=completing.kind)
+@click.argument("file", required=False, metavar="FILE")
+@click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
+@accounting_options
+@click.option(
+    "-f",
+    "--format",
+    "format_",
+    type=click.Choice(tuple(CHART_FORMATS)),
+    help="The format [default: the suffix of PATH, or terminal].",
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="[FORMAT=]PATH",
+    help="Write to PATH, in FORMAT or in the format of its ending; repeatable.",
+)
+def command(
+    kind: str,
+    file: str | None,
+    mechanism: str | None,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    format_: str | None,
+    outputs: tuple[str, ...],
+) -> int:
+    """Draw one KIND of picture of the pipeline in FILE: in the terminal, or to a .svg, .png, .csv, .vl.json or .txt file.
+
+    Kinds: epsilon-steps and epsilon-sigma (epsilon by the number of steps, by the noise), delta-epsilon (the privacy profile), trade-off
+    (the errors that an attacker must at least make), rdp (the Renyi divergence by order), accountants (epsilon by accountant).
+
+    Each -a draws a line of its own; without it, the smallest bound of all accountants is drawn. Exit code 1 where a rule calls the file
+    unsound, 3 where no finite epsilon can be certified: nothing is written then.
+    """
+    from dpcli.lint.documents.lint_text import first_error
+    from dpcli.lint.run import checked_load
+    from dpcli.plots.draw import checked_kind, draw
+    from dpcli.plots.epsilons import Question
+
+    if file is None and kind not in PLOTS:
+        raise InputError(f"expected KIND FILE with a kind among {', '.join(PLOTS)}, found {kind!r} alone")
+    checked_kind(kind)
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE'.")
+    places = [destination(output, format_)[1] for output in outputs]
+    pipeline, diagnostics = checked_load(file, delta)
+    with progress() as report:
+        chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
+    show(chart, format_, outputs)
+    for path in () if click.get_current_context().obj.quiet else places:  # nothing is on standard output then
+        with heard():
+            click.echo(f"wrote {path}", err=True)
+    if any(found.severity == "error" for found in diagnostics):
+        complain(first_error(diagnostics))
+        return 1
+    return 0

@@ -1,0 +1,73 @@
+"""PromptPATE as a document: what it would do, and what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.base.rounding import percent, up
+from dpcli.document.document import Document
+from dpcli.sessions.documents.dry_run import dry_run
+from dpcli.sessions.documents.window_rows import rows_data, window_note
+from dpcli.train.documents.training import shown
+
+if TYPE_CHECKING:
+    from dpcli.predict.prompt.plan import PromptPlan
+    from dpcli.predict.prompt.run import PromptOutcome
+
+
+def planned(plan: PromptPlan) -> Document:
+    """What `dpcli prompt` would do and cost."""
+    prompt, entry = plan.prompt, plan.entry
+    public = 3 if prompt.model else 1  # calls on a query alone: a model is asked before and after the teachers, too
+    bounded = "" if plan.answered is None else f", at most {plan.answered:,} of them answered"
+    details = (
+        f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
+        f"at most {plan.asked:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
+        f"up to {plan.asked * (prompt.teachers + public):,} calls of {prompt.model or prompt.labeller}, then up to "
+        f"{prompt.candidates * (plan.answered or plan.asked):,} to choose the student's prompt, which costs no privacy",
+        f"leaves labels, prompt and statement in {shown(plan.folder)}",
+    )
+    data = {
+        "teachers": prompt.teachers,
+        "queries": plan.asked,
+        "answers": plan.answered,
+    }
+    return dry_run(plan, "dpcli/prompt-plan/v1", data, details)
+
+
+def outcome(done: PromptOutcome) -> Document:
+    """What it did."""
+    plan, found, chosen = done.plan, done.plan.account, done.student
+    measured = ""
+    if done.accuracy is not None:
+        with_, without = done.accuracy
+        measured = f"; accuracy {with_:.4f} on texts declared public (not checked), {without:.4f} without demonstrations"
+    said = (
+        f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {done.answered:,} of {done.texts:,} public texts were labelled, "
+        f"{done.asked:,} of {plan.asked:,} queries are spent{measured}"
+    )
+    agreement = "" if chosen.agreement is None else f", which agrees with {percent(chosen.agreement)} of the other labels"
+    details = (
+        f"the prompt has {len(chosen.demonstrations):,} demonstrations{agreement}",
+        *window_note(plan),
+        f"labels, prompt and statement are in {shown(done.folder)}",
+        *((f"{done.waiting:,} texts were not asked about: no query or answer is left for them",) if done.waiting else ()),
+    )
+    data = {
+        "schema": "dpcli/prompt/v1",
+        **rows_data(plan),
+        "asked": done.asked,
+        "queries": plan.asked,
+        "texts": done.texts,
+        "answered": done.answered,
+        "waiting": done.waiting,
+        "prompt": done.prompt,
+        "agreement": chosen.agreement,
+        "accuracy": None if done.accuracy is None else done.accuracy[0],
+        "accuracy_without_demonstrations": None if done.accuracy is None else done.accuracy[1],
+        "folder": done.folder,
+        "run": done.run,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "exit_code": 0,
+    }
+    return Document(said, data, "pass", notes=details, details=details, total=repr(found.upper))

@@ -1,0 +1,316 @@
+"""A release as a document: what it would cost and how far its answers will be off, and the answers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from typing import TYPE_CHECKING, Any
+
+from dpcli.analysis.documents.account import headline
+from dpcli.base.rounding import figures, up
+from dpcli.document.document import Document, Sheet, Table
+from dpcli.file.pipeline.window import window_data
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.plots.words import parameter
+from dpcli.release.expressed import UNREAD, reads_expressions
+from dpcli.release.parquet import CHOSEN
+from dpcli.train.documents.training import shown
+
+if TYPE_CHECKING:
+    from dpcli.release.answer import AnswerRow, QueryAnswer, Value
+    from dpcli.release.entries import AskedQuery
+    from dpcli.release.plan import ReleasePlan
+    from dpcli.release.query import QueryRelease
+    from dpcli.release.run import ReleaseOutcome
+
+OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of data
+SHOWN = 1_000  # answers in a table; csv and json have all of them
+
+
+def planned(plan: ReleasePlan) -> Document:
+    """Mechanisms, cost and the error to expect; no data were touched."""
+    rows = tuple(row for one in plan.asked for row in _planned_rows(one))
+    table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
+    unread = () if reads_expressions() else (UNREAD,)
+    found, over = plan.account, plan.over_budget
+    kept = (
+        ("over budget: nothing would be answered", *_weights_note(plan))
+        if over
+        else (f"answers will be kept in {shown(plan.folder)}",)
+    )
+    needed = plan.window is None and plan.pipeline.privacy.window is not None
+    ledger = ("a window is of the blocks of a ledger: without --ledger nothing would be answered",) if needed else ()
+    notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *kept)
+    data = {
+        "schema": "dpcli/release-plan/v1",
+        "queries": [_planned_data(one) for one in plan.asked],
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "fingerprint": plan.fingerprint(),
+        "exit_code": int(over),
+    }
+    details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.asked)
+    return Document(
+        headline(found),
+        data,
+        "fail" if over else "pass",
+        exit_code=int(over),
+        tables=(table,),
+        notes=notes,
+        details=(*details, *notes),
+        total=repr(found.upper),
+    )
+
+
+def outcome(done: ReleaseOutcome) -> Document:
+    """The answers."""
+    plan, found = done.plan, done.plan.account
+    sheet = sheet_of(done.answers)
+    data = {
+        "schema": "dpcli/release/v1",
+        "answers": [_answer_data(answer) for answer in done.answers],
+        "fresh": done.fresh,
+        "run": done.run,
+        "folder": done.folder,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        **window_data(plan.pipeline.privacy),
+        "exit_code": 0,
+    }
+    notes = (
+        *(() if done.fresh else ("these are the answers that were drawn when this release was charged: nothing more was charged",)),
+        *_unit_note(plan),
+        *_window_note(plan),
+        f"answers and statement are in {shown(done.folder)}",
+    )
+    tables = tuple(answer_table(answer) for answer in done.answers)
+    lines = tuple(line for answer in done.answers for line in answer_lines(answer))
+    return Document(
+        headline(found), data, "pass", tables=tables, notes=notes, details=(*lines, *notes), sheet=sheet, total=repr(found.upper)
+    )
+
+
+def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
+    """Every answer as a row of data, with a column for each key of any query: empty where a query has not that key."""
+    keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
+    rows = (
+        (
+            *(answer.query, answer.measure),
+            *map(dict(zip(answer.by, row.key, strict=False)).get, keys),
+            *(row.value, row.lower, row.upper, answer.confidence),
+        )
+        for answer in answers
+        for row in answer.rows
+    )
+    return Sheet((*OF_QUERY, *keys.values(), *OF_VALUE), tuple(rows))
+
+
+def _key_columns(names: Iterable[str]) -> dict[str, str]:
+    """Keys with the names of their columns: their own, but for one that another column has, in whatever case."""
+    columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
+    found = {}
+    for name in names:
+        found[name] = name
+        while found[name].lower() in columns:
+            found[name] = f"key.{found[name]}"
+        columns[found[name].lower()] = None
+    return found
+
+
+def answer_table(answer: QueryAnswer) -> Table:
+    """One query's answers with their intervals."""
+    spoken = any(row.lower is not None for row in answer.rows)
+    columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if spoken else ()))
+    rows = tuple(
+        (*map(_word, row.key), value_text(row.value), *((interval_text(row),) if spoken else ())) for row in answer.rows[:SHOWN]
+    )
+    more = (f"{len(answer.rows) - SHOWN:,} more are in csv and json",) if len(answer.rows) > SHOWN else ()
+    done = (f"after the noise: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
+    numeric = frozenset({len(answer.by), len(answer.by) + 1})
+    return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *done, *more))
+
+
+def answer_lines(answer: QueryAnswer) -> Iterator[str]:
+    """One query's answers as lines of text."""
+    for row in answer.rows[:SHOWN]:
+        key, interval = key_text(answer, row), interval_text(row)
+        place = f"{answer.query}, {key}" if key else answer.query
+        yield f"{place}: {value_text(row.value)}" + (f" ({interval}, {_share(answer.confidence)})" if interval else "")
+
+
+def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
+    """Markdown: every query and what was done, then the disclosure statement of the file."""
+    from dpcli import __version__
+    from dpcli.disclosure.documents import disclosure as disclosure_report
+    from dpcli.disclosure.facts import gather
+    from dpcli.disclosure.statement import disclosure
+    from dpcli.document.formats import markdown as format_markdown
+
+    found, own = plan.account, plan.pipeline.disclosure
+    whose = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
+    known: dict[str, Any] = {
+        "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
+        "privacy_model": "central",
+        "query_model": "one-release",
+        "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
+        "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
+        "clipping": f"at most max_groups keys and max_rows rows of {whose} count, chosen by a hash with a fresh key, in the engine",
+        "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.asked),
+        "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
+    }
+    told = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
+    lines = "".join(f"* {_spoken(one)}\n" for one in plan.asked)
+    title = format_markdown.escape(plan.pipeline.name or plan.folder)
+    spent = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}"
+    rows = "" if plan.window is None else plan.window.words
+    said = (f"{rows[:1].upper()}{rows[1:]}", _bound_words(plan))
+    read = "".join(f"{format_markdown.escape(words)}.\n\n" for words in said if words)
+    done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{read}"
+    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ()), rows=rows)
+    return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+
+
+def explained(plan: ReleasePlan) -> Document:
+    """How the sensitivity and the noise of each query come about."""
+    tables = tuple(_why_table(one) for one in plan.asked)
+    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.asked], "exit_code": 0}
+    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.asked for release in one.releases for line in release.why)
+    notes = _unit_note(plan)
+    return Document(
+        headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
+    )
+
+
+def _why_table(one: AskedQuery) -> Table:
+    """Under the file's adjacency, and beside it under the other one, at the same cost."""
+    stated = one.setting.adjacency
+    other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
+    beside = one.query.releases(replace(one.setting, adjacency=other))
+    rows = [row for release in one.releases for row in _why_rows(release, stated.value)]
+    rows += [row for release in beside for row in _why_rows(release, f"were it {other.value}")]
+    return Table(f"{one.query.name} ({one.query.measure})", ("", "mechanism", "why"), tuple(rows))
+
+
+def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
+    for number, line in enumerate(release.why):
+        yield (adjacency, release.suffix or release.type, line) if number == 0 else ("", "", line)
+
+
+def _spoken(one: AskedQuery) -> str:
+    """A line of Markdown."""
+    from dpcli.document.formats.markdown import escape
+
+    query = one.query
+    where = f" where `{query.where}`" if query.where else ""
+    keys: tuple[str, ...] = getattr(query, "by", ())
+    by = f" by {escape(', '.join(keys))}" if keys else ""
+    column: str | None = getattr(query, "column", None)
+    of = f" of {escape(column)}" if column else ""
+    mechanisms = " and ".join(_mechanism(one, position) for position in range(len(one.releases)))
+    return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
+
+
+def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:
+    for position, _release in enumerate(one.releases):
+        first = position == 0
+        error = one.query.expected_error(one.setting) if first else ""
+        yield (one.query.name if first else "", one.query.measure if first else "", _mechanism(one, position), error)
+
+
+def _mechanism(one: AskedQuery, position: int) -> str:
+    release = one.releases[position]
+    keys = ", ".join(
+        f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in release.keys.items()
+    )
+    return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
+
+
+def _planned_data(one: AskedQuery) -> dict[str, Any]:
+    return {
+        "name": one.query.name,
+        "measure": one.query.measure,
+        "mechanisms": [
+            {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, "why": list(release.why)}
+            for release in one.releases
+        ],
+        "expected_error": one.query.expected_error(one.setting),
+    }
+
+
+def _answer_data(answer: QueryAnswer) -> dict[str, Any]:
+    from dpcli.release.answer import as_json
+
+    return as_json(answer)
+
+
+def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
+    if plan.source.unit is None:
+        return ("each row is a unit of its own: nobody is protected who has several rows",)
+    if plan.pipeline.privacy.window is not None and plan.window is None:
+        return (
+            f'rows of one "{plan.source.unit}" are protected together, but those in one block alone where the ledger has max_blocks = 1: '
+            "--ledger tells; rows without one are left out",
+        )
+    within = " in one block" if _by_block(plan) else ""
+    return (f'rows of one "{plan.source.unit}"{within} are protected together; rows without one are left out',)
+
+
+def _by_block(plan: ReleasePlan) -> bool:
+    """Whether what a unit does is bounded in each block by itself."""
+    return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
+
+
+def _bound_words(plan: ReleasePlan) -> str:
+    """For whom the number holds, where that is less than all that one unit of the source does: a sentence for whoever reads the number."""
+    if not _by_block(plan):
+        return ""
+    unit = f'one "{plan.source.unit}"'
+    return (
+        f"What {unit} does is bounded in each block by itself: the number is about the rows of {unit} in one block. All rows of {unit} "
+        "in several blocks are protected less, as a group is"
+    )
+
+
+def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
+    return () if plan.window is None else (plan.window.words,)
+
+
+def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
+    """What keeps weights from filling the budget, where they do not."""
+    if all(one.query.weight is None for one in plan.asked):
+        return ()
+    return (
+        "weights share the budget in rho, and a query with a delta has none: beside one, Gaussian noise on what a unit may move in several "
+        'keys or rows is added up by basic composition (dpcli account FILE says which); noise = "laplace" there, or another file, is not',
+    )
+
+
+def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
+    """The key of a row as one text."""
+    return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=False))
+
+
+def value_text(value: Value) -> str:
+    """A value for a table: all digits before the point, six in all."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool | str):
+        return _word(value)
+    return f"{value:,}" if isinstance(value, int) else figures(value)
+
+
+def interval_text(row: AnswerRow) -> str:
+    """The interval of a row."""
+    if row.lower is None or row.upper is None:
+        return ""
+    return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"
+
+
+def _word(value: Value) -> str:
+    """Of a key, or of a value that is none or chosen: true and false as in SQL."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _share(confidence: float) -> str:
+    """As it is stated: 95 %."""
+    return f"{100.0 * confidence:.10g} %"

@@ -1,0 +1,226 @@
+"""A sweep as a document: what it would do, what it has measured, or what a private search has released."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from dpcli.base.rounding import up
+from dpcli.document.chart import Chart
+from dpcli.document.document import Document, Sheet, Table, Value
+from dpcli.file.pipeline.parts import schemes
+from dpcli.sessions.documents.window_rows import rows_data, window_note
+from dpcli.sweep.plan import SweepPlan, Variant
+from dpcli.sweep.result import Cell, MeasuredSweep, PrivateSelection
+from dpcli.sweep.search import mean
+
+PUBLIC = (
+    "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "
+    "private, whoever publishes the best of them publishes more than that epsilon says"
+)
+CHOSEN = "the best setting is chosen by the same runs whose median is shown, which flatters it"
+FRESH = "the random numbers of each run are its own, from the operating system: nobody knows a seed"
+SECRET = "the number of trials, how long they took and the other trials are secrets that the guarantee rests on; they are not kept"
+FAILED = 2
+
+
+def planned(plan: SweepPlan) -> Document:
+    """What `dpcli sweep` would do."""
+    rows = tuple(
+        (
+            f"{v.epsilon:g}",
+            v.setting.label,
+            _noise(v),
+            f"{v.plan.steps:,}",
+            up(v.plan.account.upper),
+            "" if plan.trials else f"{plan.repeats}",
+        )
+        for v in plan.variants
+    )
+    columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
+    table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
+    sheet = Sheet(
+        ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"), tuple(map(_sheet_row, plan.variants))
+    )
+    return Document(
+        f"{_head(plan)}: {_amount(plan)}", _plan_data(plan), "", (table,), _notes(plan), details=_notes(plan), sheet=sheet
+    )
+
+
+def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
+    """What the runs of a sweep have come to; exit code 2 where one failed."""
+    plan, best, failures = sweep.plan, sweep.best, sweep.failures
+    said = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
+    headline = f"{_head(plan)}: " + (f"median {sweep.metric} of the best setting: {said}" if best else "no run has ended")
+    lost = (f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed",) if failures else ()
+    rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
+    metric = sweep.metric or "metric"
+    columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
+    flagged = frozenset(i for i, cell in enumerate(sweep.cells) if cell.failures)
+    table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
+    return Document(
+        headline + "".join(lost),
+        _measured_data(sweep),
+        "fail" if failures else "pass",
+        (table,),
+        (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN),
+        exit_code=FAILED if failures else 0,
+        details=(*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN),
+        pictures=tuple(pictures),
+        sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)),
+    )
+
+
+def selected(selection: PrivateSelection) -> Document:
+    """What a private search has released."""
+    plan, notes = selection.plan, (*_search_notes(selection), SECRET)
+    data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if selection.failures else 0}
+    if selection.failures:
+        reasons = tuple(f"failed: {words}" for words in selection.failures)
+        headline = (
+            f"{_head(plan)}: a trial failed: nothing is released; where that was the machine's fault, the same command goes on"
+        )
+        return Document(headline, data, "fail", notes=(*reasons, SECRET), details=(*reasons, SECRET), exit_code=FAILED)
+    guarantee = _guarantee(plan.variants[0])
+    data |= {
+        "metric": selection.metric or None,
+        "value": selection.value,
+        "setting": None,
+        "folder": selection.folder,
+        "result": _result(plan.variants[0]),
+    }
+    if selection.variant is None or selection.value is None:
+        words = "the number of trials came out as 0: nothing is released, and that has the same cost"
+        return Document(f"{words}: {guarantee}", data, "pass", notes=notes, details=notes)
+    data["setting"] = _setting_data(selection.variant)
+    row = (f"{selection.variant.epsilon:g}", selection.variant.setting.label, f"{selection.value:.4f}")
+    table = Table("the best trial", ("epsilon", "setting", selection.metric), (row,), frozenset({0, 2}))
+    headline = f"the best of a private search: {selection.metric} {selection.value:.4f}; the whole search: {guarantee}"
+    return Document(headline, data, "pass", (table,), notes, details=notes)
+
+
+def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
+    kept = () if selection.variant is None else (f"model, statement and file of the best trial are in {selection.folder}",)
+    return (
+        *kept,
+        *window_note(selection.plan.variants[0].plan),
+        "the search is over: more trials, or a search from the beginning, would be another release",
+    )
+
+
+def _head(plan: SweepPlan) -> str:
+    privacy = plan.variants[0].plan.pipeline.privacy
+    account = plan.variants[0].plan.account
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    return f"{plan.name} at delta = {account.delta!r} ({setting})"
+
+
+def _guarantee(variant: Variant) -> str:
+    return f"epsilon <= {up(variant.plan.account.upper)} at delta = {variant.plan.account.delta!r}"
+
+
+def _amount(plan: SweepPlan) -> str:
+    points = len(plan.variants)
+    if plan.trials is not None:
+        return f"a private search among {points:,} settings, a secret random number of trials"
+    return f"{points:,} points, {plan.repeats:,} runs each, {points * plan.repeats:,} in all"
+
+
+def _notes(plan: SweepPlan) -> tuple[str, ...]:
+    if plan.trials is not None:
+        return f"the epsilon is that of the whole search, of {mean(plan.trials):g} trials on average", SECRET
+    return PUBLIC, FRESH, f"runs are kept in {_near(plan.folder)}"
+
+
+def _near(folder: str) -> str:
+    """A folder as it is called from the working directory, where it is below that."""
+    relative = os.path.relpath(folder)
+    return folder if relative.startswith("..") else relative
+
+
+def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
+    """Each message once."""
+    said = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {words}" for cell, words in failures}
+    return tuple(sorted(said))
+
+
+def _row(cell: Cell, best: bool) -> tuple[str, ...]:
+    variant = cell.variant
+    values = (cell.median, min(cell.values, default=math.nan), max(cell.values, default=math.nan))
+    runs = f"{len(cell.values)}" + (f" of {cell.runs}" if cell.failures else "")
+    shown = ("-" if math.isnan(value) else f"{value:.6g}" for value in values)
+    return (f"{variant.epsilon:g}", variant.setting.label, *shown, runs, "best" if best else "", _noise(variant))
+
+
+SHEET = (
+    *("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"),
+    *("metric", "median", "min", "max", "runs", "failures", "best"),
+)
+
+
+def _sheet_row(variant: Variant) -> tuple[Value, ...]:
+    account = variant.plan.account
+    noises = " ".join(map(repr, variant.noise_multipliers))
+    return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
+
+
+def _measured_row(cell: Cell, metric: str, best: bool) -> tuple[Value, ...]:
+    values = (cell.median, min(cell.values), max(cell.values)) if cell.values else (None, None, None)
+    return (*_sheet_row(cell.variant), metric, *values, cell.runs, len(cell.failures), best)
+
+
+def _noise(variant: Variant) -> str:
+    return ", ".join(f"{value:.7g}" for value in variant.noise_multipliers)
+
+
+def _head_data(plan: SweepPlan) -> dict[str, Any]:
+    privacy = plan.variants[0].plan.pipeline.privacy
+    return {
+        "tuning": plan.sweep.tuning,
+        "covers_search": plan.trials is not None,
+        "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value, "releases": privacy.releases},
+        "folder": plan.folder,
+        **rows_data(plan.variants[0].plan),
+    }
+
+
+def _result(variant: Variant) -> dict[str, Any]:
+    return {"epsilon_upper": variant.plan.account.upper, "delta": variant.plan.account.delta}
+
+
+def _setting_data(variant: Variant) -> dict[str, Any]:
+    return {change.dotted: change.value for change in variant.setting.changes}
+
+
+def _point(variant: Variant) -> dict[str, Any]:
+    return {
+        "epsilon": variant.epsilon,
+        "setting": _setting_data(variant),
+        "noise_multipliers": list(variant.noise_multipliers),
+        "steps": variant.plan.steps,
+        "result": _result(variant),
+        "fingerprint": variant.plan.fingerprint(),
+    }
+
+
+def _plan_data(plan: SweepPlan) -> dict[str, Any]:
+    points = [_point(variant) for variant in plan.variants]
+    repeats = None if plan.trials is not None else plan.repeats
+    return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
+
+
+def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
+    points = [
+        {
+            **_point(cell.variant),
+            "values": list(cell.values),
+            "median": cell.median if cell.values else None,
+            "failures": list(cell.failures),
+            "best": cell in sweep.best,
+        }
+        for cell in sweep.cells
+    ]
+    code = FAILED if sweep.failures else 0
+    return {"schema": "dpcli/sweep/v1", **_head_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}

@@ -1,0 +1,80 @@
+"""How far a training run is, and what it has cost so far: a line that moves on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from dpcli.ledger.commands.options import opened
+
+if TYPE_CHECKING:
+    from dpcli.train.plan.plan import TrainingPlan
+    from dpcli.train.run.outcome import Outcome
+    from dpcli.train.run.run import Report
+
+EVERY = 0.5  # seconds between two lines on a terminal
+SELDOM, SHARE = 10.0, 0.1  # elsewhere: seconds between two lines at least, and of the time that the run has taken
+
+
+def run_with_progress(
+    plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
+) -> Outcome:
+    """Train, with progress on standard error."""
+    from dpcli.sessions.commands.predicting import on_window
+    from dpcli.train.run.processes import first_process
+    from dpcli.train.run.run import train
+
+    first = first_process()
+    with opened(ledger, dataset) if ledger is not None and first else nullcontext() as found:
+        if first:
+            plan = on_window(plan, found, window)  # the others charge and state nothing
+        try:
+            return train(plan, found, resume, seed, _progress(plan))
+        except KeyboardInterrupt:
+            if first:
+                click.echo("\ndpcli: stopped; its state is kept, and --resume goes on from there", err=True)
+            raise
+        finally:
+            if sys.stderr.isatty() and first:
+                click.echo(err=True)
+
+
+def _progress(plan: TrainingPlan) -> Report:
+    """A line: how far, what it has cost so far, the last metrics and the time that is left."""
+    from dpcli.analysis.account import account
+    from dpcli.base.rounding import up
+    from dpcli.train.documents.run_statement import words
+    from dpcli.train.run.processes import first_process
+
+    begun = last = time.monotonic()
+    first, measured = -1, ""  # the step after which the clock runs: what comes before it says nothing of the others
+
+    def report(step: int, metrics: Mapping[str, float] | None) -> None:
+        nonlocal begun, last, first, measured
+        now = time.monotonic()
+        if first < 0:
+            begun, last, first = now, now, step
+        measured = f", {words(metrics)}" if metrics else measured
+        if not first_process() or click.get_current_context().obj.quiet or not _due(now - last, now - begun, step == plan.steps):
+            return
+        last = now
+        spent = up(account(plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
+        bar = "#" * round(30 * step / plan.steps)
+        left = (plan.steps - step) * (now - begun) / max(1, step - first)
+        said = f"step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {left:,.0f} s left"
+        moving = sys.stderr.isatty()
+        click.echo(f"\r[{bar:.<30}] {said}  " if moving else said, nl=not moving, err=True)
+
+    return report
+
+
+def _due(since: float, running: float, ended: bool) -> bool:
+    """Whether a line is due after so many seconds without one: in a file, a run of a day leaves fewer than a hundred."""
+    if sys.stderr.isatty():
+        return ended or since >= EVERY
+    return not ended and since >= max(SELDOM, SHARE * running)

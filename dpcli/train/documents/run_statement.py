@@ -1,0 +1,72 @@
+"""What a run leaves for those who will use its model: the disclosure of this run, with what was really done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import ROUND_FLOOR
+from typing import TYPE_CHECKING
+
+from dpcli.base.rounding import figures, up
+from dpcli.sessions.documents.window_rows import rows_words
+from dpcli.train.run.facts import stated
+
+if TYPE_CHECKING:
+    from dpcli.train.run.outcome import Outcome
+
+
+def statement(outcome: Outcome) -> str:
+    """Markdown: the verdict on the run, then the disclosure statement of the pipeline as it was run."""
+    from dpcli.disclosure.documents import disclosure as disclosure_report
+    from dpcli.disclosure.facts import gather
+    from dpcli.disclosure.statement import disclosure
+    from dpcli.document.formats import markdown as format_markdown
+
+    plan = outcome.plan
+    heading = "" if outcome.private else f"**NOT PRIVATE: {outcome.unprotected}.**\n\n"
+    done = f"{heading}{_done(outcome)}\n\n"
+    pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
+    facts = gather(replace(pipeline, path=plan.path, disclosure=stated(outcome)), None, ())
+    facts = replace(facts, rows=rows_words(plan))
+    return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+
+
+def _done(outcome: Outcome) -> str:
+    plan = outcome.plan
+    noises = ", then ".join(
+        figures(noise, 7, ROUND_FLOOR) for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
+    )
+    lines = [
+        f"This run took {outcome.taken:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
+        f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",
+        f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
+    ]
+    if outcome.taken < plan.steps:
+        lines.append(f"{plan.steps:,} steps were planned, and this epsilon is for all of them, whatever the reason to stop.")
+    if plan.train.records_per_unit is not None:
+        lines.append(
+            f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used; they are drawn together and "
+            "clipped as one, and are one record in what follows."
+        )
+    if plan.train.seen_as is not None:
+        lines.append(f"In each step the loss of a record was {plan.train.seen_as}; their mean gradient was clipped as one.")
+    if outcome.repeated:
+        lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
+    if plan.train.own_code:
+        lines.append(
+            "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
+            "of a step, which does not prove it; what data and metric do was not checked."
+        )
+    if outcome.constants:
+        lines.append(
+            f"The program also reads {', '.join(outcome.constants)}: that nothing of these comes from private records is the author's word."
+        )
+    lines += outcome.unchecked
+    if outcome.metrics:
+        lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")
+    return " ".join(lines)
+
+
+def words(metrics: Mapping[str, float]) -> str:
+    """Metrics in a sentence."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
