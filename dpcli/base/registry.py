@@ -153,11 +153,9 @@ POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
 SCHEDULE_KEYS = "dpcli.ledger.planning.schedule_read:KEYS"
 SCHEDULE_READER = "dpcli.ledger.planning.schedule_read:read_schedule_bytes"
 
-# What a lower room asks a higher one for, by name.
-STATEMENT_OF = "dpcli.train.documents.run_statement:statement"  # a run that has ended
-PATE_STATEMENT_OF = "dpcli.predict.documents.pate_statement:statement"  # a session of votes that has ended
-PREDICTION_STATEMENT_OF = "dpcli.predict.documents.prediction_statement:statement"  # a session of private prediction
-RELEASE_STATEMENT_OF = "dpcli.release.documents.release:statement"  # answers to queries
+# What a room asks one above it for, by name.
+TAKEN_FOR_DATA = "dpcli.release.engines.files:would_match"  # whether a path is among the data that a pattern of a folder names
+LEFT_BY_RUN = "dpcli.train.run.outcome:left_by_run"  # whether a run left a file in its folder
 REPLAYED = "dpcli.train.replay.program:replays"  # a file with [train]
 
 # What a dataset in a ledger may be cut into.
@@ -196,10 +194,10 @@ FRAGMENT = "dpcli.document.formats.html:fragment"
 DOCUMENTS: dict[str, str] = {
     "Account": "dpcli.analysis.documents.python:account",
     "Calibration": "dpcli.analysis.documents.python:calibration",
-    "DatasetBudget": "dpcli.analysis.documents.python:dataset_budget",
+    "DatasetBudget": "dpcli.ledger.documents.ledger_balance:of_budget",
     "Epsilons": "dpcli.analysis.documents.python:epsilons",
     "Pipeline": "dpcli.analysis.documents.python:pipeline",
-    "PrivateResult": "dpcli.analysis.documents.python:run",
+    "PrivateResult": "dpcli.train.documents.training:of_result",
     "": "dpcli.analysis.documents.python:line",
 }
 LONGEST_LINE = 160

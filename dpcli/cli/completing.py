@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcli.base.registry import ACCOUNTANTS, PLOTS
@@ -23,21 +22,6 @@ def among(names: Iterable[str]) -> Completer:
 
 
 accountant, kind = among((*ACCOUNTANTS, "all")), among(PLOTS)
-
-
-def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
-    """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
-    from dpcli.explain.lookup import words
-    from dpcli.file.pipeline.key_places import tables
-    from dpcli.lint.catalogue import codes
-
-    keys = (key for place in tables() for key in (*place.members, place.path) if key)
-    names = [name for name in (*words(), *codes(), *keys) if name.startswith(typed)]
-    if not names:
-        return []
-    folder, start = os.path.split(typed)
-    paths = [path for path in sorted(Path(folder or ".").glob("*.toml")) if path.name.startswith(start)]
-    return [*map(str, paths), *dict.fromkeys(names)]
 
 
 def register() -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 import click
 
 from dpcli.base.errors import InputError
+from dpcli.base.registry import LEFT_BY_RUN, load
 
 DATA = (
     ".csv",
@@ -84,13 +85,13 @@ def inputs() -> Iterator[str]:
 
 def require_no_input(path: str, texts: Iterable[str]) -> None:
     """Raise InputError where the path is a file that is there and that one of the texts may name, or a pipeline file that one names."""
-    from dpcli.cli.named import left_by_run, names
+    from dpcli.cli.named import names
 
     for text in texts:
         files = ledger_files(text)
         if os.path.exists(files[0]) and any(same_file(path, one) for one in files):
             raise InputError(f"{path}: expected another path for the output, found the input file")
-        if left_by_run(text, path):
+        if load(LEFT_BY_RUN)(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file of the run in {text}")
         if names(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file that {text} names")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import RELEASED, SECTIONS
+from dpcli.base.registry import RELEASED, SECTIONS, TAKEN_FOR_DATA, load
 from dpcli.file.toml.limits import read_again
 from dpcli.file.toml.render import InvalidFile
 
@@ -27,24 +27,7 @@ def names(given: str, path: str) -> bool:
     pattern = source.get("path") if isinstance(source, Mapping) else None
     if not isinstance(pattern, str) or "\0" in pattern:
         return False
-    from dpcli.release.engines.files import would_match
-
-    return would_match(path, pattern, folder)
-
-
-def left_by_run(folder: str, path: str) -> bool:
-    """Whether the file at `path` is one that a run left in the folder: another model costs epsilon again."""
-    if not os.path.isdir(folder) or not os.path.exists(path):
-        return False
-    from dpcli.sessions.folder import LOCK
-    from dpcli.train.run import outcome as left
-
-    if not os.path.lexists(os.path.join(folder, left.DESCRIPTION)):
-        return False
-    adapter = os.path.join(folder, left.ADAPTER)
-    files = [os.path.join(folder, name) for name in (*left.LEFT_BEHIND, LOCK)]
-    files += [os.path.join(adapter, name) for name in os.listdir(adapter)] if os.path.isdir(adapter) else []
-    return any(os.path.exists(one) and os.path.samefile(path, one) for one in files)
+    return bool(load(TAKEN_FOR_DATA)(path, pattern, folder))
 
 
 def _tables(given: str) -> Mapping[str, Any]:

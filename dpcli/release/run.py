@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.base.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.quiet import quietly
@@ -127,11 +126,13 @@ def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
 
 def _state(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
     """Leave the statement beside the answers, unless it is there."""
+    from dpcli.release.documents.release import statement
+
     path = os.path.join(plan.folder, STATEMENT)
     if os.path.lexists(path):
         return
     try:
-        replaced(path, load(RELEASE_STATEMENT_OF)(plan, answers).encode())
+        replaced(path, statement(plan, answers).encode())
     except OSError as error:
         raise LedgerError(
             f"{path}: cannot be written ({error.strerror}): the answers are stored, and given when asked again"

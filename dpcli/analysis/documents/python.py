@@ -12,11 +12,7 @@ from dpcli.base.rounding import down, up
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.ledger.budget import DatasetBudget
-from dpcli.ledger.documents.ledger_balance import shown
-from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas
-from dpcli.train.loop.private import PrivateResult
 
 MOST = 60  # rows of a table
 
@@ -69,14 +65,3 @@ def epsilons(found: Epsilons) -> Document:
     more = (f"and {len(deltas) - MOST:,} more",) if len(deltas) > MOST else ()
     table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, frozenset({0, 1, 2}), more)
     return Document(f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", {}, tables=(table,))
-
-
-def dataset_budget(found: DatasetBudget) -> Document:
-    """What `dpcli budget show` prints, as the ledger is now. Raises LedgerError where it cannot be read."""
-    with open_ledger(found.url, found.dataset) as ledger:
-        return shown(ledger)
-
-
-def run(found: PrivateResult) -> Document:
-    """What `dpcli train` says at the end of a run."""
-    return Document(str(found), {}, "pass" if found.private else "warn")

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli import completing
 from dpcli.cli.options import emit, output_options, refuse
 from dpcli.cli.picture_path import parted
 from dpcli.cli.printing import show
 
 
+def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
+    """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
+    from dpcli.explain.lookup import words
+    from dpcli.file.pipeline.key_places import tables
+    from dpcli.lint.catalogue import codes
+
+    keys = (key for place in tables() for key in (*place.members, place.path) if key)
+    names = [name for name in (*words(), *codes(), *keys) if name.startswith(typed)]
+    if not names:
+        return []
+    folder, start = os.path.split(typed)
+    paths = [path for path in sorted(Path(folder or ".").glob("*.toml")) if path.name.startswith(start)]
+    return [*map(str, paths), *dict.fromkeys(names)]
+
+
 @click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
-@click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=completing.file_or_name)
+@click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=_file_or_name)
 @click.argument("of", metavar="[FILE]", required=False)
 @click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
 @click.option(

@@ -28,6 +28,7 @@ from dpcli.ledger.state import LedgerState, Run, named
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
+    from dpcli.ledger.budget import DatasetBudget
 
 WIDTH = 50  # of the bar, in characters
 SHOWN = 20  # runs in the table; the log has them all
@@ -52,6 +53,14 @@ def shown(ledger: Ledger, pictured: bool = False) -> Document:
         pictures=_pictures(ledger) if pictured else (),
         details=_details(state, found, table, now),
     )
+
+
+def of_budget(found: DatasetBudget) -> Document:
+    """What `dpcli budget show` prints, as the ledger is now, for a notebook. Raises LedgerError where it cannot be read."""
+    from dpcli.ledger.stores.places import open_ledger
+
+    with open_ledger(found.url, found.dataset) as ledger:
+        return shown(ledger)
 
 
 def _pictures(ledger: Ledger) -> tuple[Chart, ...]:

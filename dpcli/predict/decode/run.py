@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.base.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.predict.decode.contexts import batches, frame_of, require_same_answers
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.turns import PrivateTurns
@@ -69,6 +68,8 @@ def write_texts(
         InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no, or no text is left.
         LedgerError: ledger or count cannot be relied on.
     """
+    from dpcli.predict.documents.prediction_statement import statement
+
     plan.require_budget()
     generate, path = plan.generate, plan.path
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")

@@ -13,8 +13,8 @@ from dpcli.predict.documents.pate_statement import BOTH
 from dpcli.predict.pate.session import LABELS, STATEMENT
 from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
+from dpcli.sessions.documents.dry_run import shown
 from dpcli.sessions.documents.window_rows import window_note
-from dpcli.train.documents.training import shown
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

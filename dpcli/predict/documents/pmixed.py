@@ -13,8 +13,8 @@ from dpcli.predict.pmixed.costs import ChangeCost, Costs
 from dpcli.predict.pmixed.fit import FitOutcome
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import NO_GUARANTEE
+from dpcli.sessions.documents.dry_run import shown
 from dpcli.sessions.documents.window_rows import rows_data, window_note
-from dpcli.train.documents.training import shown
 
 COUNTED_HERE = (
     "tokens are counted in that folder: nothing can tell whether it was put back to an earlier state; keep it as one keeps a ledger"

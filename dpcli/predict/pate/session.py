@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import PATE_STATEMENT_OF, load
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.data import queries_digest, query_inputs
 from dpcli.predict.pate.kept_votes import votes_kept
@@ -234,6 +233,8 @@ def _reinforced(plan: VotingPlan, predictions: Array | None, first: int, labels:
 
 def _leave(plan: VotingPlan, content: Transcript) -> None:
     """The labels and the statement."""
+    from dpcli.predict.documents.pate_statement import statement
+
     rows = [(query, label, "teachers") for query, label in content.labels.items()]
     rows += [(query, label, "student") for query, label in content.reinforced.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.predict.lines import refuse_others
 from dpcli.predict.prompt.labelled import labelled, queries
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
@@ -167,12 +166,14 @@ def _accuracy(labeller: Labeller, shape: Shape, shown: tuple[Demonstration, ...]
 
 def _leave(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
     """Labels, prompt and statement, each in one piece."""
+    from dpcli.predict.documents.prediction_statement import statement
+
     names = outcome.plan.prompt.labels
     lines = [{"text": text, "label": None if label is None else names[label]} for text, label in released]
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     replaced(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replaced(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    replaced(os.path.join(outcome.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(outcome.plan, said(outcome)).encode())
+    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome.plan, said(outcome)).encode())
 
 
 def said(outcome: PromptOutcome) -> dict[str, str]:

@@ -15,7 +15,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.words import parameter
 from dpcli.release.expressed import UNREAD, reads_expressions
 from dpcli.release.parquet import CHOSEN
-from dpcli.train.documents.training import shown
+from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
     from dpcli.release.answer import AnswerRow, QueryAnswer, Value

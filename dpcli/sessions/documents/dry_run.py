@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,3 +46,9 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
     return Document(
         said, content, "fail" if over else "pass", exit_code=int(over), notes=lines, details=lines, total=repr(found.upper)
     )
+
+
+def shown(folder: str) -> str:
+    """A folder as a person would write it from here."""
+    near = os.path.relpath(folder)
+    return folder if near.startswith("..") else near

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, visible
+from dpcli.sessions.documents.dry_run import shown
 from dpcli.train.documents.run_statement import words
-from dpcli.train.documents.training import shown
 
 if TYPE_CHECKING:
     from dpcli.train.run.description import Description

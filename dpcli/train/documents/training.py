@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import up
 from dpcli.document.document import Document
-from dpcli.sessions.documents.dry_run import dry_run
+from dpcli.sessions.documents.dry_run import dry_run, shown
 from dpcli.sessions.documents.window_rows import rows_data, window_note
 from dpcli.train.documents.run_statement import words
 from dpcli.train.plan.plan import TrainingPlan
@@ -17,6 +17,7 @@ from dpcli.train.plan.stages import Stage
 from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome
 
 if TYPE_CHECKING:
+    from dpcli.train.loop.private import PrivateResult
     from dpcli.train.plan.estimate import Estimate
 
 
@@ -72,12 +73,6 @@ def estimated(measured: Estimate | str) -> str:
     )
 
 
-def shown(folder: str) -> str:
-    """As a person would write it from here."""
-    near = os.path.relpath(folder)
-    return folder if near.startswith("..") else near
-
-
 def duration(seconds: float) -> str:
     """As a person would say it."""
     units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
@@ -115,3 +110,8 @@ def outcome(found: Outcome) -> Document:
     elif found.earlier:
         details += ("an earlier run's files were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
     return Document(said, data, "pass" if found.private else "warn", notes=details, details=details, total=repr(found.epsilon))
+
+
+def of_result(found: PrivateResult) -> Document:
+    """What a notebook shows of a run that has ended."""
+    return Document(str(found), {}, "pass" if found.private else "warn")

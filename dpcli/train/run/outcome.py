@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dpcli.sessions.folder import LOCK
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
 SEEDED = "the noise was drawn from a seed that somebody knows"
@@ -58,3 +60,15 @@ class Outcome:
     @property
     def repeated_steps(self) -> int:
         return sum(stop - start for start, stop in self.repeated)
+
+
+def left_by_run(folder: str, path: str) -> bool:
+    """Whether the file at `path` is one that a run left in the folder: another model costs epsilon again."""
+    if not os.path.isdir(folder) or not os.path.exists(path):
+        return False
+    if not os.path.lexists(os.path.join(folder, DESCRIPTION)):
+        return False
+    adapter = os.path.join(folder, ADAPTER)
+    files = [os.path.join(folder, name) for name in (*LEFT_BEHIND, LOCK)]
+    files += [os.path.join(adapter, name) for name in os.listdir(adapter)] if os.path.isdir(adapter) else []
+    return any(os.path.exists(one) and os.path.samefile(path, one) for one in files)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.base.registry import STATEMENT_OF, load
 from dpcli.sessions.folder import replaced
 from dpcli.train.run.describe import describe
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
@@ -87,8 +86,10 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
     """The model and the statement, each in one piece; never one of this run beside one of a run before it."""
     from safetensors.torch import save
 
+    from dpcli.train.documents.run_statement import statement
+
     private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    weights, said = save(prepared.weights(), private), load(STATEMENT_OF)(outcome).encode()
+    weights, said = save(prepared.weights(), private), statement(outcome).encode()
     for name in (DESCRIPTION, ATTESTATION, STATEMENT, MODEL, PIPELINE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))
