@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:
     """The public API, imported when it is first used."""
     if name not in _HOME:
         raise AttributeError(f"module 'dpcli' has no attribute {name!r}")
-    from dpcli.base.registry import load as resolve
+    from dpcli.base.lazy import load as resolve
 
     return resolve(_HOME[name])
 

@@ -18,7 +18,8 @@ from typing import Any
 from dpcli.analysis.calibrate import parameter_key
 from dpcli.base.errors import DpcliError
 from dpcli.base.fields import Constraint
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.compound import Listed
 from dpcli.file.keys.kinds import Flag, Kind, Number, WholeNumber

@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme

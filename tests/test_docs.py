@@ -20,8 +20,8 @@ from unittest import mock
 import click
 import pytest
 
-from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
-from dpcli.cli.main import COMMANDS, cli
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, MECHANISMS, PLOTS, SAMPLING
+from dpcli.cli.main import cli
 from dpcli.cli.overview import HELP
 from dpcli.document.formats.troff import ESCAPES
 from dpcli.explain.commands import manual
@@ -33,8 +33,11 @@ from dpcli.file.pipeline.table_places import TablePlace
 from dpcli.gate.policy_read import KEYS
 from dpcli.ledger.commands.group import SUBCOMMANDS
 from dpcli.ledger.planning.schedule_read import KEYS as SCHEDULE
+from dpcli.ledger.plugin import FILTERS
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
 from dpcli.predict.commands.pmixed_group import SUBCOMMANDS as PMIXED
+from dpcli.release.plugin import MEASURES
+from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

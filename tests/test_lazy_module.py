@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 
 SLOW = """
 import time

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dpcli
+from dpcli.base.displayed import LONGEST_LINE, Displayed
 from dpcli.base.extras import EXTRAS
-from dpcli.base.registry import LONGEST_LINE, Displayed
 from tests.command import ROOT
 from tests.command import dpcli as run
 

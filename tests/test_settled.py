@@ -9,11 +9,13 @@ from unittest import mock
 import pytest
 
 from dpcli.accountants.base import Accountant, Bound
+from dpcli.accountants.plugin import SETTLING
 from dpcli.analysis import asking
 from dpcli.analysis.account import Account, account, attained, headline
 from dpcli.analysis.asking import tightest
 from dpcli.analysis.settled import BESIDE, SETTLED, beside, settles
-from dpcli.base.registry import ACCOUNTANTS, SETTLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline
 from tests.command import dpcli
 from tests.strategies import entry, pipeline

@@ -11,7 +11,7 @@ from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
 from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
 from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, require_known, smallest
 from dpcli.base.errors import InputError, NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, Displayed
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Budget, Pipeline

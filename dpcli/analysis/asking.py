@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
+from dpcli.accountants.plugin import BRACKETING, SETTLING
 from dpcli.analysis.rows import (
     AccountRow,
     Quantity,
@@ -22,7 +23,7 @@ from dpcli.analysis.rows import (
 )
 from dpcli.analysis.settled import beside, not_asked, settles
 from dpcli.base.errors import InternalError, NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, BRACKETING, SETTLING
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.numerics.work import BESIDE as SHARE

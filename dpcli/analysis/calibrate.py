@@ -9,8 +9,10 @@ from typing import Any, Literal, get_args
 
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.no_delta import needed_delta
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.base.registry import ACCOUNTANTS, Displayed, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, Pipeline

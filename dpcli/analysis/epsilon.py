@@ -9,8 +9,8 @@ from typing import Any
 
 from dpcli.accountants.exact import ends_of
 from dpcli.analysis.asking import tightest
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, NotRepresentable
-from dpcli.base.registry import Displayed
 from dpcli.base.rounding import up
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

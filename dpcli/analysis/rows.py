@@ -9,7 +9,8 @@ from typing import Literal
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.directions import parts_of
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.mechanism import Mechanism

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.one_run import checked_guesses
 from dpcli.base.errors import InputError
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.roots import bracket_root
 

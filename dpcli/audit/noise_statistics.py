@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.noise_draws import Draws
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
 from dpcli.numerics.arrays import Array, np
 

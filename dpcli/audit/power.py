@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.claim import Claim
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.base.rounding import down, up
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
 from dpcli.numerics.roots import bracket_root

@@ -21,7 +21,7 @@ from dpcli.audit.noise_statistics import FOUND, Statistic, factor, statistics
 from dpcli.audit.result import ReplayCheck
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.base.errors import InputError
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
 from dpcli.numerics.arrays import Array, np
 

@@ -21,7 +21,8 @@ from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
 from dpcli.audit.user_code import called, user_function
 from dpcli.base.errors import InputError
-from dpcli.base.registry import REPLAYED, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import REPLAYED
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.file.toml.limits import read_bytes

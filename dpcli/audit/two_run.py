@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.binomial import ROUNDING, rate_upper
 from dpcli.base.errors import InputError
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.numerics.closed.normal import gaussian_epsilon
 
 if TYPE_CHECKING:

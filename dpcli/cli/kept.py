@@ -9,7 +9,8 @@ from contextlib import suppress
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import LEFT_BY_RUN, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import LEFT_BY_RUN
 
 DATA = (
     ".csv",

@@ -28,7 +28,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.table:
             return None
-        from dpcli.base.registry import load
+        from dpcli.base.lazy import load
 
         command: click.Command = load(self.table[cmd_name][0])
         return said_once(command, ctx.find_root().command)

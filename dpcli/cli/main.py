@@ -11,55 +11,11 @@ from typing import Any, NoReturn
 import click
 
 from dpcli.base.errors import DpcliError
+from dpcli.base.registry import COMMANDS
 from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import global_options
 from dpcli.cli.printing import complain, heard, leave, message_of, prepare, show
-
-COMMANDS: dict[str, tuple[str, str]] = {
-    "account": ("dpcli.analysis.commands.account:command", "What a pipeline costs, by every accountant."),
-    "attest": ("dpcli.train.commands.attest:command", "Attest what the model of a training run guarantees; verify it."),
-    "audit": ("dpcli.audit.commands.audit:command", "Put a program to the test: what an attack proves against its claim."),
-    "budget": ("dpcli.ledger.commands.group:command", "The ledger: what a dataset has spent, and what still fits."),
-    "calibrate": (
-        "dpcli.analysis.commands.calibrate:command",
-        "Solve for steps, epochs, batch size, rate, radius, scale or noise.",
-    ),
-    "calibrate-sigma": ("dpcli.analysis.commands.calibrate_sigma:command", "The smallest noise multiplier for a target epsilon."),
-    "comment": ("dpcli.comments.commands.group:command", "Tell a pull request what the gate says, in one comment."),
-    "completion": ("dpcli.cli.completion:command", "Shell completion for bash, zsh or fish."),
-    "diff": ("dpcli.analysis.commands.diff:command", "What changed between two pipelines, and what each change costs."),
-    "doctor": ("dpcli.doctor.commands.doctor:command", "Whether this machine has what dpcli needs."),
-    "evaluate": ("dpcli.train.commands.evaluate:command", "The metric of the model of a training run."),
-    "explain": ("dpcli.explain.commands.explain:command", "What a pipeline's guarantee, a rule or a term means."),
-    "export": (
-        "dpcli.exchange.commands.exporting_group:command",
-        "Write a pipeline, or a trained model, as another library keeps it.",
-    ),
-    "gate": ("dpcli.gate.commands.gate:command", "Stop a change that overspends: verdict by exit code."),
-    "generate": ("dpcli.predict.commands.generate:command", "Write private texts, token by token."),
-    "import": ("dpcli.exchange.commands.importing_group:command", "Make a pipeline file of what others keep."),
-    "init": ("dpcli.cli.init:command", "Write a pipeline file or a CI recipe."),
-    "lint": ("dpcli.lint.commands.lint:command", "Check files against the catalogue of known failures."),
-    "man": ("dpcli.explain.commands.man:command", "Write the manual pages."),
-    "pate": ("dpcli.predict.commands.pate_group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
-    "plot": ("dpcli.plots.commands.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
-    "pmixed": (
-        "dpcli.predict.commands.pmixed_group:command",
-        "Text from language models on private shards, mixed with a public one.",
-    ),
-    "release": (
-        "dpcli.release.commands.release:command",
-        "Answer queries about a table with noise, once, and remember the answers.",
-    ),
-    "predict": ("dpcli.train.commands.predict:command", "Ask the model of a training run: labels, or text."),
-    "prompt": ("dpcli.predict.commands.prompt:command", "Make a prompt of private demonstrations, by noisy votes (PromptPATE)."),
-    "report": ("dpcli.disclosure.commands.report:command", "The disclosure statement: every item a reader must be told."),
-    "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline, policy or schedule file, for editors."),
-    "sweep": ("dpcli.sweep.commands.sweep:command", "Accuracy against epsilon: a grid of training runs."),
-    "train": ("dpcli.train.commands.train:command", "Train a model privately, as a file declares it."),
-    "version": ("dpcli.doctor.commands.version:command", "Versions of dpcli and of what it computes with."),
-}
 
 
 @click.group(

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import RELEASED, SECTIONS, TAKEN_FOR_DATA, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import RELEASED, SECTIONS, TAKEN_FOR_DATA
 from dpcli.file.toml.limits import read_again
 from dpcli.file.toml.render import InvalidFile
 

@@ -15,7 +15,8 @@ import click
 from dpcli import __version__
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.extras import unavailable
-from dpcli.base.registry import ACCOUNTANTS, FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, FORMATS
 from dpcli.base.values import dataclass
 from dpcli.cli import completing
 from dpcli.cli.printing import complain, show, show_each

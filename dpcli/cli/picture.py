@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import CHART_FORMATS, FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
 from dpcli.cli.options import Settings, each_once, wants_color, write
 from dpcli.cli.picture_path import SUFFIXES

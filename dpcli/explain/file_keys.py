@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from dpcli.base.registry import MECHANISMS, SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.explain.wrapped import filled, hanging
 from dpcli.file.keys.described import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of

@@ -20,6 +20,7 @@ from dpcli.base.registry import (
     load,
 )
 from dpcli.ledger.filters.filter import summaries
+from dpcli.ledger.plugin import BLOCKS, FILTERS
 
 Terms = tuple[tuple[str, str], ...]
 

@@ -9,22 +9,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import (
-    ACCOUNTANTS,
-    CHART_FORMATS,
-    FILTERS,
-    FORMATS,
-    MEASURES,
-    MECHANISMS,
-    PLOTS,
-    SAMPLING,
-    STYLES,
-    TASKS,
-    load,
-)
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.explain.wrapped import filled
+from dpcli.ledger.plugin import FILTERS
+from dpcli.release.plugin import MEASURES
+from dpcli.train.plugin import STYLES, TASKS
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from dpcli.base.registry import SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import SAMPLING
 from dpcli.federated.settings import Federated
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, OncePerEpoch, Scheme
 

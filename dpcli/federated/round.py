@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, InternalError
-from dpcli.base.registry import Displayed
 from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
-from dpcli.base.registry import Displayed
 from dpcli.federated.charged import Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
 from dpcli.federated.kept import kept_of
 from dpcli.federated.plan import FederatedPlan, federated_plan

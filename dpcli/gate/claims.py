@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dpcli.analysis.changes import LISTS, Edit
 from dpcli.analysis.difference import Priced
-from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.rounding import up
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.member import Members

@@ -8,7 +8,8 @@ from typing import Any
 
 from dpcli.analysis.changes import Edit
 from dpcli.analysis.difference import Priced
-from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Path

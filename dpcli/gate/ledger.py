@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Protocol
 
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline

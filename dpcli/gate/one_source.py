@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import shown, without_passwords

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dpcli.base.registry import BLOCKS, load
+from dpcli.base.lazy import load
+from dpcli.ledger.plugin import BLOCKS
 
 PARTS = 10**6  # the most that a hash may have
 WIDEST = 2000  # blocks of a window that a ledger takes

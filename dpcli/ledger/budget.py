@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.base.registry import Displayed
 from dpcli.ledger.expiry import expiry
 from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
 from dpcli.ledger.ledger import first_time

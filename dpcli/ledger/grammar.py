@@ -260,7 +260,8 @@ def _adjacencies() -> list[str]:
 
 
 def _filters() -> dict[str, Any]:
-    from dpcli.base.registry import FILTERS, load
+    from dpcli.base.lazy import load
+    from dpcli.ledger.plugin import FILTERS
 
     return {name: load(target) for name, target in FILTERS.items()}
 

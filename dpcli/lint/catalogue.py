@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 
 if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere

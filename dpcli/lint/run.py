@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dpcli.base.registry import POLICY_READER, SCHEDULE_READER, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import POLICY_READER, SCHEDULE_READER
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.read import examine, located, parse, toml_document
 from dpcli.file.toml.diagnostics import Diagnostic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import PLOTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import PLOTS
 from dpcli.document.chart import Chart
 from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.file.toml.suggest import did_you_mean

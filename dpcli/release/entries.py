@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.pipeline.document import Mechanisms
 from dpcli.file.pipeline.model import Budget, Entry, Privacy

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
-from dpcli.base.registry import MEASURES
 from dpcli.file.toml.findings import Problem
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.columns import KEYED, Column
+from dpcli.release.plugin import MEASURES
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import Account, account
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
 from tests.strategies import counts, deltas, dp_sgd, entries, entry, log_uniform, noisy, pipeline, pipelines, rates
 

@@ -9,7 +9,8 @@ import mpmath as mp
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from tests import oracles

@@ -11,7 +11,8 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
-from dpcli.base.registry import SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import SAMPLING
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Dominated
 from dpcli.mechanisms.noise.gaussian import Gaussian

@@ -48,7 +48,8 @@ def dpcli(accountant: str) -> Callable[[Setting], Interval]:
     """One accountant of dpcli."""
 
     def ask(setting: Setting) -> Interval:
-        from dpcli.base.registry import ACCOUNTANTS, load
+        from dpcli.base.lazy import load
+        from dpcli.base.registry import ACCOUNTANTS
 
         bound = load(ACCOUNTANTS[accountant]).compose(dpcli_steps(setting)).epsilon(setting.delta)
         return bound.lower, bound.upper

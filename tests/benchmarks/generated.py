@@ -21,7 +21,8 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is imported
 
-from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from tests.generated import COMMANDS, Case, case
 
 SECONDS, MEGABYTES = 10.0, 1024.0  # what one command may use
@@ -60,7 +61,7 @@ def warm() -> None:
     """Import what the commands need, once for all forked processes."""
     import numpy as np
 
-    from dpcli.cli.main import COMMANDS as ALL
+    from dpcli.base.registry import COMMANDS as ALL
 
     np.fft.rfft(np.ones(4))
     for registry in (MECHANISMS, SAMPLING, ACCOUNTANTS, FORMATS, PLOTS, CHART_FORMATS):

@@ -60,7 +60,8 @@ def dpcli_headline(steps: Callable[[], Any], delta: float) -> Callable[[], Inter
 
     def ask() -> Interval:
         from dpcli.base.errors import NotRepresentable
-        from dpcli.base.registry import ACCOUNTANTS, load
+        from dpcli.base.lazy import load
+        from dpcli.base.registry import ACCOUNTANTS
 
         bounds, composed = [], steps()
         for accountant in map(load, ACCOUNTANTS.values()):

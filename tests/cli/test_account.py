@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import OVER

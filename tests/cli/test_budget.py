@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.base.registry import BLOCKS, FILTERS, load
+from dpcli.base.lazy import load
 from dpcli.ledger.commands.group import SUBCOMMANDS
+from dpcli.ledger.plugin import BLOCKS, FILTERS
 from tests.cases import of_each
 from tests.command import Result, dpcli
 

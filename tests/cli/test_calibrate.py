@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import WholeNumber
 from dpcli.file.pipeline.model import Entry

@@ -12,7 +12,8 @@ import click
 import jsonschema
 import pytest
 
-from dpcli.cli.main import COMMANDS, cli
+from dpcli.base.registry import COMMANDS
+from dpcli.cli.main import cli
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import MEASURES, MECHANISMS, SAMPLING, STYLES, TASKS
-from dpcli.cli.main import COMMANDS
+from dpcli.base.registry import COMMANDS, MECHANISMS, SAMPLING
 from dpcli.explain.file_keys import table_paths
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lookup import explain
@@ -20,6 +19,8 @@ from dpcli.explain.topics import WRITTEN, source
 from dpcli.file.pipeline.key_places import tables
 from dpcli.ledger.commands.group import SUBCOMMANDS
 from dpcli.numerics.closed.normal import gaussian_delta
+from dpcli.release.plugin import MEASURES
+from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

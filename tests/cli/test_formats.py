@@ -15,7 +15,8 @@ import click
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import CHART_FORMATS, FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli.main import cli
 from dpcli.document.formats.facts import judges, meant_by
 from tests.cases import of_each

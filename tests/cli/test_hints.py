@@ -11,7 +11,8 @@ import click
 import pytest
 
 from dpcli.analysis.rows import OTHER_NAMES
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.cli import hints
 from dpcli.cli.main import cli
 from tests.cases import of_each

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.cli.main import COMMANDS
+from dpcli.base.registry import COMMANDS
 from dpcli.ledger.commands.group import SUBCOMMANDS
 from tests.cases import of_each
 from tests.cli.ledgers import ALL, FILE, TERMS, called, marks

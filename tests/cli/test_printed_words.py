@@ -14,21 +14,8 @@ from unittest import mock
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import (
-    ACCOUNTANTS,
-    AGGREGATORS,
-    CHART_FORMATS,
-    DECODING,
-    FILTERS,
-    FORMATS,
-    MEASURES,
-    MECHANISMS,
-    PLOTS,
-    SAMPLING,
-    STYLES,
-    TASKS,
-    load,
-)
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.cli import options
 from dpcli.document.document import Document
 from dpcli.explain.exit_codes import EXIT_CODES
@@ -37,8 +24,12 @@ from dpcli.explain.lookup import explain, picture
 from dpcli.gate.documents.gate import WORDS
 from dpcli.gate.verdicts import EXIT_CODES as VERDICTS
 from dpcli.ledger.grammar import ENTRIES
+from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.state import NEXT
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.plugin import AGGREGATORS, DECODING
+from dpcli.release.plugin import MEASURES
+from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.trees import nodes, tree

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.base.registry import FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import FORMATS
 from dpcli.document.document import Check, Document, Finding, Passage, Table
 from dpcli.document.formats import table as table_format
 from dpcli.document.formats.facts import for_screen, streams

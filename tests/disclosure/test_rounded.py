@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.disclosure.answers import parameters
 from dpcli.file.pipeline.read import parse
 from dpcli.plots.words import MORE_IS_SAFER, parameter

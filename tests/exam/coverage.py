@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from tests.exam.known import answers, known
 from tests.exam.laws import ACCOUNTANTS as UNDER_LAWS
 from tests.exam.subjects import SEED, drawn

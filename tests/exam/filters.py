@@ -13,7 +13,8 @@ from random import Random
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import Amounts

@@ -11,7 +11,8 @@ from random import Random
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
 from tests.brute.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst

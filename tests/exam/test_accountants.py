@@ -10,7 +10,8 @@ import pytest
 from dpcli.accountants.base import Accountant
 from dpcli.analysis import asking
 from dpcli.analysis.account import account
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from tests.cases import every, in_turn, tiered
 from tests.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth
 from tests.exam.known import Known, answers, known, one_of_each

@@ -11,7 +11,8 @@ import pytest
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError, NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
 from tests.cases import every

@@ -10,7 +10,8 @@ from typing import Annotated
 
 from dpcli.accountants.base import Accountant
 from dpcli.base.fields import Key
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, SAMPLING
 from dpcli.file.keys.annotations import members_of
 from dpcli.mechanisms.spec import Spec
 from tests.cases import of_each

@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from dpcli.base.registry import FILTERS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
+from dpcli.ledger.plugin import FILTERS
 from tests.cases import in_turn, tiered
 from tests.exam.filter_plants import FILTER_PLANTS, PlantedFilter
 from tests.exam.filters import DESCRIBED, LARGE, OPENINGS, Ledger, broken, certified, drawn_runs, runs

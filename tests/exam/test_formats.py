@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from dpcli.base.registry import FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import FORMATS
 from dpcli.document.document import Document
 from dpcli.document.formats.facts import shows
 from tests.cases import of_each

@@ -453,7 +453,7 @@ def test_what_opacus_cannot_say_is_refused_by_name(kind: str) -> None:
 
 
 def test_every_other_type_is_refused_by_name() -> None:
-    from dpcli.base.registry import load as load_object
+    from dpcli.base.lazy import load as load_object
 
     for kind in MECHANISMS:
         spec = load_object(MECHANISMS[kind])

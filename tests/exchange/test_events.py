@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import dpcli
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.exchange.events.exporting import RELATIONS, tree_of_pipeline
 from dpcli.exchange.events.files import event_json, file_of_json
 from dpcli.exchange.events.importing import NESTED, REFUSED, tables_of_event

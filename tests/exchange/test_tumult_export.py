@@ -9,7 +9,7 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import InputError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.exchange.stated import Asserted
 from dpcli.exchange.tumult import file_of_session
 from dpcli.exchange.tumult_export import BUDGETS, session_of

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.pipeline.families import MECHANISMS
 from tests.command import dpcli
 from tests.gate.repositories import git

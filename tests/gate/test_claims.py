@@ -9,7 +9,7 @@ import pytest
 
 from dpcli.analysis.account import headline
 from dpcli.analysis.difference import priced_changes
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.read import parse
 from dpcli.gate.claims import claims

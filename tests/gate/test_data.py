@@ -11,7 +11,8 @@ import pytest
 
 from dpcli.analysis.changes import Change, Edit
 from dpcli.analysis.difference import Priced
-from dpcli.base.registry import RELEASED, SECTIONS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.fields import Key
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver

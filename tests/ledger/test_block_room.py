@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.registry import BLOCKS
 from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.blocks.room import block_room, window_words
 from dpcli.ledger.budget import budget
@@ -21,6 +20,7 @@ from dpcli.ledger.documents.ledger_answers import receipt
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.trailing import trailing_of
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.quote import quotes
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.verify import verify

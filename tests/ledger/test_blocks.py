@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
-from dpcli.base.registry import BLOCKS, FILTERS, load
+from dpcli.base.lazy import load
 from dpcli.ledger import checkpoint
 from dpcli.ledger.amounts import written
 from dpcli.ledger.blocks.family import MOST, BlockFamily
@@ -27,6 +27,7 @@ from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.findings import findings
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store

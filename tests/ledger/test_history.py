@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
-from dpcli.base.registry import FILTERS
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.history import COLUMNS, charge_history, read_history
 from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify

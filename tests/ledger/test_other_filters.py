@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.base.registry import FILTERS
+from dpcli.ledger.plugin import FILTERS
 from dpcli.lint.rule import HEAD, TRAIN
 from tests.command import dpcli
 

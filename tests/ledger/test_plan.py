@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.registry import BLOCKS
 from dpcli.file.pipeline.read import load
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.instead import instead_of
@@ -22,6 +21,7 @@ from dpcli.ledger.planning.rehearse import BEYOND, BudgetPlan, outlook_of, plan_
 from dpcli.ledger.planning.rhythm import Rhythm
 from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
 from dpcli.ledger.planning.trailing import Trailing, trailing_of
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cases import of_each
 from tests.ledger.conftest import Place

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.base.registry import BLOCKS as KINDS_OF_BLOCKS
 from dpcli.cli.picture_path import ALONE
 from dpcli.document.formats.facts import renderable
+from dpcli.ledger.plugin import BLOCKS as KINDS_OF_BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cases import of_each
 from tests.command import Result, dpcli

@@ -15,6 +15,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.documents.ledger_balance import guaranteed
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from dpcli.analysis.calibrate import substitute
 from dpcli.base.errors import Denied, DpcliError
-from dpcli.base.registry import FILTERS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.quote import quote
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState

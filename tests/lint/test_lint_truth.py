@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.file.pipeline.resolve import resolve

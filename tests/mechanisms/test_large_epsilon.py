@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.neighbours import Adjacency

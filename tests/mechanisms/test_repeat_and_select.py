@@ -16,7 +16,8 @@ from scipy.special import ndtr
 import dpcli
 from dpcli.analysis.account import account
 from dpcli.base.errors import DpcliError, NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.choice import repeat_and_select
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec

@@ -12,7 +12,8 @@ import pytest
 
 from dpcli.accountants.base import Steps
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.registry import ACCOUNTANTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism

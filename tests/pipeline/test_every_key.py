@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.base.registry import STYLES, TASKS, load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.compound import Either, Listed, Named, Opaque
 from dpcli.file.keys.kinds import Day, Flag, Kind, Number, WholeNumber
@@ -41,6 +41,7 @@ from dpcli.file.toml.shown import key_text
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
 from dpcli.lint.run import lint_bytes
+from dpcli.train.plugin import STYLES, TASKS
 from tests.command import dpcli
 from tests.inline import text_of
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.base.registry import POLICY_KEYS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import POLICY_KEYS
 from dpcli.file.pipeline.other_files import instead_of_policy, other_file
 from dpcli.file.toml.syntax import tables_of
 from tests.command import ROOT, dpcli

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS as TYPES
-from dpcli.base.registry import load
 from dpcli.file.keys.kinds import CALIBRATE, WholeNumber
 from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.placeholders import COVERED, NOISE

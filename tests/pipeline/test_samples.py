@@ -18,7 +18,8 @@ from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
 from dpcli.analysis.changes import changes
 from dpcli.analysis.difference import priced_changes
 from dpcli.base.errors import InputError
-from dpcli.base.registry import MECHANISMS, SAMPLING, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.exchange.events.exporting import tree_of_pipeline
 from dpcli.exchange.events.tree import plain_of
 from dpcli.exchange.opacus.exporting import state_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.base.registry import MEASURES, SECTIONS
+from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.document import meant as advised
@@ -12,6 +12,7 @@ from dpcli.file.pipeline.misplaced import HERE, homes
 from dpcli.file.pipeline.model import Privacy
 from dpcli.file.pipeline.table_places import TablePlace, places_in
 from dpcli.file.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
+from dpcli.release.plugin import MEASURES
 from tests.cases import of_each
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]

@@ -158,7 +158,9 @@ def test_a_clip_that_rounding_would_eat_is_refused() -> None:
 
 
 def test_every_type_that_decodes_is_read() -> None:
-    from dpcli.base.registry import DECODING, MECHANISMS, load
+    from dpcli.base.lazy import load
+    from dpcli.base.registry import MECHANISMS
+    from dpcli.predict.plugin import DECODING
 
     for name in DECODING:
         cls = load(MECHANISMS[name])

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.registry import AGGREGATORS, MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.document import TOP
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
+from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.queries.open import open_queries
 from dpcli.predict.shards import refuse_replaced_units, shards_of, spread_names
 from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.base.registry import BLOCKS
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.terms import LedgerTerms
 
 EPSILON = 1.0

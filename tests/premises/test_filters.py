@@ -8,11 +8,11 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from dpcli.base.registry import FILTERS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Filter, opened_filter
+from dpcli.ledger.plugin import FILTERS
 
 EPSILON, DELTA, EACH = 1.0, 1e-6, 0.05
 HEAD = 'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 1\n[[mechanism]]\nname = "run"\n'

@@ -6,10 +6,12 @@ import ast
 
 import pytest
 
+from dpcli.base.lazy import load
 from dpcli.base.premise import AUTHOR, Premise
-from dpcli.base.registry import BLOCKS, FILTERS, MECHANISMS, RELEASED, SAMPLING, SECTIONS, load
+from dpcli.base.registry import MECHANISMS, RELEASED, SAMPLING, SECTIONS
 from dpcli.explain.lookup import explain
 from dpcli.explain.topics import topic
+from dpcli.ledger.plugin import BLOCKS, FILTERS
 from tests.command import ROOT
 
 TABLES = (

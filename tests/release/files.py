@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcli.base.registry import MEASURES, load
+from dpcli.base.lazy import load
+from dpcli.release.plugin import MEASURES
 from tests.inline import toml
 
 COLUMNS = {

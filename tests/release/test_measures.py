@@ -13,11 +13,12 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
-from dpcli.base.registry import MEASURES, load
+from dpcli.base.lazy import load
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.plugin import MEASURES
 from dpcli.release.query import COSTS
 from tests.cases import of_each
 from tests.command import dpcli

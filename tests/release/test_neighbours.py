@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dpcli.base.registry import MEASURES
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release import vectors
 from dpcli.release.engines import statement as statements
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.engines.table import FoundColumn, FoundTable
 from dpcli.release.measures import mode, quantile
+from dpcli.release.plugin import MEASURES
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, neighbour, table
 from tests.release.searched import drawn, literal

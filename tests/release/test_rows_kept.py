@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcli.base.registry import MEASURES
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Aggregation, Engine, GroupKey, Steps, Totals
 from dpcli.release.engines import statement as statements
 from dpcli.release.engines.open import opened
 from dpcli.release.entries import AskedQuery, asked
+from dpcli.release.plugin import MEASURES
 from dpcli.release.settings import Source
 from tests.inline import text_of
 from tests.release.brute import Asked, integer_of, part_of

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from dpcli.base.registry import BLOCKS, MEASURES, load
+from dpcli.base.lazy import load
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.engines.duckdb import DuckDB
 from dpcli.release.engines.table import FoundColumn, FoundTable
 from dpcli.release.entries import AskedQuery
 from dpcli.release.plan import plan_of
+from dpcli.release.plugin import MEASURES
 from dpcli.release.settings import Source
 from dpcli.release.window import RowWindow, row_window
 from tests.release.neighbours import seen_of, too_far

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import BLOCKS, load
+from dpcli.base.lazy import load
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened

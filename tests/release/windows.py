@@ -9,9 +9,10 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from dpcli.base.registry import BLOCKS, load
+from dpcli.base.lazy import load
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.release.plan import ReleasePlan, plan_of

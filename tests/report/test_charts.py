@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import CHART_FORMATS, PLOTS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import CHART_FORMATS, PLOTS
 from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
 from dpcli.document.charts import csv as chart_csv
 from dpcli.document.charts import png as chart_png

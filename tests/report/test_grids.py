@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.base.registry import BLOCKS, CHART_FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import CHART_FORMATS
 from dpcli.document.chart import Chart, Grid
 from dpcli.document.charts.colours import DARK, LIGHT
 from dpcli.document.charts.describe import describe
@@ -28,6 +29,7 @@ from dpcli.document.charts.labels import Box
 from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import STEPS as INKS
 from dpcli.ledger.documents.block_calendar import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, chart
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
 from tests.ledger.families import FAMILIES, opening, terms
 from tests.report.drawn import SVG, boxes, luminance

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import TASKS, load
+from dpcli.base.lazy import load
 from dpcli.file.pipeline.window import UNCHECKED
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.window import over_window
+from dpcli.train.plugin import TASKS
 from dpcli.train.tasks.files import row_place
 from tests.cases import of_each
 from tests.command import dpcli

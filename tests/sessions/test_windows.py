@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import BLOCKS
 from dpcli.file.pipeline.window import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.spelling import spelled
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify

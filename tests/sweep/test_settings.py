@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.base.registry import TASKS, load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.member import Members
 from dpcli.file.keys.tables import SelectedTable
@@ -34,6 +34,7 @@ from dpcli.lint.run import lint_bytes
 from dpcli.sweep.keys import target
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.train.plan.settings import Train
+from dpcli.train.plugin import TASKS
 from tests.cases import require_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

@@ -8,10 +8,11 @@ from typing import Any
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.base.registry import TASKS, load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.schema import json_schema
 from dpcli.train.plan.settings import Train
+from dpcli.train.plugin import TASKS
 
 Table = Mapping[str, Any]
 SCHEMA = Draft202012Validator(json_schema())

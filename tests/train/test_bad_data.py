@@ -16,9 +16,10 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import nn  # noqa: E402
 
 from dpcli.base.errors import DpcliError, InputError  # noqa: E402
-from dpcli.base.registry import TASKS, load  # noqa: E402
+from dpcli.base.lazy import load  # noqa: E402
 from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
+from dpcli.train.plugin import TASKS  # noqa: E402
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
 from dpcli.train.tasks.files import csv_table  # noqa: E402
 from dpcli.train.tasks.learning import evaluating  # noqa: E402

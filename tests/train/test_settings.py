@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.base.registry import STYLES, TASKS, load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.plain import plain
 from dpcli.file.toml.render import InvalidFile
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plan.settings import Train, in_full, read_train
+from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import require_each
 from tests.command import ROOT
 from tests.train.tables import BASE, CLASSES, HEAD, PLAIN, SCHEMA, Table, lines, table, toml

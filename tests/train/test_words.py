@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
-from dpcli.base.registry import TASKS, load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.train.plan.settings_classification import ARRAYS, MODELS, SOURCE, Classification
 from dpcli.train.plan.sources import FUNCTION
+from dpcli.train.plugin import TASKS
 
 
 def ruled() -> Iterator[tuple[str, str, Constraint, str]]:

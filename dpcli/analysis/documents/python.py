@@ -7,7 +7,7 @@ from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.documents import calibration as calibration_report
 from dpcli.analysis.epsilon import Epsilons
-from dpcli.base.registry import Displayed
+from dpcli.base.displayed import Displayed
 from dpcli.base.rounding import down, up
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.model import Pipeline

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.document.chart import Chart
 from dpcli.document.charts.colours import LIGHT
 from dpcli.document.charts.describe import describe

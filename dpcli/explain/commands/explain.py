@@ -122,9 +122,9 @@ def _explained(name: str) -> str:
 
 def _command(name: str) -> str:
     """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
-    from dpcli.base.registry import load
+    from dpcli.base.lazy import load
+    from dpcli.base.registry import COMMANDS
     from dpcli.cli.lazy import Commands, LazyGroup
-    from dpcli.cli.main import COMMANDS
 
     words, target, does = name.split(), "", ""
     table: Commands = COMMANDS

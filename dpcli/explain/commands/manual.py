@@ -8,9 +8,10 @@ from types import ModuleType
 import click
 
 from dpcli import __version__
-from dpcli.base.registry import SCHEDULE_KEYS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import COMMANDS, SCHEDULE_KEYS
 from dpcli.cli.lazy import Commands, LazyGroup
-from dpcli.cli.main import COMMANDS, cli
+from dpcli.cli.main import cli
 from dpcli.document.formats.troff import ManualSection, literal, page
 from dpcli.explain import lists
 from dpcli.explain.exit_codes import EXIT_CODES

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpcli.base.fields import Constraint, Selection
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace, Refused
 from dpcli.file.keys.member import Member, Members, Others, read_members

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.base.fields import Constraint
-from dpcli.base.registry import SECTIONS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import SECTIONS
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import kind_of, members_of
 from dpcli.file.keys.compound import Listed

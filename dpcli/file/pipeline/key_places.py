@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.described import default_text
 from dpcli.file.keys.member import Member, Members

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.fields import COUNT, DELTA, POSITIVE, RATE, Key, Note, Prose
-from dpcli.base.registry import Displayed
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import NO_GATE
 from dpcli.file.pipeline.gate_keys import Gate as Gate

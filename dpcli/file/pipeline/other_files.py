@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.base.registry import POLICY_KEYS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import POLICY_KEYS
 from dpcli.file.pipeline.document import OF_PIPELINES, TOP, is_pipeline
 from dpcli.file.toml.suggest import closest
 

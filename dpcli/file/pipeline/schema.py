@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.base.registry import POLICY_KEYS, SCHEDULE_KEYS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import POLICY_KEYS, SCHEDULE_KEYS
 from dpcli.file.keys.kinds import CALIBRATE
 from dpcli.file.keys.table_schema import table_schema
 from dpcli.file.pipeline.document import TOP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.keys.compound import Either, Listed, Named
 from dpcli.file.keys.kinds import Kind
 from dpcli.file.keys.member import Member, Members

@@ -9,8 +9,9 @@ from datetime import date, timedelta
 from typing import ClassVar, Literal, Protocol
 
 from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
-from dpcli.base.registry import BLOCKS, load
+from dpcli.ledger.plugin import BLOCKS
 
 ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from dpcli.base.registry import BLOCKS, FILTERS
 from dpcli.cli.options import emit, output_options
 from dpcli.ledger.commands.options import ledger_argument
+from dpcli.ledger.plugin import BLOCKS, FILTERS
 
 
 @click.command(short_help="Open the ledger of a dataset; its terms are fixed for good.")

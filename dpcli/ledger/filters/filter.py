@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
-from dpcli.base.registry import FILTERS, load
 from dpcli.ledger.amounts import Amounts, add, read, rounded_up
+from dpcli.ledger.plugin import FILTERS
 
 if TYPE_CHECKING:
     from dpcli.accountants.base import Steps

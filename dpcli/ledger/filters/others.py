@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
-from dpcli.base.registry import FILTERS
 from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.plugin import FILTERS
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.ledger.stores.store import UNSURE
 
 LOST = "the connection was lost: {unsure}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import DECODING
 from dpcli.file.pipeline.read import section
 from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.predict.decode.clipped import LogitClipping
 from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.decode.settings import Generate
+from dpcli.predict.plugin import DECODING
 from dpcli.predict.shards import require_units
 from dpcli.sessions.priced import PricedSession, priced
 

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.registry import AGGREGATORS
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.pate.settings import BUILT_IN, HELD_OUT, Pate, read_pate
+from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.sessions.plan import fingerprint

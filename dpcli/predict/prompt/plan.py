@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import AGGREGATORS
 from dpcli.file.pipeline.read import section
 from dpcli.file.toml.limits import read_bytes
+from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.predict.shards import require_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session

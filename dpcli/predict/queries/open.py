@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.queries.budget import QueryBudget
 from dpcli.predict.queries.count import ANSWERS, checked_count, checked_identity

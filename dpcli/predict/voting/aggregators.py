@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.base.registry import AGGREGATORS, load
+from dpcli.base.lazy import load
 from dpcli.numerics.arrays import Array, np
+from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.voting.conditions import conditions
 from dpcli.predict.voting.gaussian_bound import total_rdp_gaussian
 from dpcli.predict.voting.laplace_bound import total_rdp_laplace

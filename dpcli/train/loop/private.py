@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
-from dpcli.base.registry import Displayed
 from dpcli.base.rounding import up
 from dpcli.ledger.handed import texts_of
 from dpcli.sessions.folder import exclusive

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
-from dpcli.base.registry import Displayed
 from dpcli.base.rounding import up
 from dpcli.train.loop.private import Private, PrivateBatch
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from dpcli.base.errors import InternalError
-from dpcli.base.registry import lazy
+from dpcli.base.lazy import lazy
 from dpcli.numerics.arrays import np
 from dpcli.sessions.process import this_process
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.base.registry import MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
 from dpcli.file.toml.findings import Findings, Path
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.file.toml.suggest import did_you_mean

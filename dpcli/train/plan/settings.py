@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Reader, Selection
+from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
-from dpcli.base.registry import STYLES, TASKS, load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.toml.findings import Findings, Problem
 from dpcli.train.plan.clipping import Clipping
+from dpcli.train.plugin import STYLES, TASKS
 
 # At 1 and beyond a step is never forgotten, and the weights run away.
 MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.train.engine.batches import Batch

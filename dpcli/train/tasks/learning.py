@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.sources import require_apart

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.toml.limits import read_bytes
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.run.description import LEFT, Description, description_in

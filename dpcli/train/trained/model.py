@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError
-from dpcli.base.registry import Displayed
 from dpcli.base.rounding import up
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.base.extras import require
 from dpcli.base.registry import Displayed, load

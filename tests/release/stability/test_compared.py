@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcli.base.registry import CHART_FORMATS, FORMATS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.document.document import json_text
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec

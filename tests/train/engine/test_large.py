@@ -16,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.base.registry import STYLES, load  # noqa: E402
+from dpcli.base.lazy import load  # noqa: E402
 from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
 from dpcli.train.engine.clip import Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.division import COMPOUNDS  # noqa: E402
@@ -27,6 +27,7 @@ from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
 from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import Sums, clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
+from dpcli.train.plugin import STYLES  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
 

@@ -13,9 +13,10 @@ if importlib.util.find_spec("peft") is None:  # it takes longer to import than a
     pytest.skip("adapters need the lm extra", allow_module_level=True)
 from torch import nn  # noqa: E402
 
-from dpcli.base.registry import TASKS, load  # noqa: E402
+from dpcli.base.lazy import load  # noqa: E402
 from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
 from dpcli.train.plan.settings_language import Lora  # noqa: E402
+from dpcli.train.plugin import TASKS  # noqa: E402
 
 OWN = """
 import numpy, torch, transformers

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import TASKS
 from dpcli.file.keys.annotations import members_of
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.plan.settings_custom import Custom
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.plan.settings_loop import Loop
+from dpcli.train.plugin import TASKS
 from dpcli.train.tasks.array_files import READERS as OF_ARRAYS
 from dpcli.train.tasks.arrays import arrays
 from dpcli.train.tasks.lm_texts import READERS as OF_TEXTS

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 import numpy as np  # noqa: E402
 
-from dpcli.base.registry import SAMPLING, load  # noqa: E402
+from dpcli.base.lazy import load  # noqa: E402
+from dpcli.base.registry import SAMPLING  # noqa: E402
 from dpcli.file.keys.annotations import members_of  # noqa: E402
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme  # noqa: E402
 from dpcli.train.noise.randomness import insecure_seed  # noqa: E402

@@ -1,0 +1,29 @@
+"""The composition theorems."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+# Accountants with an interval that may leave the others nothing to add, in the order in which they are asked.
+SETTLING = ("analytic", "exact")
+
+# Accountants with an interval, in the order in which they are asked what some mechanism that a file allows loses at the least.
+BRACKETING = ("exact", "pld")
+
+PLUGIN = Plugin(
+    accountants={
+        "basic": "dpcli.accountants.basic:ACCOUNTANT",
+        "advanced-classical": "dpcli.accountants.advanced:CLASSICAL",
+        "advanced": "dpcli.accountants.advanced:ACCOUNTANT",
+        "optimal": "dpcli.accountants.optimal:ACCOUNTANT",
+        "zcdp": "dpcli.accountants.zcdp:ACCOUNTANT",
+        "moments": "dpcli.accountants.moments:ACCOUNTANT",
+        "rdp-classic": "dpcli.accountants.rdp:CLASSIC",
+        "rdp": "dpcli.accountants.rdp:ACCOUNTANT",
+        "rdp-optimal": "dpcli.accountants.rdp_optimal:ACCOUNTANT",
+        "analytic": "dpcli.accountants.analytic:ACCOUNTANT",
+        "exact": "dpcli.accountants.exact:ACCOUNTANT",
+        "pld": "dpcli.accountants.pld:ACCOUNTANT",
+        "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
+    },
+)

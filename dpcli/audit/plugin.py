@@ -1,0 +1,14 @@
+"""Audits."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "audit": ("dpcli.audit.commands.audit:command", "Put a program to the test: what an attack proves against its claim."),
+    },
+    sections={
+        "audit": "dpcli.audit.settings:AuditSettings",
+    },
+)

@@ -1,0 +1,48 @@
+"""Modules that are imported when their first attribute is read, and objects that are loaded by their name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from _thread import RLock
+from types import ModuleType
+from typing import Any
+
+
+def load(target: str) -> Any:
+    """Import and return the object that "package.module:name" names."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+class LazyModule(ModuleType):
+    """Not loaded yet: the first to read an attribute loads all of it, and whoever reads meanwhile waits.
+
+    With importlib.util.LazyLoader, before Python 3.12.3, a second thread finds half of a module that is being loaded.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        spec = object.__getattribute__(self, "__spec__")
+        with spec.loader_state["lock"]:
+            if object.__getattribute__(self, "__class__") is LazyModule and not spec.loader_state["loading"]:
+                spec.loader_state["loading"] = True  # what it reads of itself until then is read as it stands
+                try:
+                    spec.loader.exec_module(self)
+                    object.__setattr__(self, "__class__", ModuleType)
+                finally:
+                    spec.loader_state["loading"] = False
+        return ModuleType.__getattribute__(self, name)
+
+
+def lazy(name: str) -> ModuleType:
+    """A module that is imported when its first attribute is read, by one thread; reading a file must not cost numpy."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError(f"no module named {name!r}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader_state = {"lock": RLock(), "loading": False}
+    module.__class__ = LazyModule
+    return sys.modules.setdefault(name, module)

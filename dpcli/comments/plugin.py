@@ -1,0 +1,11 @@
+"""The comment of a pull request."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "comment": ("dpcli.comments.commands.group:command", "Tell a pull request what the gate says, in one comment."),
+    },
+)

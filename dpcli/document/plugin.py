@@ -1,0 +1,31 @@
+"""The formats of documents and of charts."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    formats={
+        "text": "dpcli.document.formats.text:render",
+        "table": "dpcli.document.formats.table:render",
+        "json": "dpcli.document.formats.json:render",
+        "jsonl": "dpcli.document.formats.jsonl:render",
+        "csv": "dpcli.document.formats.csv:render",
+        "markdown": "dpcli.document.formats.markdown:render",
+        "html": "dpcli.document.formats.html:render",
+        "summary": "dpcli.document.formats.summary:render",
+        "github": "dpcli.document.formats.github:render",
+        "gitlab": "dpcli.document.formats.gitlab:render",
+        "junit": "dpcli.document.formats.junit:render",
+        "sarif": "dpcli.document.formats.sarif:render",
+        "total": "dpcli.document.formats.total:render",
+    },
+    chart_formats={
+        "terminal": "dpcli.document.charts.terminal:render",
+        "svg": "dpcli.document.charts.svg:render",
+        "png": "dpcli.document.charts.png:render",
+        "csv": "dpcli.document.charts.csv:render",
+        "vega-lite": "dpcli.document.charts.vega:render",
+    },
+    displayed={"fragment": "dpcli.document.formats.html:fragment"},
+)

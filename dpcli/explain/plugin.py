@@ -1,0 +1,12 @@
+"""What a word means, and the manual."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "explain": ("dpcli.explain.commands.explain:command", "What a pipeline's guarantee, a rule or a term means."),
+        "man": ("dpcli.explain.commands.man:command", "Write the manual pages."),
+    },
+)

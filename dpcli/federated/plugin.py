@@ -1,0 +1,17 @@
+"""Rounds of federated learning."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    sections={
+        "federated": "dpcli.federated.settings:Federated",
+    },
+    judged_in_file={
+        "federated": "dpcli.federated.judged:judge_rounds",
+    },
+    judged_solved={
+        "federated": "dpcli.federated.judged:judge_solved",
+    },
+)

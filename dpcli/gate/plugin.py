@@ -1,0 +1,12 @@
+"""The gate and its policy."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "gate": ("dpcli.gate.commands.gate:command", "Stop a change that overspends: verdict by exit code."),
+    },
+    files={"policy": ("dpcli.gate.policy_read:KEYS", "dpcli.gate.policy_read:read_policy_bytes")},
+)

@@ -1,0 +1,11 @@
+"""The catalogue of known failures."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "lint": ("dpcli.lint.commands.lint:command", "Check files against the catalogue of known failures."),
+    },
+)

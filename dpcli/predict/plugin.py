@@ -1,0 +1,39 @@
+"""Private prediction: pate, pmixed, prompt and generate."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+# Types of mechanisms that aggregate votes of teachers: what each does with the votes of a query.
+AGGREGATORS: dict[str, str] = {
+    "gnmax": "dpcli.predict.voting.aggregators:GnMax",
+    "confident-gnmax": "dpcli.predict.voting.aggregators:ConfidentGnMax",
+    "lnmax": "dpcli.predict.voting.aggregators:LnMax",
+}
+
+# Types of mechanism by which a token is drawn from clipped logits.
+DECODING = frozenset({"private-decoding"})
+
+PLUGIN = Plugin(
+    commands={
+        "generate": ("dpcli.predict.commands.generate:command", "Write private texts, token by token."),
+        "pate": ("dpcli.predict.commands.pate_group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
+        "pmixed": (
+            "dpcli.predict.commands.pmixed_group:command",
+            "Text from language models on private shards, mixed with a public one.",
+        ),
+        "prompt": (
+            "dpcli.predict.commands.prompt:command",
+            "Make a prompt of private demonstrations, by noisy votes (PromptPATE).",
+        ),
+    },
+    sections={
+        "pate": "dpcli.predict.pate.settings:Pate",
+        "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
+        "prompt": "dpcli.predict.prompt.settings:Prompt",
+        "generate": "dpcli.predict.decode.settings:Generate",
+    },
+    judged_in_file={
+        "pmixed": "dpcli.predict.pmixed.settings:judge_mode",
+    },
+)

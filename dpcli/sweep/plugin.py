@@ -1,0 +1,17 @@
+"""Sweeps of training runs."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "sweep": ("dpcli.sweep.commands.sweep:command", "Accuracy against epsilon: a grid of training runs."),
+    },
+    sections={
+        "sweep": "dpcli.sweep.settings:Sweep",
+    },
+    judged_in_file={
+        "sweep": "dpcli.sweep.setting:judge_values",
+    },
+)

@@ -1,0 +1,43 @@
+"""Private training."""
+
+from __future__ import annotations
+
+from dpcli.base.plugin import Plugin
+
+# What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.
+TASKS: dict[str, str] = {
+    "classification": "dpcli.train.plan.settings_classification:Classification",
+    "causal-lm": "dpcli.train.plan.settings_language:CausalLm",
+    "soft-prompt": "dpcli.train.plan.settings_language:SoftPrompt",
+    "custom": "dpcli.train.plan.settings_custom:Custom",
+    "loop": "dpcli.train.plan.settings_loop:Loop",
+}
+
+STYLES: dict[str, str] = {
+    "flat": "dpcli.train.plan.clipping:FlatClipping",
+    "automatic": "dpcli.train.plan.clipping:AutomaticClipping",
+    "per-layer": "dpcli.train.plan.clipping:PerLayerClipping",
+    "per-group": "dpcli.train.plan.clipping:PerGroupClipping",
+    "adaptive": "dpcli.train.plan.clipping:AdaptiveClipping",
+}
+
+PLUGIN = Plugin(
+    commands={
+        "attest": ("dpcli.train.commands.attest:command", "Attest what the model of a training run guarantees; verify it."),
+        "evaluate": ("dpcli.train.commands.evaluate:command", "The metric of the model of a training run."),
+        "predict": ("dpcli.train.commands.predict:command", "Ask the model of a training run: labels, or text."),
+        "train": ("dpcli.train.commands.train:command", "Train a model privately, as a file declares it."),
+    },
+    sections={
+        "train": "dpcli.train.plan.settings:Train",
+    },
+    judged_in_file={
+        "train": "dpcli.train.plan.entries:judge_entries",
+    },
+    words={"task": TASKS, "style": STYLES},
+    displayed={
+        "PrivateResult": "dpcli.train.documents.training:of_result",
+    },
+    left_by_run="dpcli.train.run.outcome:left_by_run",
+    replayed="dpcli.train.replay.program:replays",
+)
