@@ -12,13 +12,19 @@ NONE: Targets = {}
 class Plugin(NamedTuple):
     """One folder's names. Only a plugin.py names modules by text.
 
-    commands: with the short help of each. sections: tables of the pipeline file that one command reads, and everybody checks; released: those
-    that become mechanisms, by the function `entries`: (the file's values, findings to add to) -> entries. judged_in_file: what a section says
-    of the rest of the file: (its value, the file's tables, findings to add to). judged_solved: the same when a parameter was solved for: (its
-    value, the pipeline with the answer) -> problems. files: other formats than the pipeline: (their keys, what reads their bytes). words: what
-    selects the keys of a table, by the key that states it. lists: names with a text of their own, and what they are. displayed: how a notebook
-    shows a result, by the name of its class. taken_for_data: (path, pattern, folder) -> whether a path is among the data that a pattern names.
-    left_by_run: (folder, path) -> whether a run left that file. replayed: (path of a file) -> the program that a replay audit runs.
+    commands: with the short help of each.
+    sections: tables of the pipeline file that one command reads, and everybody checks.
+    released: tables that become mechanisms, by the function `entries`: (the file's values, findings to add to) -> entries.
+    judged_in_file: what a section says of the rest of the file: (its value, the file's tables, findings to add to).
+    judged_solved: the same when a parameter was solved for: (its value, the pipeline with the answer) -> problems.
+    files: other formats than the pipeline's: their keys, and what reads their bytes.
+    words: what selects the keys of a table, by the key that states it.
+    lists: names with a summary of their own, and what they are.
+    premised: classes besides these that state premises, by the words of the table.
+    displayed: how a notebook shows a result, by the name of its class.
+    taken_for_data: (path, pattern, folder) -> whether a path is among the data that a pattern names.
+    left_by_run: (folder, path) -> whether a run left that file.
+    replayed: (path of a file) -> the program that a replay audit runs.
     """
 
     commands: Mapping[str, tuple[str, str]] = {}
@@ -33,6 +39,7 @@ class Plugin(NamedTuple):
     files: Mapping[str, tuple[str, str]] = {}
     words: Mapping[str, Targets] = {}
     lists: Mapping[str, tuple[str, Targets]] = {}
+    premised: Targets = NONE
     formats: Targets = NONE
     chart_formats: Targets = NONE
     plots: Targets = NONE

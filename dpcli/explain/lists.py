@@ -35,9 +35,9 @@ def _accountant(accountant: Accountant) -> str:
     return f"{accountant.title}. {accountant.source}.{uses}{' Valid in adaptive pipelines.' if accountant.adaptive else ''}"
 
 
-def filters() -> Terms:
-    """What each privacy filter adds up, and what it is for."""
-    return tuple((name, f"{text}.") for name, text in summaries().items())
+def _summaries(name: str) -> Terms:
+    """What is said of each name of a feature's list."""
+    return tuple((each, f"{load(target).summary}.") for each, target in LISTS[name][1].items())
 
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
@@ -75,15 +75,15 @@ def _together(names: Sequence[str], every: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-LISTS: dict[str, Callable[[], Terms]] = {
+EVERY: dict[str, Callable[[], Terms]] = {
     "accountants": accountants,
-    "filters": filters,
+    **{name: partial(_summaries, name) for name in LISTS},
     "formats": formats,
     "chart-formats": lambda: _of_modules(CHART_FORMATS),
     "mechanisms": lambda: _of_classes(MECHANISMS),
     "premises-of-mechanisms": lambda: _premises(MECHANISMS),
-    "premises-of-commands": lambda: _premises({**SECTIONS, "release": RELEASED["source"]}),
-    "premises-of-ledgers": lambda: _premises({**FILTERS, **{f"blocks by {by}": target for by, target in BLOCKS.items()}}),
+    "premises-of-commands": lambda: _premises({**SECTIONS, **({"release": RELEASED["source"]} if RELEASED else {})}),
+    "premises-of-ledgers": lambda: _premises(PREMISED),
     "premises-of-sampling": lambda: _premises(SAMPLING),
     "plots": lambda: _of_modules(PLOTS),
     "sampling": lambda: _of_classes(SAMPLING),

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
+from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.explain.wrapped import filled
-from dpcli.ledger.plugin import FILTERS
-from dpcli.release.plugin import MEASURES
-from dpcli.train.plugin import STYLES, TASKS
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -35,9 +32,9 @@ KNOWN = (
     "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
     "glossary lists them"
 )
-SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
+SELECTING = (*MECHANISMS, *SAMPLING, *(word for table in WORDS.values() for word in table))  # words that select the keys of a table
 LISTED = {
-    "filters": ("a privacy filter of a ledger", FILTERS),
+    **LISTS,
     "formats": ("a format of results (-f)", FORMATS),
     "plots": ("a picture of dpcli plot", PLOTS),
     "chart-formats": ("a format of pictures (-o)", CHART_FORMATS),
@@ -152,9 +149,9 @@ def _texts(word: str) -> Iterator[str]:
 
 
 def _listed(name: str, word: str) -> str:
-    from dpcli.explain.lists import LISTS
+    from dpcli.explain.lists import EVERY
 
-    return dict(LISTS[name]())[word]
+    return dict(EVERY[name]())[word]
 
 
 def _term(name: str) -> str:

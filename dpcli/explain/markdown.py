@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpcli.document.formats.troff import ManualSection, literal
-from dpcli.explain.lists import LISTS
+from dpcli.explain.lists import EVERY
 
 FENCE = "```"
 TERM = re.compile(r"- \*\*(.+?)\*\*: (.*)", re.S)
@@ -67,7 +67,7 @@ def _sections(blocks: list[str]) -> Iterator[ManualSection]:
 
 def _terms(block: str) -> tuple[tuple[str, str], ...]:
     if listed := LIST.fullmatch(block):
-        return LISTS[listed[1]]()
+        return EVERY[listed[1]]()
     item = TERM.fullmatch(block)
     return ((item[1], item[2]),) if item else ()
 

@@ -24,6 +24,7 @@ PLUGIN = Plugin(
     commands={
         "budget": ("dpcli.ledger.commands.group:command", "The ledger: what a dataset has spent, and what still fits."),
     },
+    premised={**FILTERS, **{f"blocks by {by}": target for by, target in BLOCKS.items()}},
     lists={"filters": ("a privacy filter of a ledger", FILTERS)},
     files={"schedule": ("dpcli.ledger.planning.schedule_read:KEYS", "dpcli.ledger.planning.schedule_read:read_schedule_bytes")},
     displayed={

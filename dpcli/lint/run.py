@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.lazy import load
-from dpcli.base.registry import POLICY_READER, SCHEDULE_READER
+from dpcli.base.registry import FILES
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.read import examine, located, parse, toml_document
 from dpcli.file.toml.diagnostics import Diagnostic
@@ -46,7 +46,8 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
 
-    return SCHEDULE_READER if is_schedule(tables) else POLICY_READER if is_policy(tables) else None
+    kind = "schedule" if is_schedule(tables) else "policy" if is_policy(tables) else ""
+    return FILES[kind][1] if kind in FILES else None
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:

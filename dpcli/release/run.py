@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.release.keys import in_declared_order
+from dpcli.release.outcome import ReleaseOutcome
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.quiet import quietly
 from dpcli.release.ready import require_ready
@@ -32,17 +33,6 @@ UNREADABLE = (
 )
 INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
 ANOTHER = "another name, or source.output, is another release and another charge"
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseOutcome:
-    """fresh: whether the answers were drawn now; else they are those that were drawn when the release was charged."""
-
-    plan: ReleasePlan
-    folder: str
-    run: str
-    answers: tuple[QueryAnswer, ...]
-    fresh: bool
 
 
 def release(

@@ -9,7 +9,7 @@ import click
 
 from dpcli import __version__
 from dpcli.base.lazy import load
-from dpcli.base.registry import COMMANDS, SCHEDULE_KEYS
+from dpcli.base.registry import COMMANDS, FILES
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import cli
 from dpcli.document.formats.troff import ManualSection, literal, page
@@ -53,7 +53,7 @@ def _main_page() -> str:
         ManualSection(
             "filters",
             ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
-            lists.filters(),
+            lists.EVERY["filters"](),
         ),
         ManualSection("formats", terms=lists.formats()),
         ManualSection(
@@ -149,7 +149,7 @@ def _schedule_page() -> str:
     from dpcli.ledger.planning import schedule
 
     also = ManualSection("see also", ("dpcli-budget-plan(1), dpcli-ledger(7), dpcli-pipeline(5)",))
-    sections = (*_described(schedule), *_tables(load(SCHEDULE_KEYS)), also)
+    sections = (*_described(schedule), *_tables(load(FILES["schedule"][0])), also)
     return page("dpcli-schedule", 5, "the schedule of dpcli budget plan, format 1", sections, __version__)
 
 

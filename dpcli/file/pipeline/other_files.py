@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.base.lazy import load
-from dpcli.base.registry import POLICY_KEYS
+from dpcli.base.registry import FILES
 from dpcli.file.pipeline.document import OF_PIPELINES, TOP, is_pipeline
 from dpcli.file.toml.suggest import closest
 
@@ -14,10 +14,15 @@ POLICY = "a policy, which dpcli gate reads as --policy"
 SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
 
+def _policies() -> Mapping[str, Any]:
+    """The keys of a policy; none where there is no gate."""
+    return load(FILES["policy"][0]) if "policy" in FILES else {}
+
+
 def is_policy(tables: Mapping[str, Any]) -> bool:
     """Whether a file is a policy of the gate: it has a key that only policies have, or nearly one, and none that only pipelines have."""
     own = [key for key in tables if key != "format"]
-    return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, load(POLICY_KEYS)) for key in own)
+    return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, _policies()) for key in own)
 
 
 def is_schedule(tables: Mapping[str, Any]) -> bool:
@@ -30,7 +35,7 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
 
     Without a format, which other programs' files do not state either, all keys have to be a policy's, or those of a schedule.
     """
-    policies = load(POLICY_KEYS)
+    policies = _policies()
     own = [key for key in tables if key != "format"]
     if any(key not in policies and key != "run" and closest(key, TOP) for key in own):
         return None  # a pipeline whose keys are spelt wrong
@@ -47,6 +52,6 @@ def misspelt_pipeline(tables: Mapping[str, Any]) -> bool:
 
 def instead_of_policy(tables: Mapping[str, Any]) -> str | None:
     """What a file is that was given as a policy and has no key of one; None where it may be a policy, whatever its faults."""
-    if any(key in load(POLICY_KEYS) for key in tables if key != "format"):
+    if any(key in _policies() for key in tables if key != "format"):
         return None
     return "a pipeline" if is_pipeline(tables) else SCHEDULE if is_schedule(tables) else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.base.lazy import load
-from dpcli.base.registry import POLICY_KEYS, SCHEDULE_KEYS
+from dpcli.base.registry import FILES
 from dpcli.file.keys.kinds import CALIBRATE
 from dpcli.file.keys.table_schema import table_schema
 from dpcli.file.pipeline.document import TOP
@@ -34,14 +34,14 @@ def json_schema() -> dict[str, object]:
 
 def policy_schema() -> dict[str, object]:
     """The policy file of the gate, format 1, in the same dialect."""
-    schema = table_schema(load(POLICY_KEYS))
+    schema = table_schema(load(FILES["policy"][0]))
     schema["properties"]["together"]["items"] |= CAPPED
     return {"$schema": DIALECT, "title": "dpcli policy, format 1", **schema}
 
 
 def schedule_schema() -> dict[str, object]:
     """The schedule of planned runs, format 1, in the same dialect."""
-    return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(SCHEDULE_KEYS))}
+    return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(FILES["schedule"][0]))}
 
 
 def _calibratable(schema: Any, several: bool = True) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpcli.release.entries import AskedQuery
     from dpcli.release.plan import ReleasePlan
     from dpcli.release.query import QueryRelease
-    from dpcli.release.run import ReleaseOutcome
+    from dpcli.release.outcome import ReleaseOutcome
 
 OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of data
 SHOWN = 1_000  # answers in a table; csv and json have all of them
