@@ -12,6 +12,7 @@ NONE: Targets = {}
 class Plugin(NamedTuple):
     """One folder's names. Only a plugin.py names modules by text.
 
+    names: the features that it imports, without which it is not there either; sessions goes without saying.
     commands: with the short help of each.
     sections: tables of the pipeline file that one command reads, and everybody checks.
     released: tables that become mechanisms, by the function `entries`: (the file's values, findings to add to) -> entries.
@@ -27,6 +28,7 @@ class Plugin(NamedTuple):
     replayed: (path of a file) -> the program that a replay audit runs.
     """
 
+    names: tuple[str, ...] = ()
     commands: Mapping[str, tuple[str, str]] = {}
     mechanisms: Targets = NONE
     sampling: Targets = NONE

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
+from dpcli.base.others import plugins_of_others
 from dpcli.base.plugin import Plugin
 
 Value = TypeVar("Value")
@@ -46,11 +48,26 @@ def _plugin(folder: str) -> Plugin | None:
     return found
 
 
-PLUGINS = tuple(plugin for folder in FOLDERS if (plugin := _plugin(folder)) is not None)
+def _plugins() -> dict[str, Plugin]:
+    """Those whose folder is there, and the folders of all that they name."""
+    found = {folder: plugin for folder in FOLDERS if (plugin := _plugin(folder)) is not None}
+    while without := [folder for folder, plugin in found.items() if not found.keys() >= {*plugin.names}]:
+        for folder in without:
+            del found[folder]
+    return found
+
+
+PLUGINS = (*_plugins().values(), *plugins_of_others())
 
 
 def _all(of: Callable[[Plugin], Mapping[str, Value]]) -> dict[str, Value]:
-    return {name: value for plugin in PLUGINS for name, value in of(plugin).items()}
+    found: dict[str, Value] = {}
+    for plugin in PLUGINS:
+        for name, value in of(plugin).items():
+            if name in found:
+                raise InputError(f"expected a name that no other plugin has, found {name!r} twice: {found[name]!r} and {value!r}")
+            found[name] = value
+    return found
 
 
 def _one(texts: Iterable[str]) -> str:

@@ -23,7 +23,13 @@ def run() -> None:
             return
         except OSError:  # whoever read it has left, or there is no room: the command line knows what to do then
             pass
-    from dpcli.cli import main
+    from dpcli.base.errors import InputError
+
+    try:
+        from dpcli.cli import main
+    except InputError as error:  # a plugin of another package that cannot be one
+        sys.stderr.write(f"dpcli: {error}\n")
+        sys.exit(error.exit_code)
 
     try:
         main.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
+    names=("gate",),
     commands={
         "comment": ("dpcli.comments.commands.group:command", "Tell a pull request what the gate says, in one comment."),
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
+    names=("train",),
     commands={
         "export": (
             "dpcli.exchange.commands.exporting_group:command",

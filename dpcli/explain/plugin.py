@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
+    names=("audit", "disclosure", "gate", "ledger", "release"),
     commands={
         "explain": ("dpcli.explain.commands.explain:command", "What a pipeline's guarantee, a rule or a term means."),
         "man": ("dpcli.explain.commands.man:command", "Write the manual pages."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
+    names=("ledger", "train"),
     sections={
         "federated": "dpcli.federated.settings:Federated",
     },

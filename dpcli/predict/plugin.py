@@ -15,6 +15,7 @@ AGGREGATORS: dict[str, str] = {
 DECODING = frozenset({"private-decoding"})
 
 PLUGIN = Plugin(
+    names=("audit", "disclosure", "ledger", "train"),
     commands={
         "generate": ("dpcli.predict.commands.generate:command", "Write private texts, token by token."),
         "pate": ("dpcli.predict.commands.pate_group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),

@@ -22,6 +22,7 @@ MEASURES: dict[str, str] = {
 }
 
 PLUGIN = Plugin(
+    names=("disclosure", "ledger"),
     commands={
         "release": (
             "dpcli.release.commands.release:command",

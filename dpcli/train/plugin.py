@@ -22,6 +22,7 @@ STYLES: dict[str, str] = {
 }
 
 PLUGIN = Plugin(
+    names=("audit", "disclosure", "ledger"),
     commands={
         "attest": ("dpcli.train.commands.attest:command", "Attest what the model of a training run guarantees; verify it."),
         "evaluate": ("dpcli.train.commands.evaluate:command", "The metric of the model of a training run."),

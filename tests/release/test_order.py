@@ -17,8 +17,8 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.release import run as running
 from dpcli.release.aggregate import Aggregation, Total, Totals
-from dpcli.release.plan import ReleasePlan, plan_of
 from dpcli.release.outcome import ReleaseOutcome
+from dpcli.release.plan import ReleasePlan, plan_of
 from dpcli.release.run import release
 from dpcli.release.store import ANSWERS, STATEMENT
 from dpcli.sessions.charged import RUN, Session

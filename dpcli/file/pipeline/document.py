@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
-from dpcli.base.registry import SECTIONS
+from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import kind_of, members_of
 from dpcli.file.keys.compound import Listed
@@ -96,6 +96,13 @@ def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
 CALLED = {"federated": "dpcli.rounds, in Python"}  # what reads a section that no command has its name of
 OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables by which a pipeline is known among other TOML files
 
+RELEASE: Members = {
+    "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
+    "query": _table(
+        "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"
+    ),
+}
+
 TOP: Members = {
     "format": Member("format", kind_of(int), FORMAT, "version of the file format", required=True),
     "name": members_of(Pipeline)["name"],
@@ -103,10 +110,7 @@ TOP: Members = {
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism"),
     "defaults": _table("defaults", DefaultsTable(), "keys for every mechanism that takes them and does not state them itself"),
-    "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
-    "query": _table(
-        "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"
-    ),
+    **(RELEASE if RELEASED else {}),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
     **{name: _table(name, SectionTable(name), f"read by {CALLED.get(name, f'dpcli {name}')}") for name in SECTIONS},

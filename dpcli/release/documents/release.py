@@ -20,9 +20,9 @@ from dpcli.sessions.documents.dry_run import shown
 if TYPE_CHECKING:
     from dpcli.release.answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.entries import AskedQuery
+    from dpcli.release.outcome import ReleaseOutcome
     from dpcli.release.plan import ReleasePlan
     from dpcli.release.query import QueryRelease
-    from dpcli.release.outcome import ReleaseOutcome
 
 OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of data
 SHOWN = 1_000  # answers in a table; csv and json have all of them

@@ -193,8 +193,9 @@ def test_columns_are_found_with_and_without_the_label(tmp_path: Path) -> None:
 
 def test_torch_is_not_imported_before_a_model_is_loaded() -> None:
     code = (
-        "import sys, dpcli; dpcli.load_model; from dpcli.train.commands.predict import command; "
-        "from dpcli.train.commands.evaluate import command; from dpcli.train.trained import attestation, verification; print('torch' in sys.modules)"
+        "import sys, dpcli; dpcli.load_model; "
+        "from dpcli.train.commands.predict import command; from dpcli.train.commands.evaluate import command; "
+        "from dpcli.train.trained import attestation, verification; print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "False\n"
