@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.base import registry
 from dpcli.base.lazy import load
-from dpcli.base.registry import POLICY_KEYS
 from dpcli.file.pipeline.other_files import instead_of_policy, other_file
 from dpcli.file.toml.syntax import tables_of
 from tests.command import ROOT, dpcli
@@ -56,7 +56,7 @@ def test_every_example_is_still_read_as_a_pipeline() -> None:
 def test_no_broken_pipeline_is_called_something_else() -> None:
     """Whatever keys a pipeline has besides, and whichever of its own are spelt wrong: one that is right is enough."""
     draw = random.Random(SEED)
-    policies = list(load(POLICY_KEYS))
+    policies = list(load(registry.FILES["policy"][0]))
     for own in ("privacy", "mechanism", "query", "train", "budget", "source"):
         for _ in range(20):
             others = draw.sample(policies, draw.randint(0, 3))
@@ -76,7 +76,7 @@ def test_a_glob_that_takes_in_the_policy_says_so_once_for_each(tmp_path: Path) -
 
 def test_no_pipeline_whose_own_keys_are_all_spelt_wrong_is_called_something_else() -> None:
     draw = random.Random(SEED + 1)
-    policies = list(load(POLICY_KEYS))
+    policies = list(load(registry.FILES["policy"][0]))
     for own in ("privacy", "mechanism", "disclosure", "federated", "generate"):
         for _ in range(20):
             at = draw.randrange(1, len(own) - 1)
@@ -89,7 +89,7 @@ def test_no_pipeline_whose_own_keys_are_all_spelt_wrong_is_called_something_else
 def test_no_broken_policy_is_called_something_else() -> None:
     """One key of a policy is enough, whatever stands there besides: its own faults are then told."""
     draw = random.Random(SEED + 2)
-    policies = [key for key in load(POLICY_KEYS) if key != "format"]
+    policies = [key for key in load(registry.FILES["policy"][0]) if key != "format"]
     others = ["privacy", "mechanism", "gate", "budget", "run", "polcy"]
     for _ in range(100):
         own = draw.sample(policies, draw.randint(1, 3)) + draw.sample(others, draw.randint(0, 3))

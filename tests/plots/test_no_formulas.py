@@ -12,26 +12,26 @@ PARAMETER = re.compile(r"epsilon|sigma|delta|scale|(?<![a-z])rho(?![a-z])")
 LOG_OR_ROOT = re.compile(r"(math|np|numpy)[.](log|exp|sqrt|erf|pow|expm1|log1p)")
 # A file, the whole expression, and why it is none of a mechanism's.
 REASONED = {
-    ("present/comment.py", "file.now - file.base.epsilon"): "by how much two answers differ",
-    ("present/gate.py", "file.now - file.base.epsilon"): "by how much two answers differ",
-    ("present/generate.py", "rho * generate.tokens"): "rho adds up, token by token",
-    ("present/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
+    ("comments/documents/comment.py", "file.now - file.base.epsilon"): "by how much two answers differ",
+    ("gate/documents/gate.py", "file.now - file.base.epsilon"): "by how much two answers differ",
+    ("predict/documents/generate.py", "rho * generate.tokens"): "rho adds up, token by token",
+    ("ledger/documents/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
     ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/renyi.py", "TALL * epsilon"): "where an axis ends",
     ("plots/renyi.py", "math.log(found.delta)"): "an argument of the conversion, which has delta so",
 }
 
 
-def formulas(folder: str) -> set[tuple[str, str]]:
-    """File and expression, the outermost one of each."""
-    found = set()
-    for path in sorted((Path(dpcli.__file__).parent / folder).glob("*.py")):
+def formulas() -> set[tuple[str, str]]:
+    """File and expression, the outermost one of each, of all that presents or draws."""
+    found, package = set(), Path(dpcli.__file__).parent
+    for path in sorted((*package.glob("*/documents/*.py"), *package.glob("plots/*.py"))):
         for node in ast.walk(ast.parse(path.read_text())):
             computes = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow)
             computes = computes or (isinstance(node, ast.Call) and LOG_OR_ROOT.match(ast.unparse(node.func)) is not None)
             annotation = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
             if computes and not annotation and any(map(_parameter, _operands(node))):
-                found.add((f"{folder}/{path.name}", ast.unparse(node)))
+                found.add((path.relative_to(package).as_posix(), ast.unparse(node)))
     return found
 
 
@@ -49,7 +49,7 @@ def _parameter(node: ast.expr) -> bool:
 
 
 def test_nothing_shown_is_computed_from_a_parameter() -> None:
-    assert formulas("present") | formulas("plots") == set(REASONED)
+    assert formulas() == set(REASONED)
 
 
 def test_a_formula_is_seen() -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.rounding import up
+from dpcli.predict.documents import pate_statement
 from dpcli.predict.pate import session as session_module
 from dpcli.predict.pate.account import vote_account
 from dpcli.predict.pate.held_costs import compared
@@ -42,7 +43,7 @@ def each_entry(test: Any) -> Any:
 def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a test is about something else: a whole statement takes a second."""
     if "statement" not in request.node.name and "marked" not in request.node.name:
-        monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content, noised: ("", {}))
+        monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))
 
 
 def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
