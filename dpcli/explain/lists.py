@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from dpcli.accountants.base import Accountant
+from dpcli.base.lazy import load
 from dpcli.base.premise import Premise
 from dpcli.base.registry import (
     ACCOUNTANTS,
-    BLOCKS,
     CHART_FORMATS,
-    FILTERS,
     FORMATS,
+    LISTS,
     MECHANISMS,
     PLOTS,
+    PREMISED,
     RELEASED,
     SAMPLING,
     SECTIONS,
-    load,
 )
-from dpcli.ledger.filters.filter import summaries
-from dpcli.ledger.plugin import BLOCKS, FILTERS
 
 Terms = tuple[tuple[str, str], ...]
 

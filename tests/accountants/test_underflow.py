@@ -15,7 +15,8 @@ import pytest
 
 from dpcli.accountants.base import Steps
 from dpcli.base.errors import DpcliError
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, load
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.mechanisms.choice.exponential import ExponentialChoice
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

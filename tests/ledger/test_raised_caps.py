@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.base.registry import FILTERS, load
+from dpcli.base.lazy import load
 from dpcli.ledger import amounts
 from dpcli.ledger.documents.ledger_balance import guaranteed
 from dpcli.ledger.filters.filter import opened_filter

@@ -13,8 +13,8 @@ import pytest
 from scipy.special import ndtri
 
 from dpcli.numerics.logspace import log_ndtr
+from dpcli.predict.documents import pate_statement
 from dpcli.predict.pate import sanitised as sanitised_module
-from dpcli.predict.pate import session as session_module
 from dpcli.predict.pate.sanitise import Release, released
 from dpcli.predict.voting.sensitivity import AnswerSensitivity
 from dpcli.predict.voting.winner import log_q_gaussian

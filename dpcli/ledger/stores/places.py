@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.base.registry import load
+from dpcli.base.lazy import load
 from dpcli.file.toml.shown import first_names
 from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS

@@ -97,7 +97,7 @@ def write_texts(
             outcome = Generated(
                 plan, plan.folder, session.run, session.charged, tuple(text for _, text in found), budget.taken(), spent, cut
             )
-        replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan, said(outcome)).encode())
+        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, said(outcome)).encode())
         commit(session, ledger)
     return outcome
 

@@ -240,6 +240,6 @@ def _leave(plan: VotingPlan, content: Transcript) -> None:
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
     replaced(os.path.join(plan.folder, LABELS), text.encode())
     published = plan.pate.accounting == "data-dependent"
-    markdown, machine = load(PATE_STATEMENT_OF)(plan, content, sanitised(plan, content) if published else None)
+    markdown, machine = statement(plan, content, sanitised(plan, content) if published else None)
     replaced(os.path.join(plan.folder, STATEMENT), markdown.encode())
     replaced(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())

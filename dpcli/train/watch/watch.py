@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.base.extras import require
-from dpcli.base.registry import Displayed, load
+from dpcli.base.lazy import load
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 
 if TYPE_CHECKING:
