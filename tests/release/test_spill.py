@@ -17,6 +17,8 @@ from tests.cases import of_each
 
 HELD = "import sys, time\nfrom dpcli.release.engines.spill import spill\nmade = spill()\nprint(made.path, flush=True)\ntime.sleep(600)\n"
 ASKED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 from dpcli.release.engines.open import opened
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.columns import Column
@@ -56,7 +58,10 @@ def test_a_signal_in_a_query_leaves_nothing(number: signal.Signals, tmp_path: Pa
         (Path(place) / "rows").write_text("raw")
         time.sleep(0.3)  # into a query
         process.send_signal(number)
-        process.wait(60)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
     assert left(tmp_path) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -39,6 +40,14 @@ def csv(folder: Path, line: bytes) -> dict[str, Any]:
     rows = b"".join(b"v%d,%d\n" % (number, number % 90) for number in range(secrets.randbelow(30_000)))
     (folder / "visits.csv").write_bytes(b"visitor,age\n" + rows + line)
     return {"path": "visits.csv"}
+
+
+def damaged(folder: Path) -> dict[str, Any]:
+    """A gzip file that breaks behind what is read of it before the charge: at a block of a type that there is not."""
+    rows = b"".join(b"v%d,%d\n" % (number, number % 90) for number in range(150_000 + secrets.randbelow(30_000)))
+    header = gzip.compress(b"")[:10]
+    (folder / "visits.csv.gz").write_bytes(gzip.compress(b"visitor,age\n" + rows) + header + b"\xff" * 100)
+    return {"path": "visits.csv.gz"}
 
 
 def cut(folder: Path) -> dict[str, Any]:
@@ -92,6 +101,8 @@ def cases(request: pytest.FixtureRequest, engine: str) -> Iterator[Callable[[Pat
         if engine != "spark" or kind not in READ_BY_SPARK:
             yield lambda folder, line=line: {**csv(folder, line), **own}  # type: ignore[misc]
     yield lambda folder: {**cut(folder), **own}
+    if engine != "spark":
+        yield damaged
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "postgres", pytest.param("spark", marks=pytest.mark.long)])
@@ -106,6 +117,17 @@ def test_what_cannot_be_read_is_told_in_the_same_words(
     assert "stays charged" in one and "private" in one and not re.search(r"\d", one.replace("UTF-8", "")), one
     shown = capfd.readouterr()
     assert HIDDEN not in shown.out + shown.err + one
+
+
+def test_a_gzip_file_that_breaks_in_its_first_line_is_refused_before_the_charge(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv.gz").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 100)
+    tables = document(QUERY)
+    tables["privacy"]["delta"] = 0
+    tables["source"] = {"path": "visits.csv.gz", "unit": "visitor", "columns": COLUMNS, "output": str(tmp_path / "out")}
+    (tmp_path / "file.toml").write_bytes(text_of(tables))
+    with pytest.raises(InputError, match="expected a csv file in UTF-8"):
+        release(plan_of(str(tmp_path / "file.toml")))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_charge_stands(tmp_path: Path) -> None:

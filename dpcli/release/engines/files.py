@@ -9,6 +9,7 @@ import gzip
 import io
 import os
 import stat
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -142,7 +143,7 @@ def _first_line(path: str) -> str:
     try:
         with opener(path, "rb") as file:
             return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=KEPT)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         failure = _no_text(path)
     raise failure
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
             try:
                 with _opened(path) as file:
                     deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)
-            except (csv.Error, OSError, EOFError):
+            except (csv.Error, OSError, EOFError, zlib.error):
                 failure = InputError(
                     f"{files.place}: expected quotes around whole cells, found others, or a file that cannot be read"
                 )
