@@ -18,6 +18,7 @@ FEW = {
     "given",  # goals that were stated
     "formats.choices",
     "map(shown, names)",  # of one class
+    "others",  # kinds of inputs of a session
     "needed",  # fields of an object
     "(*needed, *optional)",
     "classes",

@@ -14,6 +14,7 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.predict.decode.write import Writer
+from dpcli.predict.documents import pate_statement
 from dpcli.predict.pate import session as pate_session
 from dpcli.predict.pmixed import fit as fitting
 from dpcli.predict.pmixed.answer import Ensemble
@@ -190,7 +191,7 @@ class Begun:
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], Begun]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(pate_session, "load", lambda target: lambda plan, content, noised: ("", {}))
+    monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))
     return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
 
 
