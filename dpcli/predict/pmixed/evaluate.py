@@ -18,8 +18,8 @@ from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.answer import Ensemble
 from dpcli.predict.pmixed.fit import as_fitted
-from dpcli.predict.pmixed.members import members
 from dpcli.predict.pmixed.measure import Perplexity, Report, ensemble_losses, losses, perplexity
+from dpcli.predict.pmixed.members import members
 from dpcli.predict.pmixed.modes import PROJECTIONS, Mode, Paper, Sound
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.plan import PmixedPlan
