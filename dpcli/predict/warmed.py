@@ -93,7 +93,7 @@ def main(descriptor: int) -> None:
 def _prepare(line: Connection, temporary: str) -> None:
     craft: Craft = line.recv()
     with contextlib.suppress(ImportError):
-        import tqdm
+        import tqdm  # type: ignore[import-untyped]
 
         tqdm.tqdm.monitor_interval = 0  # its bars start no thread, as no process with threads is forked from
     try:
