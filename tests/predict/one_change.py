@@ -31,7 +31,8 @@ import numpy as np
 from tests.predict.leaving import leave
 IMPORT
 np.savez("open.npz", a=np.arange(5000.0), b=np.arange(7.0))
-arrays, log = np.load("open.npz"), open("open.npz", "rb", buffering=0)  # read by all
+handles = [os.open("open.npz", os.O_RDONLY) for _ in range(2)]  # which nobody closes
+arrays, log = np.load(open(handles[0], "rb", closefd=False)), open(handles[1], "rb", buffering=0, closefd=False)  # read by all
 def seed():
     SEED
 AT_MODULE
