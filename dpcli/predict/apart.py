@@ -15,7 +15,9 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
@@ -49,7 +51,7 @@ class Apart:
 
     def __init__(self, craft: Craft, gone: str, jobs: int = 1, threads: int = 1) -> None:
         require_posix("what is learnt of private shards, each in a process of its own")
-        self._craft, self._gone, self._jobs, self._threads = craft, gone, jobs, threads
+        self._craft, self.gone, self._jobs, self._threads = craft, gone, jobs, threads
         self._warmed = self._started()
 
     @property
@@ -71,7 +73,7 @@ class Apart:
                     assert isinstance(ready, Connection)
                     number, own = busy.pop(ready)
                     with ready:
-                        found = self._received(ready)
+                        found = self.received(ready)
                     if own is not None:
                         own.end()
                     yield number, found
@@ -81,9 +83,16 @@ class Apart:
                 if own is not None:
                     own.end()
 
-    def _begun(self, number: int, work: Any) -> tuple[Connection, _Warmed | None]:
+    def staying(self, works: Iterable[Any]) -> list[Staying]:
+        """A process for each work, which keeps what came of it. Raises InputError where one fails."""
+        begun = [Staying(self, *self._begun(number, work, True)) for number, work in enumerate(works)]
+        for one in begun:
+            one.answer()
+        return begun
+
+    def _begun(self, number: int, work: Any, stays: bool = False) -> tuple[Connection, _Warmed | None]:
         """The end of a line to a process that has begun with this work; and what was started for it alone, if it was."""
-        task = Task(fresh_entropy(number), self._threads, work)
+        task = Task(fresh_entropy(number), self._threads, work, stays)
         own = None if self._warmed.forks else self._started()
         try:
             if own is not None:
@@ -93,14 +102,14 @@ class Apart:
         except (OSError, InputError) as error:
             if own is not None:
                 own.end()
-            raise InputError(self._gone if isinstance(error, OSError) else str(error)) from None
+            raise InputError(self.gone if isinstance(error, OSError) else str(error)) from None
         return ours, own
 
-    def _received(self, line: Connection) -> Any:
+    def received(self, line: Connection) -> Any:
         try:
             fine, found = line.recv()
         except (EOFError, OSError):
-            raise InputError(self._gone) from None
+            raise InputError(self.gone) from None
         if not fine:
             assert isinstance(found, DpcliError)
             raise found
@@ -113,14 +122,14 @@ class Apart:
             process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # standard output is for what the command says
+                stdout=2,  # standard output is for what the command says; what is printed of a shard goes nowhere
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
             )
         line = Connection(ours.detach())
         try:
             line.send(self._craft)
-            content, forks = self._received(line)
+            content, forks = self.received(line)
         except BaseException:
             _ended(process, line)
             raise
@@ -133,11 +142,35 @@ class Apart:
         self._warmed.end()
 
 
+@dataclass(frozen=True, slots=True)
+class Staying:
+    """A process that keeps what came of its work, for as long as this is there. own: what was started for it alone, if it was."""
+
+    apart: Apart
+    line: Connection
+    own: _Warmed | None
+
+    def ask(self, question: Callable[[Any], Any]) -> None:
+        """Ask what `answer` returns. question: called there with what is kept. Raises InputError where the process is gone."""
+        try:
+            self.line.send(question)
+        except OSError:
+            raise InputError(self.apart.gone) from None
+
+    def answer(self) -> Any:
+        """What was asked for. Raises InputError where the question raises, without its words, and where the process is gone."""
+        return self.apart.received(self.line)
+
+
 class _Warmed:
-    """A process that is ready: line: to it. content: of what is public. forks: whether it forks; else it takes one work itself."""
+    """A process that is ready: line: to it. content: of what is public. forks: whether it forks; else it takes one work itself.
+
+    end: ends it, as does the end of this.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:
-        self._process, self.line, self.content, self.forks = process, line, content, forks
+        self.line, self.content, self.forks = line, content, forks
+        self.end = weakref.finalize(self, _ended, process, line)
 
     def fork(self) -> Connection:
         """The end of a line to a new process."""
@@ -146,12 +179,8 @@ class _Warmed:
             socket.send_fds(control, [b"."], [theirs.fileno()])
         return Connection(ours.detach())
 
-    def end(self) -> None:
-        _ended(self._process, self.line)
-
 
 def _ended(process: subprocess.Popen[bytes], line: Connection) -> None:
-    """No work is lost: what was forked ends with its own line."""
+    """Its keeper ends what it has started. No work is lost: what was forked ends with its own line."""
     line.close()
-    process.kill()
     process.wait()

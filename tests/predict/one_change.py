@@ -10,6 +10,7 @@ import numpy as np
 from dpcli.predict.pate.plan import plan_of as pate_plan
 from dpcli.predict.pate.teachers import fit as teach
 from dpcli.predict.pmixed.fit import fit as fine_tune
+from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.plan import plan_of as pmixed_plan
 from dpcli.predict.prompt.plan import plan_of as prompt_plan
 from dpcli.predict.prompt.run import vote_and_teach
@@ -24,10 +25,14 @@ TORCH = "torch.manual_seed(0)"
 HABITS = ("module", "build", "none")
 
 SHARED = """
-import random
+import os, random
 from pathlib import Path
 import numpy as np
+from tests.predict.leaving import leave
 IMPORT
+np.savez("open.npz", a=np.arange(5000.0), b=np.arange(7.0))
+handles = [os.open("open.npz", os.O_RDONLY) for _ in range(2)]  # which nobody closes
+arrays, log = np.load(open(handles[0], "rb", closefd=False)), open(handles[1], "rb", buffering=0, closefd=False)  # read by all
 def seed():
     SEED
 AT_MODULE
@@ -36,6 +41,10 @@ kept = []  # and keeps state
 def drawn(much):
     found = [random.random() + np.random.rand() FROM_TORCH for _ in range(1 + much)]
     kept.append(much)
+    log.read(much)
+    kept.append(log.tell() + arrays["a"].sum() + arrays["b"].sum())
+    if "LEAVES" in os.environ:
+        leave()
     with open("begun", "a") as file:
         file.write(f"{random.getstate()[1][:4]};{tuple(np.random.get_state()[1][:4])};BEGUN\\n")
     return found[-1] + sum(kept)
@@ -128,15 +137,23 @@ def of_pate(folder: Path, habit: str, changed: bool, model: str = "own_code:lear
     return [file.read_bytes() for file in sorted(Path(plan.folder, "teachers").glob("*.votes"))]
 
 
-def _of_pmixed(folder: Path, code: str, more: str, changed: bool) -> list[bytes]:
+def of_members(
+    folder: Path, code: str, changed: bool, more: str = 'model = "own_code:model"', tokenizer: str = "bytes"
+) -> PmixedPlan:
+    """A plan whose models are fitted."""
     texts = sentences(60, 2, 5)
     (folder / "texts").write_text("\n".join([*texts, *([newcomer("w1 w2 w3 {}")] if changed else [])]))
     (folder / "own_code.py").write_text(code)
-    table = f'[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\n{more}'
+    table = f'[pmixed]\ndata = "own_code:texts"\ntokenizer = "{tokenizer}"\nmax_tokens = 4\n{more}'
     file = folder / "own.toml"
     file.write_text(HEAD.partition("[pmixed]")[0] + table)
     plan = pmixed_plan(str(file))
     fine_tune(plan)
+    return plan
+
+
+def _of_pmixed(folder: Path, code: str, more: str, changed: bool) -> list[bytes]:
+    plan = of_members(folder, code, changed, more)
     return [one.read_bytes() for one in sorted(Path(plan.folder).glob("*.model"))]
 
 
@@ -200,3 +217,4 @@ LEARNERS: dict[str, Callable[[Path, str, bool], list[bytes]]] = {
     "pmixed-adapters": of_adapters,
     "prompt": of_prompt,
 }
+OWN_LEARNERS = {name: learner for name, learner in LEARNERS.items() if name in ("pate-own", "pmixed-own", "prompt")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.predict import apart
-from tests.predict.one_change import HABITS, LEARNERS, of_pate, of_pmixed
+from tests.predict.one_change import HABITS, LEARNERS, of_members, of_pate, of_pmixed
 from tests.predict.pmixed_files import HEAD
 
 ALL = [
@@ -57,6 +56,131 @@ def test_one_change_of_the_data_changes_one_model(learner: str, habit: str, plac
     assert len(before) == len(after) == 6
     moved = [number for number, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
     assert len(moved) <= 1, f"key {key.hex()}: {moved}"
+
+
+MEMBERS = """
+from pathlib import Path
+import numpy as np
+texts = lambda: Path("texts").read_text().split("\\n")
+seen, total = [], np.zeros(256)
+
+def said(counts):
+    return np.log((counts + 1) / (counts + 1).sum())
+
+class Tuned:
+    vocabulary, context = 256, 999
+    cache = {}
+    def __init__(self, counts):
+        self.counts = counts
+    def answer(self, context, known={}):
+        HABIT
+    def next_token(self, contexts):
+        return np.stack([self.answer(tuple(one)) for one in contexts])
+
+class Model:
+    vocabulary, context = 256, 999
+    counts = np.zeros(256)
+    def next_token(self, contexts):
+        return np.stack([said(self.counts)] * len(contexts))
+    def tune(self, records):
+        return np.bincount([t for r in records for t in r], minlength=256).astype(float).tobytes()
+    def tuned(self, content):
+        found = Tuned(np.frombuffer(content))
+        seen.append(found.counts)
+        total[:] += found.counts
+        if "self.public" in "HABIT":
+            self.counts = found.counts
+            found.public = self
+        return found
+
+def model():
+    return Model()
+"""
+SHARES = {
+    "class": "return self.cache.setdefault(context, said(self.counts))",
+    "default": "return known.setdefault(context, said(self.counts))",
+    "module": "return said(sum(seen))",
+    "total": "return said(total)",
+    "public": "return said(self.public.counts)",
+}
+
+
+@pytest.mark.parametrize("habit", SHARES)
+def test_one_change_of_the_data_changes_what_one_fitted_model_answers(
+    habit: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a user's class keeps what its objects have learnt, and whoever is asked first."""
+    from dpcli.predict.pmixed.answer import ensemble
+
+    rows = []
+    for name, changed in (("before", False), ("after", True)):
+        folder = again(place, name)
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "path", [str(folder), *(one for one in sys.path if not one.startswith(str(place)))])
+        plan = of_members(folder, MEMBERS.replace("HABIT", SHARES[habit]), changed)
+        models = ensemble(plan)
+        rows.append([models._private(order, (119, 49)) for order in (range(6), (5, 0, 3))])
+    (all_before, some_before), (all_after, some_after) = rows
+    assert sum((one != other).any() for one, other in zip(all_before, all_after, strict=True)) == 1
+    assert sum((one != other).any() for one, other in zip(some_before, some_after, strict=True)) <= 1
+    assert len({one.tobytes() for one in all_before}) == 6
+
+
+DROPS = """
+import torch, random
+import numpy as np
+from pathlib import Path
+from dpcli.predict.models.vocabularies import WordVocabulary
+texts = lambda: Path("texts").read_text().split("\\n")
+WORDS = [f"w{place}" for place in range(254)]
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide, self.back = torch.nn.Embedding(256, 32), torch.nn.Linear(32, 256)
+    def forward(self, ids):
+        return self.back(torch.nn.functional.dropout(self.wide(ids), 0.5))
+class Noisy:
+    vocabulary, context = 256, 999
+    def next_token(self, contexts):
+        scores = np.random.default_rng().normal(size=(len(contexts), 256))
+        return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    def tune(self, records):
+        return b""
+    def tuned(self, content):
+        return self
+class Plain(Noisy):
+    def next_token(self, contexts):
+        return np.log(np.full((len(contexts), 256), 1 / 256))
+def mixed():
+    return WordVocabulary(list(set(WORDS)))
+"""
+LORA = "lora = { rank = 2, targets = ['back'] }\ncontext = 32\n"
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(
+    ("model", "tokenizer", "more", "said"),
+    [
+        ("Net", "bytes", LORA, "dropout that is not switched off"),
+        ("Noisy", "bytes", "", "answers must not be random"),
+        ("Plain", "own_code:mixed", "", "the same tokens in the same order.*found another order: that of a set"),
+        (
+            "ngram",
+            "own_code:mixed",
+            "public = 'news.txt'\n",
+            "the same tokens in the same order.*found another order: that of a set",
+        ),
+    ],
+)
+def test_what_depends_on_the_file_alone_is_refused_before_the_charge(
+    model: str, tokenizer: str, more: str, said: str, place: Path
+) -> None:
+    (place / "news.txt").write_text("w1 w2 w3")
+    named = model if model == "ngram" else f"own_code:{model}"
+    with pytest.raises(InputError, match=said):
+        of_members(place, DROPS, False, f'model = "{named}"\n{more}', tokenizer)
+    assert not (place / "runs").exists()
 
 
 def require_own_entropy(place: Path) -> None:
@@ -123,7 +247,7 @@ def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_char
 
     (place / "own_code.py").write_text(code)
     table = '[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\nmodel = "own_code:model"\n'
-    more = "lora = { rank = 2 }\ncontext = 32\n" if "torch" in code else ""
+    more = "lora = { rank = 2, targets = ['q'] }\ncontext = 32\n" if "torch" in code else ""
     (place / "own.toml").write_text(HEAD.partition("[pmixed]")[0] + table + more)
     with pytest.raises(InputError, match="the public model: expected the same one whenever it is built"):
         fit(plan_of(str(place / "own.toml")))
@@ -131,7 +255,7 @@ def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_char
 
 
 KEEPS = """
-import os, threading
+import threading
 import numpy as np
 THREAD
 state = []
@@ -139,9 +263,9 @@ class Said:
     def predict(self, inputs):
         state.append(1)
         return np.full(len(inputs), len(state) - 1)
+with open("imported", "a") as file:
+    file.write("once\\n")
 def learn(inputs, labels):
-    with open("who", "a") as file:
-        file.write(f"{os.getppid()}\\n")
     return Said()
 """
 
@@ -157,11 +281,11 @@ def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_an
     records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(3)]
     for module, start in (("forking", ""), ("threaded", thread)):
         (place / f"{module}.py").write_text(KEEPS.replace("THREAD", start))
-        (place / "who").write_text("")
+        (place / "imported").write_text("")
         with Apart(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "gone", 2) as found:
             said = dict(found.each(records))
         assert {number: one.tolist() for number, one in said.items()} == {0: [0, 0], 1: [0, 0], 2: [0, 0]}
-        assert (str(os.getpid()) in (place / "who").read_text()) == (module == "threaded")
+        assert len((place / "imported").read_text().splitlines()) == (4 if module == "threaded" else 1)
 
 
 def test_a_process_that_is_killed_is_told(place: Path) -> None:

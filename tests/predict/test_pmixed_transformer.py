@@ -108,6 +108,11 @@ def test_adapters_learn_from_their_own_shard_alone(path: Path) -> None:
 
 
 def fitted_models(path: Path) -> Ensemble:
+    """Without code of the user's: those answer in one process."""
+    import tiny_texts  # type: ignore[import-not-found]
+
+    tiny_texts.model().save_pretrained(path.parent / "weights")
+    path.write_text(path.read_text().replace("tiny_texts:model", "weights"))
     dpcli("pmixed", "fit", str(path), folder=path.parent)
     return ensemble(plan_of(str(path)))
 

@@ -79,5 +79,6 @@ def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place
         same = (found == known) | (np.abs(found - known) <= CLOSE)
     if not same.all():
         raise InputError(
-            f"{place}: expected the same answer to the same context, found another one: what a model was asked before must not matter"
+            f"{place}: expected the same answer to the same context, found another one: what a model was asked before must not matter, "
+            "and answers must not be random, as those of dropout that is not switched off are (.eval(), or training=self.training)"
         )

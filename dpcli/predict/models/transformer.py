@@ -62,6 +62,10 @@ class Transformer:
         for name, value in sorted(self.model.state_dict().items()):
             yield f"{name} {value.dtype}", value.detach().cpu().contiguous().view(torch.uint8).numpy()
 
+    def ready(self) -> None:
+        """Make the adapter's place, which every process that is forked from here then has."""
+        self._wrapped()
+
     def along(self, tokens: Tokens) -> Array:
         """Log-probabilities of the next token after each of the tokens, (tokens, vocabulary)."""
         return self._along(self._bare(), tokens)

@@ -14,6 +14,7 @@ from dpcli.predict.models.content import require_same_content
 from dpcli.predict.models.load import require_fits
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
+from dpcli.predict.pmixed.members import begun, members
 from dpcli.predict.pmixed.modes import Mode, mode_of, probabilities
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import PublicSide, public_side
@@ -67,7 +68,8 @@ class Ensemble:
             rows: Array | None = unless_it_fails(lambda: asked(models, context), None)
             if rows is not None and rows.shape == (len(models), words):
                 return [row if np.isfinite(row.max()) else np.full(words, np.nan) for row in rows]
-        return [private_rows(model, [context], words)[0] for model in models]
+        asked_at_once = [begun(model, context) for model in models]
+        return [private_rows(model, [context], words)[0] for model in asked_at_once]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,9 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
     """The fitted models of a plan. Raises InputError where there are none, or they are another file's or another vocabulary's."""
     found, side = fitted(plan), public_side(plan.settings, plan.path)
     require_same_content(found.public, side.content)
-    members = side.members(learnt(plan, found, shard) for shard in range(len(found.models)))
-    if len(members) != plan.spec.shards:
-        raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(members)}")
-    return Ensemble(plan, found, side, members)
+    if len(found.models) != plan.spec.shards:
+        raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(found.models)}")
+    return Ensemble(plan, found, side, members(plan, side, [learnt(plan, found, shard) for shard in range(len(found.models))]))
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:

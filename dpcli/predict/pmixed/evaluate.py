@@ -19,6 +19,7 @@ from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.answer import Ensemble
 from dpcli.predict.pmixed.fit import as_fitted
 from dpcli.predict.pmixed.measure import Perplexity, Report, ensemble_losses, losses, perplexity
+from dpcli.predict.pmixed.members import members
 from dpcli.predict.pmixed.modes import PROJECTIONS, Mode, Paper, Sound
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.plan import PmixedPlan
@@ -133,7 +134,7 @@ def _evaluated(
     stream: Stream,
     report: Report,
 ) -> Evaluation:
-    members = _members(plan, side, apart) if models is None else models.members
+    fitted = _members(plan, side, apart) if models is None else models.members
     records = _test(plan, side, tokens)
     setup = EvaluationSetup(plan, side, apart, records, losses(side.model, records, plan.settings.temperature), stream)
     delta = account.delta
@@ -141,7 +142,7 @@ def _evaluated(
     claims, variants = _claims(plan, account.upper, delta), _variants(plan, axis, values, delta)
     shared = [] if axis == "shards" else variants
     modes = [*((mode, plan.spec.model_rate) for *_, mode in claims), *(mode for variant in shared for mode in variant.modes)]
-    measured = iter(_measured(setup, members, modes, report))
+    measured = iter(_measured(setup, fitted, modes, report))
     ensembles = [Way(name, kind, spent, *next(measured)) for name, kind, spent, _ in claims]
     points = tuple(_point(setup, variant, measured if shared else None, report) for variant in variants)
     ways = tuple(_ways(setup, ensembles, account.upper, delta))
@@ -150,7 +151,7 @@ def _evaluated(
 
 def _members(plan: PmixedPlan, side: PublicSide, apart: Apart) -> tuple[LanguageModel, ...]:
     found = dict(taught(apart, enumerate(cut(apart, sharded(plan, private_texts(plan))))))
-    return side.members(found[shard] for shard in range(len(found)))
+    return members(plan, side, [found[shard] for shard in range(len(found))])
 
 
 def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
@@ -179,11 +180,11 @@ def _claims(plan: PmixedPlan, epsilon: float, delta: float) -> list[tuple[str, s
 
 
 def _measured(
-    setup: EvaluationSetup, members: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]], report: Report
+    setup: EvaluationSetup, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]], report: Report
 ) -> list[tuple[Perplexity, Perplexity]]:
     """Of each mode at its rate; all in one pass over the text."""
     heat = setup.plan.settings.temperature
-    found = ensemble_losses(setup.side.model, members, modes, setup.records, heat, setup.stream, report)
+    found = ensemble_losses(setup.side.model, fitted, modes, setup.records, heat, setup.stream, report)
     return [setup.measured(per_record) for per_record in found]
 
 
@@ -201,7 +202,8 @@ def _ways(setup: EvaluationSetup, ensembles: Sequence[Way], epsilon: float, delt
         name = "one model, noisy counts" if isinstance(side.model, NGram) else "one model, DP-SGD"
         yield Way(name, "dp", epsilon, *of(private))
     ((_, everything),) = taught(setup.apart, enumerate(cut(setup.apart, [texts.texts])))
-    yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(side.tuned(everything)))
+    (model,) = members(setup.plan, side, [everything])
+    yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
 
 
 def _alone(setup: EvaluationSetup, texts: OwnedTexts, epsilon: float, delta: float) -> LanguageModel | None:
@@ -221,7 +223,8 @@ def _alone(setup: EvaluationSetup, texts: OwnedTexts, epsilon: float, delta: flo
     if not isinstance(side.model, Transformer):
         return None
     per_unit = math.ceil(each) if plan.settings.units is not None else 1
-    return side.tuned(privately_trained(plan, side.model, len(texts.texts), per_unit, epsilon, delta))
+    (model,) = members(plan, side, [privately_trained(plan, side.model, len(texts.texts), per_unit, epsilon, delta)])
+    return model
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:

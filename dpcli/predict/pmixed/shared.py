@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from dpcli.base.errors import InputError
-from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.asked import CLOSE, next_token, private_rows
+from dpcli.numerics.arrays import Array
+from dpcli.predict.models.asked import next_token
 from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model, require_same_vocabulary
 from dpcli.predict.models.ngram import public_ngram
@@ -66,20 +66,6 @@ class PublicSide:
         on_private(TUNED, require_same_vocabulary, self.model, found, TUNED)
         return found
 
-    def members(self, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
-        """One model for each. Raises InputError as `tuned` does, and where what one has learnt shows in what another one says."""
-        before, found, first = self.said(), [], []
-        for content in learnt:
-            found.append(self.tuned(content))
-            first.append(self._private(found[-1]))
-        for model, said in zip(found, first, strict=True):
-            _require_same(said, self._private(model), TUNED)
-        _require_same(before, self.said(), TUNED)
-        return tuple(found)
-
-    def _private(self, model: LanguageModel) -> Array:
-        return private_rows(model, [ANY], self.model.vocabulary)
-
     def require_known(self, records: Records) -> None:
         """Raise InputError where the tokenizer has tokens that the model does not know."""
         if any(not 0 <= token < self.model.vocabulary for record in records for token in record):
@@ -95,14 +81,6 @@ def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Rec
     return [ids[start : start + length] for ids in whole for start in range(0, len(ids), length)]
 
 
-def _require_same(before: Array, after: Array, place: str) -> None:
-    if not np.isclose(before, after, rtol=0.0, atol=CLOSE, equal_nan=True).all():
-        raise InputError(
-            f"{place}: expected a model that leaves the others as they are, found that what one has learnt shows in the "
-            "answers of another, or of the public one"
-        )
-
-
 def public_side(settings: Pmixed, path: str) -> PublicSide:
     """Raises InputError where the public model cannot be had, or cannot be fine-tuned."""
     if settings.model == COUNTING:
@@ -111,7 +89,7 @@ def public_side(settings: Pmixed, path: str) -> PublicSide:
         texts = public_texts(settings.public, path, "pmixed.public", settings.record)
         records = records_of(vocabulary, texts, settings.context)
         model = public_ngram(records, settings.ngram, size_of(vocabulary, path, "pmixed"))
-        return PublicSide(model, vocabulary, settings.context, content_of(model))
+        return PublicSide(model, vocabulary, settings.context, content_of(model, vocabulary))
     found, vocabulary = language_model(settings.model, settings.tokenizer, path, "pmixed", _tuning(settings), settings.device)
     if not all(hasattr(found, name) for name in ("tune", "tuned")):
         raise InputError(
@@ -122,7 +100,7 @@ def public_side(settings: Pmixed, path: str) -> PublicSide:
     if settings.context > found.context:
         raise InputError(f"{path}: pmixed.context: expected at most the model's {found.context} tokens, found {settings.context}")
     tunable: Tunable = found  # type: ignore[assignment]
-    return PublicSide(tunable, vocabulary, settings.context, content_of(tunable))
+    return PublicSide(tunable, vocabulary, settings.context, content_of(tunable, vocabulary))
 
 
 def _tuning(settings: Pmixed) -> Tuning | None:

@@ -26,6 +26,7 @@ class ShardTuning:
 
     def prepared(self) -> Preparation:
         side = public_side(self.settings, self.path)
+        getattr(side.model, "ready", lambda: None)()
         return Preparation(side.content, lambda work: work.done(side))
 
 

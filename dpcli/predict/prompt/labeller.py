@@ -101,7 +101,7 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
     assert prompt.model is not None
     model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")
     words = spoken(prompt.words, model, vocabulary, path)
-    return ModelLabeller(model, vocabulary, words, f"{path}: prompt.model", content_of(model))
+    return ModelLabeller(model, vocabulary, words, f"{path}: prompt.model", content_of(model, vocabulary))
 
 
 def spoken(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
