@@ -54,6 +54,16 @@ PREMISES: Premises = (
         "tests/predict/test_one_change.py::test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge",
     ),
     Premise(
+        "What one fitted model has learnt is in the answers of no other.",
+        "pmixed: a model of the author's own answers from a process of its own",
+        "tests/predict/test_one_change.py::test_one_change_of_the_data_changes_what_one_fitted_model_answers",
+    ),
+    Premise(
+        "What a learner starts, keeps or prints ends with it and is seen by nobody.",
+        "pate, pmixed and prompt, but for what begins a session of its own",
+        "tests/predict/test_left_behind.py::test_nothing_is_left_of_a_learner_and_nothing_is_shown",
+    ),
+    Premise(
         "What a model remembers of one shard reaches no other.",
         "prompt; elsewhere a process of its own",
         "tests/predict/test_prompt.py::test_what_a_model_remembers_of_one_teacher_reaches_no_other",

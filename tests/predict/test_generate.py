@@ -421,7 +421,8 @@ MISBEHAVING = """
 class Odd(Model):
     def next_token(self, contexts):
         found = super().next_token(contexts)
-        return odd(found, contexts) if not bytes(contexts[0]).startswith(b">") else found
+        own = bytes(contexts[0])  # of a private text; whoever makes the file asks about tokens 0, 1, 2, ... too
+        return odd(found, contexts) if own[:1] not in (b">", b"\\0") else found
 
 def model():
     return Odd(), ByteVocabulary()

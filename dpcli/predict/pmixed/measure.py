@@ -10,7 +10,7 @@ from functools import partial
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.port import LanguageModel
 from dpcli.predict.places import on_private
-from dpcli.predict.pmixed.members import Member
+from dpcli.predict.pmixed.members import FittedModel
 from dpcli.predict.pmixed.modes import Mode, probabilities
 from dpcli.predict.pmixed.whole import sampled
 from dpcli.train.noise.randomness import Stream
@@ -33,7 +33,7 @@ class Perplexity:
 
 def following(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
     """Log-probabilities of the token at each of these places, from those before it: (places, vocabulary)."""
-    if isinstance(model, Member):
+    if isinstance(model, FittedModel):
         return model.asked(partial(following, record=record, places=places))
     along = getattr(model, "along", None)
     if along is not None:

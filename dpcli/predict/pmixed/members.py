@@ -29,7 +29,7 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FittedModel:
     """A fitted model in another process."""
 
     vocabulary: int
@@ -62,7 +62,7 @@ class Answering:
 
 def begun(model: LanguageModel, context: Tokens) -> LanguageModel:
     """The model, to be asked about this context alone, and only once: one in a process of its own begins at once."""
-    if not isinstance(model, Member):
+    if not isinstance(model, FittedModel):
         return model
     try:
         model.process.ask(partial(_next_token, contexts=[context]))
@@ -84,7 +84,7 @@ def members(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tupl
     apart = Apart(ShardTuning(plan.settings, plan.path), GONE)
     require_same_content(side.content, apart.content)
     model = side.model
-    return tuple(Member(model.vocabulary, model.context, one) for one in apart.staying(map(Take, learnt)))
+    return tuple(FittedModel(model.vocabulary, model.context, one) for one in apart.staying(map(Take, learnt)))
 
 
 def _next_token(model: LanguageModel, contexts: Sequence[Tokens]) -> Array:
