@@ -98,7 +98,10 @@ def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, d
 def _bounded(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Sql, secret: bytes
 ) -> Iterator[tuple[str, str, str]]:
-    """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL."""
+    """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL.
+
+    The cap stands on the read that is added up: a view may hold other rows each time that it is read.
+    """
     own, each = listed(names.bounded), listed(names.unit_and_keys)
     sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
     added = "".join(f", s{number}" for number in range(len(names.values)))
@@ -117,16 +120,15 @@ def _bounded(
         yield "bounded", "", f"SELECT {own}, least(n, {most}) AS n FROM {chosen}"
         return
     same = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.bounded)
-    rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same} WHERE n"
+    rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same}"
+    rows += "" if names.counted else f" WHERE n > {most}"  # the others are read no second time
     copies = f"row_number() OVER (PARTITION BY {listed(columns)} ORDER BY {names.unit[0]}) AS copy"
-    yield "whole", "", f"SELECT {listed(columns)}, {copies} FROM ({rows} > {most}) AS excess"
+    yield "whole", "", f"SELECT {listed(columns)}, {copies} FROM ({rows}) AS excess"
     order = listed((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
     ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM whole"
     yield "cut", "", f"SELECT {each}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {each}"
-    few = f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most}"
-    if names.counted:
-        few = f"SELECT {each}, count(*) AS n{sums} FROM ({rows} <= {most}) AS few GROUP BY {each}"
-    yield "bounded", "", f"{few} UNION ALL SELECT {each}, n{added} FROM cut"
+    few = "" if names.counted else f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL "
+    yield "bounded", "", f"{few}SELECT {each}, n{added} FROM cut"
 
 
 def _most_groups(keys: Iterable[GroupPart]) -> float:

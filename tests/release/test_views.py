@@ -1,0 +1,62 @@
+"""A view may hold other rows each time that it is read: still no unit counts with more rows than it is charged for."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps
+from dpcli.release.columns import Column
+from dpcli.release.engines.open import opened
+from dpcli.release.settings import Source
+
+UNITS, ROWS, CAP, TIMES = 40, 20, 8, 12
+COLUMNS = {"visitor": Column(type="text"), "n": Column(type="integer", min=0, max=ROWS)}
+STEPS = Steps("n", 0, ROWS, 1.0)
+ASKED = {
+    "counted by value": ((GroupKey("n", steps=STEPS),), ()),
+    "added up": ((), (STEPS,)),
+    "by key": ((GroupKey("n"),), (STEPS,)),
+}
+EACH, SAME = "select * from t where random() < 0.5", "select * from t"
+
+
+def most(source: Source, folder: Path, unit: str | None, asked: str) -> int:
+    """The most rows that were counted in a few answers, of one unit or of all."""
+    keys, values = ASKED[asked]
+    aggregation = Aggregation("visitor", unit and f"visitor = '{unit}'", keys, values, 1, CAP)
+    with opened(source, str(folder / "x.toml")) as engine:
+        return max(sum(total.rows for total in engine.totals(aggregation, secrets.token_bytes(32)).values()) for _ in range(TIMES))
+
+
+@pytest.mark.needs("duckdb", "sqlglot")
+@pytest.mark.parametrize("view", [EACH, "select * from t using sample 50% (bernoulli)", SAME])
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_unit_of_a_view_counts_more_rows_than_it_may(view: str, asked: str, tmp_path: Path) -> None:
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
+        connection.execute(
+            f"create table t as select 'u' || (i // {ROWS}) as visitor, i % {ROWS} as n from range({UNITS * ROWS}) r(i)"
+        )
+        connection.execute(f"create view v as {view}")
+    source = Source(columns=COLUMNS, path="a.duckdb", table="v", unit="visitor")
+    assert most(source, tmp_path, "u1", asked) <= CAP
+    assert most(source, tmp_path, None, asked) <= CAP * UNITS
+
+
+@pytest.mark.needs("psycopg", "sqlglot")
+@pytest.mark.parametrize("view", [EACH, "select * from t tablesample bernoulli(50)", SAME])
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_unit_of_a_view_on_a_server_does(view: str, asked: str, release_cluster: Any, tmp_path: Path) -> None:
+    name = release_cluster.database()
+    with release_cluster.connect(name) as connection:
+        rows = f"generate_series(0, {UNITS * ROWS - 1}) i"
+        connection.execute(f"create table t as select 'u' || (i / {ROWS}) as visitor, (i % {ROWS})::bigint as n from {rows}")
+        connection.execute(f"create view v as {view}")
+    source = Source(columns=COLUMNS, url=release_cluster.url(name), table="v", unit="visitor")
+    assert most(source, tmp_path, "u1", asked) <= CAP
+    assert most(source, tmp_path, None, asked) <= CAP * UNITS
