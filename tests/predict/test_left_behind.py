@@ -64,6 +64,8 @@ def learn(inputs, labels):
     END
 """
 RUNS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 from dpcli.numerics.arrays import np
 from dpcli.predict.apart import Apart
 from dpcli.predict.pate.data import Records
