@@ -21,6 +21,11 @@ class Source:
 
     premises: ClassVar[Premises] = (
         Premise(
+            "A unit counts with no more rows than max_rows, also where a view holds other rows each time that it is read.",
+            "release, in DuckDB and PostgreSQL",
+            "tests/release/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
+        ),
+        Premise(
             "Whether every row can be read does not depend on one unit.",
             "the operator, who looks at the table with other tools; release says that it cannot be read, in the same words wherever",
             "tests/release/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
