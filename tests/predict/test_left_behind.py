@@ -38,7 +38,7 @@ def left_at_last(place: Path) -> list[str]:
 def test_nothing_is_left_of_a_learner_and_nothing_is_shown(
     learner: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("LEAVES", "1")
+    monkeypatch.setenv("LEAVES", str(os.getpid()))
     OWN_LEARNERS[learner](place, "none", False)
     shown = capfd.readouterr()
     assert ROW not in shown.out + shown.err
