@@ -828,12 +828,12 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
             charge(ledger, "early", "0.1")
         with pytest.raises(LedgerError, match="is being copied here"):
             ledger.leave("/elsewhere.db")
-    early = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 6}, "new")
+    early = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}, "new")
     assert "was closed where it comes from" in by_hand(people, "ada", "append", "new", 2, early.body)
     closing = sealed({"kind": "moved", "to": "here", "who": "x", "when": clock(), "dpcli": "0"}, "new", empty.head)
     assert by_hand(people, "ada", "take", "new", 2, closing.row.body) == ""
     empty.apply(closing)
-    last = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 6}, "new")
+    last = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}, "new")
     assert by_hand(people, "ada", "append", "new", 3, last.body) == ""
     empty.apply(
         sealed(
@@ -841,7 +841,7 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
                 "kind": "copied",
                 "from": "/somewhere.db",
                 "schema": "0" * 64,
-                "version": 6,
+                "version": 7,
                 "who": "ada",
                 "when": "2026-01-01T00:00:00Z",
                 "dpcli": "0",

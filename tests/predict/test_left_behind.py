@@ -64,8 +64,6 @@ def learn(inputs, labels):
     END
 """
 RUNS = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 from dpcli.numerics.arrays import np
 from dpcli.predict.apart import Apart
 from dpcli.predict.pate.data import Records
@@ -75,6 +73,7 @@ with Apart(Lesson(np.zeros((2, 2)), "leaves:learn", 3, 8, "a.toml"), "gone") as 
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_whatever_a_learner_has_started_ends_with_it_and_with_dpcli(end: str, stop: signal.Signals, place: Path) -> None:

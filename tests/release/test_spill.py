@@ -17,8 +17,6 @@ from tests.cases import of_each
 
 HELD = "import sys, time\nfrom dpcli.release.engines.spill import spill\nmade = spill()\nprint(made.path, flush=True)\ntime.sleep(600)\n"
 ASKED = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 from dpcli.release.engines.open import opened
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.columns import Column
@@ -46,6 +44,7 @@ def left(folder: Path) -> list[str]:
 
 
 @pytest.mark.needs("duckdb", "sqlglot")
+@pytest.mark.usefixtures("interruptible")
 @of_each("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_a_query_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     import duckdb

@@ -27,7 +27,7 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
         batch: records that nobody owns.
     """
     reading = Reading((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
-    with torch.no_grad(), reading:
+    with torch.enable_grad(), reading:  # a loss may ask for gradients itself
         loss(model, batch)
     names = {found[0]: name for name, found in state(model, loss, whole=False).found.items() if isinstance(found, tuple)}
     return tuple(
