@@ -127,17 +127,26 @@ def upgrade(url: str) -> tuple[str, ...]:
 
 
 def _refuse_changed(url: str) -> None:
-    """What somebody did to the definitions by hand would be noted as if a version of dpcli had made them so."""
+    """What somebody did to the definitions by hand would be noted as if a version of dpcli had made them so.
+
+    Asked twice: whoever upgrades at this moment changes them between two questions of one look.
+    """
+    if _changed(url) is not None and (found := _changed(url)) is not None:
+        raise LedgerError(found)
+
+
+def _changed(url: str) -> str | None:
     store = open_store(url)
     try:
         found = digest(store.schema())
         for name in store.datasets():
             state = Ledger(store, name).state()
             if state.version >= store.version and state.schema != found and not state.not_open:
-                raise LedgerError(
+                return (
                     f'{store.place}: dataset "{name}": the definitions that guard the entries were changed since they were noted, and no '
                     "version of dpcli did that; nothing was upgraded: restore a backup"
                 )
+        return None
     finally:
         store.close()
 
