@@ -23,9 +23,10 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Features, a folder each, and the others that they may name.
 FEATURES = {
     "sessions": frozenset({"ledger"}),
+    "random": frozenset({"sessions"}),
     "lint.commands": frozenset({"ledger", "sessions"}),  # its rules are of the core
     **{
-        folder: frozenset((*load(f"dpcli.{folder}.plugin:PLUGIN").names, "sessions"))
+        folder: frozenset((*load(f"dpcli.{folder}.plugin:PLUGIN").names, "sessions", "random"))
         for folder in FOLDERS
         if folder not in {*FLOOR, *(room.partition(".")[0] for room in FLOOR)}
     },

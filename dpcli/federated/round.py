@@ -16,8 +16,8 @@ from dpcli.sessions.process import this_process
 
 if TYPE_CHECKING:
     from dpcli.federated.kept import CountedClients
-    from dpcli.train.noise.randomness import Reals
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.streams import Reals
+    from dpcli.random.subsets import Indices
 
 
 LARGEST = 2**40  # numbers of an update: more than any memory holds

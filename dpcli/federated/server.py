@@ -14,13 +14,13 @@ from dpcli.federated.settings import KEPT
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
-from dpcli.train.noise.randomness import normals, system_entropy
+from dpcli.random.streams import normals, system_entropy
 from dpcli.train.sampling.schemes import sampler
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.sampling.schemes import Scheme
-    from dpcli.train.noise.randomness import Reals
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.streams import Reals
+    from dpcli.random.subsets import Indices
 
 
 NUMBERS = "biuf"  # the kinds of arrays of real numbers

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.mechanisms.sampling.schemes import Unsampled
+from dpcli.random.streams import insecure_seed
 from dpcli.sweep.plan import Variant, plan_sweep
-from dpcli.train.noise.randomness import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.run import train
 from dpcli.train.tasks.learning import Learning, learning

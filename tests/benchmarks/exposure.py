@@ -28,7 +28,7 @@ from dpcli.predict.decode.plan import GenerationPlan, plan_of
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
-from dpcli.train.noise.randomness import SystemStream
+from dpcli.random.streams import SystemStream
 
 FILE = Path(__file__).parents[2] / "examples" / "private-text.toml"
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]

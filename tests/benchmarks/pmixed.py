@@ -25,7 +25,7 @@ from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.project import ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
 from dpcli.predict.pmixed.whole import drawn
-from dpcli.train.noise.randomness import SystemStream
+from dpcli.random.streams import SystemStream
 
 HALVINGS = 20
 ORDER, RADIUS, SOUND = 3, 0.58, 1.339  # the published radius for two models, and a sound one, at epsilon 8

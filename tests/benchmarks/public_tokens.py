@@ -22,7 +22,7 @@ from dpcli.predict.decode.write import NextToken, Writer
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.port import Tokens
 from dpcli.predict.queries.budget import Granted
-from dpcli.train.noise.randomness import SystemStream
+from dpcli.random.streams import SystemStream
 
 FILE = Path(__file__).parents[2] / "examples" / "private-text.toml"
 SECRET, USUAL = "seven five four", "coughed"

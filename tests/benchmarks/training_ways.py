@@ -63,9 +63,9 @@ def ours(case: Case, place: Place) -> Step:
 
 def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Callable[[Batch], None]:
     """One step of the loop on a batch."""
+    from dpcli.random.streams import system_entropy
     from dpcli.train.engine.clip import Flat
     from dpcli.train.engine.per_example import ClippedGradients
-    from dpcli.train.noise.randomness import system_entropy
     from dpcli.train.noise.step import Independent
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
@@ -134,7 +134,7 @@ def private(model: nn.Module, loader: Any, mode: str, poisson_sampling: bool) ->
 def our_epoch(case: Case, place: Place) -> Step:
     """As many Poisson samples as an epoch has batches, each indexed at once."""
     from dpcli.mechanisms.sampling.schemes import Poisson
-    from dpcli.train.noise.randomness import system_entropy
+    from dpcli.random.streams import system_entropy
     from dpcli.train.sampling.schemes import sampler
 
     model, data = place.model(case), place.batch(case, RECORDS)

@@ -20,7 +20,7 @@ from dpcli.numerics.arrays import Array
 from dpcli.predict.decode import draw
 from dpcli.predict.decode.clipped import GRID, LogitClipping
 from dpcli.predict.decode.draw import LOWEST, below, token
-from dpcli.train.noise.randomness import SystemStream, insecure_seed
+from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import of_each
 
 

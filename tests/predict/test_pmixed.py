@@ -32,7 +32,7 @@ from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.pmixed.shared import private_texts, sharded
 from dpcli.predict.queries.budget import Granted
-from dpcli.train.noise.randomness import SeededStream
+from dpcli.random.streams import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed_files import HEAD, written

@@ -23,7 +23,7 @@ from dpcli.predict.pmixed.modes import Sound
 from dpcli.predict.pmixed.plan import plan_of
 from dpcli.predict.pmixed.private_counts import noise_multiplier, private_bigrams, unit_counts
 from dpcli.predict.pmixed.project import ball, clip
-from dpcli.train.noise.randomness import SeededStream
+from dpcli.random.streams import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed_files import written
 

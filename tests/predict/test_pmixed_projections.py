@@ -21,7 +21,7 @@ from dpcli.predict.pmixed.paper_radius import Published, beta
 from dpcli.predict.pmixed.project import Projection, ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
 from dpcli.predict.pmixed.whole import ONE, drawn, multiples, sampled, whole_ball
-from dpcli.train.noise.randomness import SeededStream
+from dpcli.random.streams import SeededStream
 from tests.cases import of_each
 from tests.command import ROOT
 

@@ -15,7 +15,7 @@ from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
 from dpcli.predict.prompt.run import vote_and_teach
 from dpcli.predict.prompt.voters import prompt_teachers
 from dpcli.predict.voting.session import VoteTranscript
-from dpcli.train.noise.randomness import insecure_seed
+from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.prompt_files import FILE, STUB

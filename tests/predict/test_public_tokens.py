@@ -28,7 +28,7 @@ from dpcli.predict.decode.compared import PARTS, PublicTest
 from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.queries.budget import Granted
-from dpcli.train.noise.randomness import SystemStream
+from dpcli.random.streams import SystemStream
 from tests.cases import of_each
 
 RARE = 1e-13  # ways less likely than that are left out

@@ -504,7 +504,7 @@ def test_the_distribution_of_what_is_answered() -> None:
     from scipy.special import ndtr
 
     from dpcli.predict.voting.aggregators import ConfidentGnMax, LnMax
-    from dpcli.train.noise.randomness import SystemStream
+    from dpcli.random.streams import SystemStream
 
     many, stream = 40_000, SystemStream()
     votes = np.tile(np.array([[120, 80, 50]]), (many, 1))

@@ -23,7 +23,7 @@ from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, 
 from dpcli.predict.voting.noise import laplace_noise, normal_noise
 from dpcli.predict.voting.session import Released, VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
-from dpcli.train.noise.randomness import SystemStream, insecure_seed
+from dpcli.random.streams import SystemStream, insecure_seed
 
 VOTES = VoteCounts(np.array([[70, 20, 10]]), 100)
 CLEAR = VoteCounts(np.array([[100, 0]]), 100)

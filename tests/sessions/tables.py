@@ -44,7 +44,7 @@ WRITERS: Mapping[str, Callable[[Sequence[Row], Path], None]] = {".csv": as_csv, 
 
 
 def learnt(plan: Any) -> Any:
-    from dpcli.train.noise.randomness import insecure_seed
+    from dpcli.random.streams import insecure_seed
     from dpcli.train.tasks.learning import learning
 
     found = learning(plan.train, plan.path, insecure_seed(1).initialisation, plan.rows)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from dpcli.random import streams as randomness
 from dpcli.train.engine import sums
 from dpcli.train.engine.sums import Sums
-from dpcli.train.noise import randomness
 from dpcli.train.noise.step import Independent
 from dpcli.train.step import loop, prepare
 from tests.audit import noises

@@ -12,7 +12,7 @@ from dpcli.audit.read_scores import read_found
 from dpcli.audit.result import Audit
 from dpcli.audit.settings import AuditSettings
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.train.noise.randomness import insecure_seed
+from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.ranks import Alone
 from dpcli.train.step import prepare as prepare_module

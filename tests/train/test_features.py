@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.train.noise.randomness import system_entropy  # noqa: E402
+from dpcli.random.streams import system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402

@@ -16,7 +16,7 @@ from dpcli.audit.read_scores import read_found  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.train.noise.randomness import insecure_seed  # noqa: E402
+from dpcli.random.streams import insecure_seed  # noqa: E402
 from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402

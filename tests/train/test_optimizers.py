@@ -13,7 +13,7 @@ import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.noise.randomness import insecure_seed, system_entropy  # noqa: E402
+from dpcli.random.streams import insecure_seed, system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402

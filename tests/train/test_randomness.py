@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import kstest, norm
 
 from dpcli.base.errors import InternalError
-from dpcli.train.noise import randomness
-from dpcli.train.noise.randomness import (
+from dpcli.random import streams as randomness
+from dpcli.random.streams import (
     SeededStream,
     Stream,
     SystemStream,
@@ -178,7 +178,7 @@ def in_processes(code: str) -> list[str]:
 
 FORKED = """
 import os
-from dpcli.train.noise.randomness import insecure_seed, normals, system_entropy
+from dpcli.random.streams import insecure_seed, normals, system_entropy
 from dpcli.base.errors import InternalError
 seeded, system = insecure_seed(1), system_entropy()
 normals(3, system.noise)(3), seeded.noise.words(1)
@@ -203,5 +203,5 @@ def test_a_forked_process_does_not_repeat_its_parent() -> None:
 
 
 def test_two_processes_differ() -> None:
-    code = "from dpcli.train.noise.randomness import system_entropy; s = system_entropy(); print(*s.noise.words(4), *s.sampling.words(4))"
+    code = "from dpcli.random.streams import system_entropy; s = system_entropy(); print(*s.noise.words(4), *s.sampling.words(4))"
     assert len({*in_processes(code), *in_processes(code)}) == 16

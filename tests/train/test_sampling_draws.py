@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpcli.train.noise.randomness import SeededStream
-from dpcli.train.sampling import draws as sampling_draws
-from dpcli.train.sampling.draws import below, different, order, subset
+from dpcli.random import subsets as sampling_draws
+from dpcli.random.streams import SeededStream
+from dpcli.random.subsets import below, different, order, subset
 from tests.cases import require_each
 from tests.train.draws import Scripted
 

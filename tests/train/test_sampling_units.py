@@ -14,7 +14,7 @@ from dpcli.analysis.asking import tightest
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson
-from dpcli.train.noise.randomness import SeededStream
+from dpcli.random.streams import SeededStream
 from dpcli.train.sampling.unit_samples import grouped, kept, require_bounded
 from tests.train.draws import binomial_fit
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpcli.predict.decode.draw import below
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 
 def happens(exponent: Fraction, stream: Stream) -> bool:

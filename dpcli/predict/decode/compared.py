@@ -18,7 +18,7 @@ from dpcli.predict.decode.chances import geometric, happens
 
 if TYPE_CHECKING:
     from dpcli.predict.decode.clipped import Sums
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
 
 PARTS = 2**30  # of a distribution
 MOST = 2**31  # references, and contexts of a batch: sums fit into 64 bits

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 LOWEST = -700.0  # below the largest score: e^-700 is a normal number, and every token has at least that weight
 HALF = 26  # bits: 65,536 numbers of twice as many have a sum below 2^63 in halves

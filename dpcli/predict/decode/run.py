@@ -23,8 +23,8 @@ from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.random.streams import Stream
     from dpcli.sessions.charged import Session
-    from dpcli.train.noise.randomness import Stream
 
 TEXTS, STATEMENT = "texts.jsonl", "statement.md"
 

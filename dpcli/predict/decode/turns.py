@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpcli.base.errors import Denied, InternalError
 from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.queries.budget import QueryBudget
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from dpcli.predict.decode.draw import token
 from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.models.asked import next_token, private_rows, require_forgetful
 from dpcli.predict.models.port import LanguageModel, Tokens
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 AT_ONCE = 64  # contexts whose log-probabilities are in memory together
 

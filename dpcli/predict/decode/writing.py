@@ -13,7 +13,7 @@ from dpcli.predict.lines import add_line
 from dpcli.predict.models.asked import spoken
 from dpcli.predict.models.port import Vocabulary
 from dpcli.predict.queries.budget import QueryBudget
-from dpcli.train.noise.randomness import Stream, SystemStream
+from dpcli.random.streams import Stream, SystemStream
 
 Report = Callable[[int, int], None]  # texts written, of how many
 

@@ -142,7 +142,7 @@ def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Re
 
 
 def _made(plan: VotingPlan, votes: VoteCounts, held: Transcript, release: Release) -> Sanitised:
-    from dpcli.train.noise.randomness import SystemStream
+    from dpcli.random.streams import SystemStream
 
     total = float(realised_costs(plan, votes, held).rdp(np.array([release.order]))[0])
     answered, largest = votes.counts[sorted(held.answered)], compared(votes, held)[np.array(held.asked, dtype=int)]

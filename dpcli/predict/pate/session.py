@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.queries.budget import QueryBudget
     from dpcli.predict.voting.votes import VoteCounts
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
 
 LABELS, STATEMENT, MACHINE = "labels.csv", "statement.md", "statement.json"
 PARTS = 100  # a crash loses the answers of one part of the queries at most; their charge stands
@@ -166,7 +166,7 @@ def _outcome(plan: VotingPlan, kept: Transcript, queries: int, earlier: bool) ->
 
 
 def _stream(insecure_seed: int | None, begun: int) -> Stream:
-    from dpcli.train.noise.randomness import SeededStream, SystemStream
+    from dpcli.random.streams import SeededStream, SystemStream
 
     return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, begun)
 

@@ -20,7 +20,7 @@ from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import PublicSide, public_side
 from dpcli.predict.pmixed.whole import drawn, sampled
 from dpcli.predict.queries.budget import QueryBudget
-from dpcli.train.noise.randomness import Stream, SystemStream
+from dpcli.random.streams import Stream, SystemStream
 
 
 @dataclass(frozen=True)

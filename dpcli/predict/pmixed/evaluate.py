@@ -26,7 +26,7 @@ from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.private_counts import by_unit, noise_multiplier, private_bigrams, typical_norm
 from dpcli.predict.pmixed.shared import PublicSide, private_texts, public_side, sharded
 from dpcli.predict.pmixed.tuning import cut, taught, tuning
-from dpcli.train.noise.randomness import Stream, SystemStream
+from dpcli.random.streams import Stream, SystemStream
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

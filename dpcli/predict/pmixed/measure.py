@@ -13,8 +13,8 @@ from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.members import FittedModel
 from dpcli.predict.pmixed.modes import Mode, probabilities
 from dpcli.predict.pmixed.whole import sampled
-from dpcli.train.noise.randomness import Stream
-from dpcli.train.sampling.draws import below
+from dpcli.random.streams import Stream
+from dpcli.random.subsets import below
 
 Records = Sequence[Sequence[int]]
 Report = Callable[[int, int], None]

@@ -16,7 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.ngram import Ids, NGramCounts
-from dpcli.train.noise.randomness import Stream, normals
+from dpcli.random.streams import Stream, normals
 
 MOST = 2**24  # pairs of the domain
 THRESHOLD = 2.0  # standard deviations below which a count is dropped

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pmixed.project import Ball
-from dpcli.train.noise.randomness import Stream
-from dpcli.train.sampling.draws import below
+from dpcli.random.streams import Stream
+from dpcli.random.subsets import below
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,15 +21,15 @@ from dpcli.predict.queries.counted import counted, require_count_of
 from dpcli.predict.session import RESTORED, session_of
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
+from dpcli.random.streams import SystemStream
 from dpcli.sessions.charged import charge, commit, noted
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason
-from dpcli.train.noise.randomness import SystemStream
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.random.streams import Stream
     from dpcli.sessions.charged import Session
-    from dpcli.train.noise.randomness import Stream
 
 TRANSCRIPT, LABELS, PROMPT, STATEMENT = "transcript.jsonl", "labels.jsonl", "prompt.txt", "statement.md"
 Report = Callable[[int, int], None]  # queries done, of how many

@@ -26,7 +26,7 @@ from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_lapl
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Entry
     from dpcli.predict.voting.winner import Counts
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
 
 
 class Aggregator(ABC):

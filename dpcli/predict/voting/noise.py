@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 
 def uniforms(stream: Stream, count: int) -> Array:

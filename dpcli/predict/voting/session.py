@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpcli.predict.queries.budget import QueryBudget
     from dpcli.predict.voting.aggregators import Aggregator
     from dpcli.predict.voting.votes import VoteCounts
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
 
 
 @dataclass(frozen=True, slots=True)

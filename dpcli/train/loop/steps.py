@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
+from dpcli.random.streams import Streams
 from dpcli.sessions.process import this_process
 from dpcli.train.loop.around import require_no_hooks, require_plain_modes
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
-from dpcli.train.noise.randomness import Streams
 from dpcli.train.noise.step import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run

@@ -10,8 +10,8 @@ from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
+from dpcli.random.streams import Stream
 from dpcli.train.noise.banded import Banded
-from dpcli.train.noise.randomness import Stream
 from dpcli.train.noise.step import Independent, Noise
 from dpcli.train.noise.strategy import optimised
 from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz

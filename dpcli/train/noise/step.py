@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dpcli.base.errors import InputError, InternalError
+from dpcli.numerics.arrays import np
+from dpcli.random.streams import Stream, normals, singles
 from dpcli.sessions.process import this_process
-from dpcli.train.noise.randomness import Stream, normals, singles, tensor
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from dpcli.train.noise.randomness import Reals
+    from dpcli.random.streams import Reals, Singles
 
     Shapes = Mapping[str, torch.Size]
+
+
+def gaussian(shape: Sequence[int], std: float, stream: Stream) -> torch.Tensor:
+    """A float32 tensor of independent N(0, std^2) draws, rounded from float64 once, after scaling."""
+    count = math.prod(shape)
+    return tensor(normals(count, stream)(count) * std, shape)
+
+
+def tensor(values: Reals | Singles, shape: Sequence[int]) -> torch.Tensor:
+    """The numbers as a float32 tensor."""
+    import torch
+
+    return torch.from_numpy(values.astype(np.float32, copy=False)).reshape(tuple(shape))
 
 
 class Noise(Protocol):

@@ -15,7 +15,7 @@ from dpcli.numerics.arrays import np
 if TYPE_CHECKING:
     import torch
 
-    from dpcli.train.noise.randomness import Reals
+    from dpcli.random.streams import Reals
 
 ROUNDS = 60  # of L-BFGS: more gain less than a thousandth
 

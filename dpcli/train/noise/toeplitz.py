@@ -6,11 +6,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import np
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 from dpcli.train.noise.step import Correlated
 
 if TYPE_CHECKING:
-    from dpcli.train.noise.randomness import Reals
+    from dpcli.random.streams import Reals
 
 
 class BandedToeplitz(Correlated):

@@ -8,7 +8,7 @@ from dpcli.numerics.arrays import np
 from dpcli.train.noise.step import Correlated
 
 if TYPE_CHECKING:
-    from dpcli.train.noise.randomness import Reals
+    from dpcli.random.streams import Reals
 
 
 class Tree(Correlated):

@@ -45,7 +45,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
     require_posix("measuring a run")
     import torch
 
-    from dpcli.train.noise.randomness import system_entropy
+    from dpcli.random.streams import system_entropy
     from dpcli.train.run.ranks import Alone
     from dpcli.train.run.threads import quickest
     from dpcli.train.step.prepare import prepare

@@ -15,9 +15,9 @@ import torch
 
 from dpcli.audit.read_scores import RUN_FILE, SCHEMA
 from dpcli.base.errors import InputError
+from dpcli.random.streams import Stream
 from dpcli.sessions.folder import replaced
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.noise.randomness import Stream
 from dpcli.train.run.outcome import KEPT
 from dpcli.train.tasks.learning import Learning, evaluating, moved
 

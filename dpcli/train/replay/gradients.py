@@ -27,10 +27,10 @@ from dpcli.audit.read_scores import RUN_FILE, SCHEMA
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Unsampled
+from dpcli.random.streams import Stream, insecure_seed
 from dpcli.sessions.folder import replaced
 from dpcli.train.engine.clip import Clip
 from dpcli.train.noise.declared import noise_of
-from dpcli.train.noise.randomness import Stream, insecure_seed
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
 from dpcli.train.run.processes import several_processes

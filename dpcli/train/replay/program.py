@@ -19,8 +19,8 @@ from torch.utils._pytree import tree_map
 from dpcli.audit.replay import Declared, Step
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.noise.randomness import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.draws import OwnDraws
@@ -29,7 +29,7 @@ from dpcli.train.step.adaptive import noise_std
 from dpcli.train.step.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.subsets import Indices
 
 STEPS = 40  # of one replay, at most
 ROUNDING = 4.0 * 2.0**-23  # of each record of a micro-batch: the noise is larger by as much

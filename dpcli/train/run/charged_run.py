@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
-from dpcli.train.noise.randomness import Streams, insecure_seed, system_entropy
+from dpcli.random.streams import Streams, insecure_seed, system_entropy
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save
 from dpcli.train.run.outcome import METRICS, STATE, Outcome

@@ -17,12 +17,12 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
 from dpcli.numerics.arrays import np
-from dpcli.train.noise.randomness import Stream
-from dpcli.train.sampling.binomial import Binomial
-from dpcli.train.sampling.draws import different, order, subset
+from dpcli.random.binomial_sampler import Binomial
+from dpcli.random.streams import Stream
+from dpcli.random.subsets import different, order, subset
 
 if TYPE_CHECKING:
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.subsets import Indices
 
 
 PLACES = 2**31  # of an order, which is held in memory

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.sampling.schemes import Scheme
 from dpcli.numerics.arrays import np
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 from dpcli.train.sampling.schemes import sampler
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.subsets import Indices
 
 
 def kept(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:

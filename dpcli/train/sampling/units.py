@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.method import Loss
-from dpcli.train.noise.randomness import Stream
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.unit_samples import grouped, kept
 from dpcli.train.tasks.learning import Learning

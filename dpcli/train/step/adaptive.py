@@ -11,9 +11,10 @@ import torch
 
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
+from dpcli.random.streams import Stream
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.noise.declared import first_weight
-from dpcli.train.noise.randomness import Stream, gaussian
+from dpcli.train.noise.step import gaussian
 from dpcli.train.run.ranks import Ranks
 
 

@@ -16,12 +16,12 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
+from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
 from dpcli.train.isolation.constants import constants
 from dpcli.train.isolation.rehearsal import like
 from dpcli.train.noise.declared import noise_of
-from dpcli.train.noise.randomness import Streams, cryptographic
 from dpcli.train.noise.step import Noise, total
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.settings import Train

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
-from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.arrays import Arrays, arrays
 from dpcli.train.tasks.augmentation import augmented

@@ -10,9 +10,9 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 from dpcli.audit.user_code import called
 from dpcli.base.errors import InputError
+from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
-from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_custom import Custom
 from dpcli.train.plan.sources import one_source
 from dpcli.train.tasks.augmentation import augmented

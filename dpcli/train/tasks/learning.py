@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpcli.ledger.blocks.rows import RowWindow
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
     from dpcli.train.plan.settings import Train
 
 Metrics = Mapping[str, float]

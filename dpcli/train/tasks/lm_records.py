@@ -18,7 +18,7 @@ from dpcli.train.tasks.lm_tokens import Tokens, needed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
 
     Ids = NDArray[np.int64]
 

@@ -28,7 +28,7 @@ from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
 from dpcli.train.tasks.owners import whose
 
 if TYPE_CHECKING:
-    from dpcli.train.noise.randomness import Stream
+    from dpcli.random.streams import Stream
 
 
 def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:

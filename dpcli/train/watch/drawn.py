@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import np
 from dpcli.train.sampling.schemes import pass_length
 
 if TYPE_CHECKING:
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.subsets import Indices
 
 ALARM = 1e-9
 

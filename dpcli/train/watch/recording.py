@@ -19,7 +19,7 @@ from torch.utils.data import (
 from dpcli.numerics.arrays import np
 
 if TYPE_CHECKING:
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.subsets import Indices
 
 IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
 

@@ -16,7 +16,7 @@ from dpcli.train.plan.plan import TrainingPlan, plan_of
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-    from dpcli.train.sampling.draws import Indices
+    from dpcli.random.subsets import Indices
     from dpcli.train.watch.drawn import DrawnBatches
     from dpcli.train.watch.engine import MeasuredNoise
 

@@ -12,10 +12,10 @@ import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
+from dpcli.random.streams import system_entropy  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.draws import keyed  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.noise.randomness import system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings_images import View  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 transformers = pytest.importorskip("transformers", reason="language models need the lm extra")
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.noise.randomness import system_entropy  # noqa: E402
+from dpcli.random.streams import system_entropy  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.plan.settings_language import Lora  # noqa: E402
 from dpcli.train.tasks import causal_lm, soft_prompt  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import np
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

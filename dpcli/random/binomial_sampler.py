@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-from dpcli.train.noise.randomness import Stream
+from dpcli.random.streams import Stream
 
 PRECISION = 128  # bits of the first table; a draw that they do not decide (about one in 2^80) takes more
 GUARD = 16  # bits: weights below 2^GUARD units are left to the bound on the tail

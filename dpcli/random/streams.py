@@ -10,9 +10,8 @@ release to somebody who studies its last bits needs discrete noise instead (Miro
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
@@ -25,7 +24,6 @@ from dpcli.sessions.process import this_process
 if TYPE_CHECKING:
     import ssl
 
-    import torch
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
@@ -186,16 +184,3 @@ def _fill(stream: Stream, out: NDArray[Any], std: float) -> None:
     angle *= np.float32(np.pi * 2.0**-31)
     np.multiply(radius, np.cos(angle), out=out[:half])
     np.multiply(radius, np.sin(angle, out=angle), out=out[half:])
-
-
-def gaussian(shape: Sequence[int], std: float, stream: Stream) -> torch.Tensor:
-    """A float32 tensor of independent N(0, std^2) draws, rounded from float64 once, after scaling."""
-    count = math.prod(shape)
-    return tensor(normals(count, stream)(count) * std, shape)
-
-
-def tensor(values: Reals | Singles, shape: Sequence[int]) -> torch.Tensor:
-    """The numbers as a float32 tensor."""
-    import torch
-
-    return torch.from_numpy(values.astype(np.float32, copy=False)).reshape(tuple(shape))

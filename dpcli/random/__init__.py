@@ -1,0 +1,1 @@
+"""The only source of noise and of samples: streams of random words, Gaussian noise, binomial sizes, subsets and orders."""
