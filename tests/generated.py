@@ -1,13 +1,8 @@
-"""Files and commands drawn at random from what the registries declare: every type, sampling scheme, adjacency and flag.
-
-Keys, kinds and rules are read from the annotations, so that a new mechanism type is drawn as soon as it is registered. Numbers are
-log-uniform, often moderate and sometimes extreme. Most files are valid; those that are not are refused with a message, as they should.
-"""
+"""Commands drawn at random, in a folder with files drawn at random: every command that asks a question of a file, every flag."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,26 +12,11 @@ from typing import Any
 
 from dpcli.analysis.calibrate import parameter_key
 from dpcli.base.errors import DpcliError
-from dpcli.base.fields import Constraint
-from dpcli.base.lazy import load
-from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING
-from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.compound import Listed
-from dpcli.file.keys.kinds import Flag, Kind, Number, WholeNumber
-from dpcli.file.keys.member import Members
-from dpcli.file.keys.tables import KeyTable
-from dpcli.file.keys.words import OneOf
+from dpcli.base.registry import ACCOUNTANTS, PLOTS
+from dpcli.exam.drawing import Document, Drawing, load_rate, text_of
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.pipeline.samples import DRAWN
-from dpcli.mechanisms.neighbours import Adjacency
 
-TRIES = 60
-SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))  # exponents of the numbers of one file
-COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponents of whole numbers
 FORMATS = ("table", "json", "markdown", "csv", "total")
-
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,18 +40,11 @@ class Case:
 
 def case(name: str) -> Case:
     """The case of this name, the same one every time."""
-    return Drawing(Random(name)).case(name)
+    return Commands(Random(name)).case(name)
 
 
-@dataclass
-class Drawing:
-    """One source of randomness, and how large its numbers are."""
-
-    random: Random
-
-    def __post_init__(self) -> None:
-        self.scale = self.random.choice(SCALES)
-        self.count = self.random.choice(COUNTS)
+class Commands(Drawing):
+    """A drawing of a file and of what is asked of it."""
 
     def case(self, name: str) -> Case:
         document = self.document()
@@ -81,146 +54,6 @@ class Drawing:
         if verb == "diff":
             files["b.toml"] = text_of(self.changed(document))
         return Case(name, files, tuple(map(str, arguments)))
-
-    # what a file says
-
-    def document(self) -> Document:
-        privacy: Document = {"adjacency": self.random.choice([a.value for a in Adjacency])}
-        if self.odds(0.7):
-            privacy["dataset_size"] = self.whole(None, 10)
-        if self.odds(0.97):
-            privacy["delta"] = self.delta()
-        if self.odds(0.3):
-            privacy |= {"unit": "user", "max_contributions": self.random.choice([1, 2, 5, 64, 65, 1000, 10**9])}
-        if self.odds(0.1):
-            privacy["adaptive"] = True
-        document: Document = {"format": 1, "privacy": privacy, "mechanism": []}
-        for _ in range(self.random.choice([1, 1, 1, 2, 2, 3, 4])):
-            document = self.grown(document)
-        if self.odds(0.4):
-            document["budget"] = {"epsilon": self.random.choice([1.0, 3.0, 8.0])}
-        return document
-
-    def grown(self, document: Document) -> Document:
-        """The document with one more entry, seldom one that is refused."""
-        for _ in range(TRIES):
-            longer: Document = json.loads(json.dumps(document))
-            longer["mechanism"].append(self.entry(longer))
-            if self.odds(0.2):
-                self.share(longer["mechanism"])
-            if resolves(longer) or self.odds(0.02):
-                return longer
-        return longer
-
-    def entry(self, document: Document) -> Document:
-        names = [entry["name"] for entry in document["mechanism"]]
-        keys: Document | None = None
-        while keys is None:
-            kind = self.random.choice(list(MECHANISMS))
-            keys = self.keys(kind, document["privacy"]["adjacency"], names)
-        entry = {"name": f"m{len(names)}", "type": kind, **keys}
-        if self.odds(0.7):
-            entry["steps"] = self.whole(None, 18)
-        if self.odds(0.5):
-            entry["sampling"] = self.sampling(document["privacy"])
-            if self.odds(0.2) and entry["sampling"]["scheme"] != "none":
-                entry.pop("steps", None)
-                entry["epochs"] = self.random.choice([1, 2.5, 100, 1e6])
-        if self.odds(0.1):
-            entry["partition"] = self.random.choice(["region", {"of": "region", "part": f"p{len(names) % 2}"}])
-        return entry
-
-    def share(self, entries: list[Document]) -> None:
-        """Let the last entry read the sample of another one, or say that it draws its own."""
-        *others, last = entries
-        known = [
-            one for one in others if one.get("sampling", {"scheme": "none"})["scheme"] != "none" and one.get("sample") != "own"
-        ]
-        if known and self.odds(0.8):
-            first = self.random.choice(known)
-            first.setdefault("sample", f"s{len(entries)}")
-            for key in DRAWN:
-                last.pop(key, None)
-            last.update({key: first[key] for key in ("sample", *DRAWN) if key in first})
-        elif last.get("sampling", {"scheme": "none"})["scheme"] != "none":
-            last["sample"] = "own"
-
-    def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """The type's own keys; None where none were found that agree with each other."""
-        cls = load(MECHANISMS[kind])
-        for _ in range(TRIES):
-            keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
-            if keys is not None and not any(True for _ in built(cls, keys).problems()):
-                return keys
-        return None
-
-    def sampling(self, privacy: Document, scheme: str | None = None) -> Document:
-        scheme = scheme or self.random.choice(list(SAMPLING))
-        own = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
-        keys = self.table(own, {}, []) or {}
-        if "batch_size" in keys:
-            keys["batch_size"] = min(keys["batch_size"], privacy.setdefault("dataset_size", 60_000))
-            keys.pop("rate", None)
-        elif "rate" in own:
-            keys["rate"] = self.number(own["rate"].rule)
-        if "max_batch_size" in keys:
-            privacy.setdefault("dataset_size", 60_000)
-        return {"scheme": scheme, **keys}
-
-    def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Values for the required keys and for some of the others; None where it must name entries and there are none."""
-        length = self.random.choice([1, 2, 3, 8])
-        found: Document = {}
-        for name, member in members.items():
-            if not member.required and self.odds(0.5):
-                continue
-            value = fixed[name] if name in fixed else self.value(member.kind, member.rule, names, length)
-            if value is None:
-                return None
-            found[name] = value
-        return found
-
-    def value(self, kind: Kind, rule: Constraint | None, names: list[str], length: int) -> Any:
-        match kind:
-            case Number():
-                return self.number(rule)
-            case WholeNumber():
-                return self.whole(rule, 18)
-            case Flag():
-                return self.odds(0.5)
-            case OneOf():
-                return self.random.choice(list(kind.values))
-            case KeyTable():
-                return self.table(kind.members, {}, names)
-            case Listed(Number()):
-                numbers = sorted(self.number(rule) for _ in range(length))
-                return [x / sum(numbers) for x in numbers] if rule is not None and not rule.holds(2.0) else numbers
-            case Listed():
-                return self.random.sample(names, min(length, len(names))) or None
-            case _:
-                return self.random.choice(names) if names else None
-
-    def number(self, rule: Constraint | None) -> float:
-        for _ in range(TRIES):
-            value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
-            if rule is None or rule.holds(value):
-                return value
-        return 0.5
-
-    def whole(self, rule: Constraint | None, most: float) -> int:
-        for _ in range(TRIES):
-            value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
-            if rule is None or rule.holds(value):
-                return value
-        return 2
-
-    def delta(self) -> float:
-        return self.random.choice(
-            [0.0, 0.5, 0.9, *(float(f"{10.0 ** self.random.uniform(-14.0, -1.0):.3g}") for _ in range(12)), 1e-300]
-        )
-
-    def odds(self, share: float) -> bool:
-        return self.random.random() < share
 
     def changed(self, document: Document) -> Document:
         """The file with other numbers in its own keys, or another mechanism."""
@@ -234,8 +67,6 @@ class Drawing:
         if self.odds(0.3):
             other = self.grown(other)
         return other
-
-    # what is asked of it
 
     def chosen(self) -> list[Any]:
         """-a, --delta, --group-size."""
@@ -314,75 +145,13 @@ class Drawing:
 
 
 COMMANDS = {
-    "account": Drawing.account,
-    "calibrate": Drawing.calibrate,
-    "calibrate-sigma": Drawing.calibrate_sigma,
-    "explain": Drawing.explain,
-    "diff": Drawing.diff,
-    "plot": Drawing.plot,
-    "report": Drawing.report,
-    "lint": Drawing.lint,
-    "gate": Drawing.gate,
+    "account": Commands.account,
+    "calibrate": Commands.calibrate,
+    "calibrate-sigma": Commands.calibrate_sigma,
+    "explain": Commands.explain,
+    "diff": Commands.diff,
+    "plot": Commands.plot,
+    "report": Commands.report,
+    "lint": Commands.lint,
+    "gate": Commands.gate,
 }
-
-
-def resolves(document: Document) -> bool:
-    """Whether the file is valid, or makes trouble in another way than by a refusal."""
-    try:
-        resolve(parse(text_of(document).encode(), "a.toml"))
-    except DpcliError:
-        return False
-    except Exception:  # a fault to be found
-        return True
-    return True
-
-
-def load_rate() -> Constraint | None:
-    """The rule of a sampling rate."""
-    return members_of(load(SAMPLING["poisson"]))["rate"].rule
-
-
-def built(cls: type, keys: Document) -> Any:
-    """An instance from plain values, as the reader builds it."""
-    members = members_of(cls)
-
-    def value(kind: Kind, plain: Any) -> Any:
-        match kind:
-            case KeyTable():
-                return built(kind.cls, plain)
-            case OneOf():
-                return kind.values[plain]
-            case Listed():
-                return tuple(plain)
-            case _:
-                return plain
-
-    return cls(**{name: value(members[name].kind, plain) for name, plain in keys.items()})
-
-
-def text_of(document: Document) -> str:
-    """The document as TOML: tables of tables inline."""
-    lines = [f"{key} = {inline(value)}" for key, value in document.items() if not isinstance(value, dict | list)]
-    for key, table in document.items():
-        tables = table if isinstance(table, list) else [table] if isinstance(table, dict) else []
-        for one in tables:
-            lines += ["", f"[[{key}]]" if isinstance(table, list) else f"[{key}]"]
-            lines += [f"{name} = {inline(value)}" for name, value in one.items()]
-    return "\n".join(lines) + "\n"
-
-
-def inline(value: Any) -> str:
-    """A value on one line."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return repr(value) if math.isfinite(value) else "inf"
-        case dict():
-            return "{ " + ", ".join(f"{key} = {inline(inner)}" for key, inner in value.items()) + " }"
-        case list():
-            return "[" + ", ".join(map(inline, value)) + "]"
-        case str():
-            return json.dumps(value)
-        case _:
-            return str(value)

@@ -24,6 +24,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 FEATURES = {
     "sessions": frozenset({"ledger"}),
     "random": frozenset({"sessions"}),
+    "exam": frozenset({"ledger"}),
     "lint.commands": frozenset({"ledger", "sessions"}),  # its rules are of the core
     **{
         folder: frozenset((*load(f"dpcli.{folder}.plugin:PLUGIN").names, "sessions", "random"))

@@ -17,9 +17,9 @@ from dpcli.analysis.calibrate_goal import calibrate_goal
 from dpcli.analysis.curve import profile
 from dpcli.analysis.goals import AdvantageGoal, GaussianGoal, Goal, PowerGoal, RhoGoal, goal_of, mu_of_pure
 from dpcli.base.errors import CannotCertify, InputError
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from tests.cases import tiered
-from tests.exam.subjects import SEED
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'
 GAUSSIAN = HEAD + '[[mechanism]]\nname = "it"\ntype = "gaussian"\nnoise_multiplier = 3.0\nsteps = 4\n'

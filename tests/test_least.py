@@ -11,15 +11,15 @@ from scipy.stats import binom
 
 from dpcli.analysis.account import account
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.enumeration.choices import exponential
+from dpcli.exam.subjects import SEED, drawn
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.renyi import Renyi, StatedZcdp
-from tests.brute.choices import exponential
 from tests.cases import tiered
-from tests.exam.subjects import SEED, drawn
 from tests.oracles import Array, hockey_stick
 
 ORDERS: Array = np.array([1.01, 1.5, 2.0, 4.0, 20.0, 300.0])

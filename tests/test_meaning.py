@@ -281,7 +281,7 @@ def test_one_profile_answers_explain_and_account(stated: Pipeline) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_every_type_has_one_profile(kind: str) -> None:
-    from tests.exam.subjects import SEED, drawn
+    from dpcli.exam.subjects import SEED, drawn
 
     subjects = drawn(kind, str(SEED))
     assert subjects

@@ -22,6 +22,7 @@ class Plugin(NamedTuple):
     words: what selects the keys of a table, by the key that states it.
     lists: names with a summary of their own, and what they are.
     premised: classes besides these that state premises, by the words of the table.
+    references: for the exam, by mechanism type: a tuple of Reference, releases that the type's keys allow, each small enough to enumerate.
     displayed: how a notebook shows a result, by the name of its class.
     taken_for_data: (path, pattern, folder) -> whether a path is among the data that a pattern names.
     left_by_run: (folder, path) -> whether a run left that file.
@@ -42,6 +43,7 @@ class Plugin(NamedTuple):
     words: Mapping[str, Targets] = {}
     lists: Mapping[str, tuple[str, Targets]] = {}
     premised: Targets = NONE
+    references: Targets = NONE
     formats: Targets = NONE
     chart_formats: Targets = NONE
     plots: Targets = NONE

@@ -9,11 +9,11 @@ import pytest
 
 from dpcli.accountants.rdp import ACCOUNTANT
 from dpcli.analysis.account import account
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.renyi import Zcdp
 from tests.cases import tiered
-from tests.exam.subjects import SEED
 
 ENTRY = '[[mechanism]]\nname = "m{}"\ntype = "gaussian"\nnoise_multiplier = {:.5f}\nsampling = {{ scheme = "poisson", rate = {:.7f} }}\n'
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\ndelta = 1e-6\n'

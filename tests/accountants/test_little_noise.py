@@ -19,6 +19,8 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.calibrate import NOISE_KEYS
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.drawing import Drawing, text_of
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency
@@ -28,8 +30,6 @@ from dpcli.numerics.contour.integral import build
 from dpcli.numerics.mixture import Mixture
 from dpcli.numerics.work import allowance
 from tests.cases import by_tier, tiered
-from tests.exam.subjects import SEED
-from tests.generated import Drawing, text_of
 
 CELLS = 1 << 14  # of one loss
 TRIES = 8

@@ -16,6 +16,8 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.known import one_of_each
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import load
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianLoss
@@ -27,8 +29,6 @@ from dpcli.numerics.grid.survey import common_unit
 from dpcli.numerics.work import allowance, remaining
 from tests.cases import by_tier
 from tests.command import ROOT
-from tests.exam.known import one_of_each
-from tests.exam.subjects import SEED
 
 
 def _never(*args: Any, **kwargs: Any) -> Any:

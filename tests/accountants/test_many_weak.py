@@ -17,6 +17,7 @@ from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import InternalError, NotRepresentable
+from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
@@ -33,7 +34,6 @@ from dpcli.numerics.shifted import ShiftedRemove
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
 from tests.cases import by_tier, tiered
-from tests.exam.subjects import SEED
 
 
 def weak(count: int, seed: int) -> Steps:

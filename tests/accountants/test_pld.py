@@ -17,6 +17,7 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
+from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
@@ -37,7 +38,6 @@ from dpcli.numerics.grid.composed import planned
 from dpcli.numerics.grid.survey import common_unit, survey
 from dpcli.numerics.work import allowance
 from tests.cases import by_tier, of_each, tiered
-from tests.exam.subjects import SEED
 
 Steps = tuple[tuple[Mechanism, int], ...]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from dpcli.base.registry import MECHANISMS
-from tests.brute.bracket import Row, rows
+from dpcli.exam.enumeration.bracket import Row, rows
 
 WIDTH = 118
 

@@ -10,6 +10,7 @@ import pytest
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.subjects import SEED, drawn
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import WholeNumber
 from dpcli.file.pipeline.model import Entry
@@ -18,7 +19,6 @@ from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.exam.subjects import SEED, drawn
 
 FLAGS = ("--target-epsilon", "3", "--delta", "1e-5", "--sampling-rate", "0.0042667", "--steps", "14063")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
 from dpcli.explain.demo import COUNT, Demo, SimulatedRate, demo
 from dpcli.explain.demo_chart import chart
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 
 SEEDS = 100
 LEAST = SEEDS * 0.95 - 5.0 * math.sqrt(SEEDS * 0.95 * 0.05)

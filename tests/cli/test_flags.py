@@ -12,10 +12,10 @@ import pytest
 import tomli
 
 from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
 from dpcli.file.toml.edit import edited
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 
 FILES = sorted([*(ROOT / "examples").glob("*.toml"), *(ROOT / "dpcli" / "templates").glob("*.toml")])
 SGD = ("--noise-multiplier", "1.1", "--sampling-rate", "0.004", "--steps", "2000", "--delta", "1e-6")

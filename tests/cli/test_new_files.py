@@ -18,10 +18,10 @@ from dpcli.base.errors import InputError
 from dpcli.base.registry import COMMANDS
 from dpcli.cli import new_file
 from dpcli.cli.main import cli
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.commands.importing_group import SUBCOMMANDS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 
 MNIST = str(ROOT / "examples" / "mnist.toml")
 SGD = ("--sampling-rate", "0.004", "--steps", "200")

@@ -23,9 +23,9 @@ from dpcli.comments.client import MOST, ApiClient, SecretToken
 from dpcli.comments.forge import Forge
 from dpcli.comments.sticky import keep
 from dpcli.comments.surroundings import github_pull, gitlab_merge
+from dpcli.exam.subjects import SEED
 from tests.cases import of_each
 from tests.comments.forges import ANOTHER, ME, ONE, Played
-from tests.exam.subjects import SEED
 
 MARK = "<!-- dpcli:gate -->"
 WRONG: list[Any] = [None, True, 5, -1, 1.5, 1e400, "x", "", [], {}, [1], {"a": 1}, [[]], [None]]

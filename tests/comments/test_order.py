@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dpcli.comments import text as comment_module
+from dpcli.exam.subjects import SEED
 from tests.command import dpcli
-from tests.exam.subjects import SEED
 from tests.gate.repositories import git
 from tests.gate.samples import GATE
 

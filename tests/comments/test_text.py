@@ -14,8 +14,8 @@ from markdown_it.token import Token
 
 from dpcli.comments.text import LIMIT, comment_text
 from dpcli.document.document import Document, Finding, Table, visible
+from dpcli.exam.subjects import SEED
 from tests.command import dpcli
-from tests.exam.subjects import SEED
 from tests.gate.repositories import git
 from tests.gate.samples import GATE
 

@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from itertools import chain, product
 
 import pytest
 
-from dpcli.accountants.base import Accountant
 from dpcli.analysis import asking
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth, seen
+from dpcli.exam.known import answers, one_of_each
+from dpcli.exam.subjects import SEED
 from tests.cases import every, in_turn, tiered
-from tests.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth
-from tests.exam.known import Known, answers, known, one_of_each
-from tests.exam.subjects import SEED
 from tests.strategies import entry, pipeline
-
-SLOW_LAST = tuple(reversed(MECHANISMS))
-
-
-@functools.cache
-def questions() -> tuple[Known, ...]:
-    """Those first whose lower bounds an enumeration can contradict: a false one is found sooner."""
-    return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.tells_most(0)))
-
-
-def seen(plant: Plant, accountant: Accountant) -> bool:
-    """Whether some answer is false, asking only until there is one, and only what the bug touches; or nothing promises more.
-
-    Of a mechanism whose bound no data attain, more may be promised than the bound allows and still be true.
-    """
-    harmless = True
-    for question in questions():
-        if plant.touches(accountant, question.steps):
-            planted, true = (list(answers(one, [question])) for one in (plant.planted(accountant), accountant))
-            if any(answer.false for answer in planted):
-                return True
-            tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            more = any(one.promises_more(other) for one, other in zip(planted, true, strict=False))
-            harmless = harmless and not (tight and more)
-    return harmless
-
 
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
 

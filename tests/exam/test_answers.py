@@ -13,10 +13,10 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
+from dpcli.exam.subjects import SEED, drawn
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
 from tests.cases import every
-from tests.exam.subjects import SEED, drawn
 from tests.strategies import entry, pipeline
 
 DELTAS = (1e-6, 0.1)

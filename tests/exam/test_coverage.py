@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from tests.brute import bracket
-from tests.brute.references import REFERENCES
+from dpcli.exam import coverage
+from dpcli.exam.coverage import meaningful, sound, table, under_laws, unexamined
+from dpcli.exam.enumeration import bracket
+from dpcli.exam.enumeration.references import REFERENCES
+from dpcli.exam.known import known
+from dpcli.exam.laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.subjects import SEED
 from tests.cases import in_turn, tiered
-from tests.exam import coverage
-from tests.exam.coverage import meaningful, sound, table, under_laws, unexamined
-from tests.exam.known import known
-from tests.exam.laws import ACCOUNTANTS as UNDER_LAWS
-from tests.exam.subjects import SEED
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)

@@ -8,9 +8,9 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.laws import LAWS
+from dpcli.exam.subjects import SEED, drawn
 from tests.cases import every
-from tests.exam.laws import LAWS
-from tests.exam.subjects import SEED, drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dpcli.base.registry import MECHANISMS, SAMPLING
+from dpcli.exam.enumeration.bracket import Bracket, row, situations
+from dpcli.exam.enumeration.drawing_records import SCHEMES
+from dpcli.exam.enumeration.references import REFERENCES
 from dpcli.mechanisms.mechanism import Mechanism
-from tests.brute.bracket import Bracket, row, situations
-from tests.brute.references import REFERENCES
-from tests.brute.schemes import SCHEMES
 from tests.cases import every
 
 

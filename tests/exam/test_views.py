@@ -13,14 +13,14 @@ import pytest
 
 from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.drawing import Drawing, text_of
+from dpcli.exam.subjects import SEED, Subject, drawn
+from dpcli.exam.views import VIEWS, Tenth, answers, contradictions
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from tests.cases import of_each
-from tests.exam.subjects import SEED, Subject, drawn
-from tests.exam.views import VIEWS, Tenth, answers, contradictions
-from tests.generated import Drawing, text_of
 
 FILES = 40  # in each of the parts
 SCALES = ((-300.0, 300.0), (-12.0, 12.0))  # exponents of the numbers in a file

@@ -14,6 +14,7 @@ import pytest
 
 from dpcli.analysis.account import headline
 from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
 from dpcli.exchange import carried
 from dpcli.exchange.carried import MOST, TABLES, plain_copy
 from dpcli.exchange.events.files import event_json
@@ -23,7 +24,6 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.write import toml_text
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.exam.subjects import SEED
 
 EXPORTED: dict[str, Callable[[Pipeline], str]] = {
     "opacus": lambda pipeline: json_text(state_of(pipeline, "rdp")),

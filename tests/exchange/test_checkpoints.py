@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from dpcli import account
 from dpcli.base.errors import InputError
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.opacus import checkpoint, inert_pickle
 from dpcli.exchange.opacus.checkpoint import read_checkpoint
 from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
@@ -40,7 +41,6 @@ from dpcli.file.pipeline.series import MOST as ENTRIES
 from dpcli.file.toml.write import toml_text
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 from tests.strategies import entry, pipeline
 
 FILES = ROOT / "tests" / "vectors" / "opacus"

@@ -17,6 +17,7 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.exporting import RELATIONS
 from dpcli.exchange.events.files import event_json, file_of_json
 from dpcli.exchange.events.tree import DEPTH, EVENTS
@@ -25,7 +26,6 @@ from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run
-from tests.exam.subjects import SEED
 from tests.strategies import entry, pipeline
 
 EVENT_FILES = json.loads((ROOT / "tests" / "vectors" / "dp_events.json").read_text())["cases"]

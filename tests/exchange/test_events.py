@@ -20,6 +20,7 @@ import dpcli
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.exporting import RELATIONS, tree_of_pipeline
 from dpcli.exchange.events.files import event_json, file_of_json
 from dpcli.exchange.events.importing import NESTED, REFUSED, tables_of_event
@@ -35,7 +36,6 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run
-from tests.exam.subjects import SEED
 from tests.strategies import entry, log_uniform, pipeline
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "dp_events.json").read_text())

@@ -11,6 +11,7 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.schedule import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.file.pipeline.series import MOST
@@ -18,7 +19,6 @@ from dpcli.file.toml.limits import MAX_BYTES
 from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
-from tests.exam.subjects import SEED
 
 STATED = Asserted(adjacency="add-remove", delta=1e-6, dataset_size=60_000)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.exam.subjects import SEED
 from dpcli.gate.rises import RiseLimits
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.exam.subjects import SEED
 from tests.gate.repositories import git, policy
 from tests.gate.samples import GATE, judged, named
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint.catalogue import RULES, rule
@@ -17,7 +18,6 @@ from dpcli.lint.mend import mended
 from dpcli.lint.run import lint_bytes
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.exam.subjects import SEED
 from tests.lint.slips import spoiled
 
 ROOT = Path(__file__).parents[2]

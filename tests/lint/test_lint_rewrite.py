@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.fields import Constraint
+from dpcli.exam.subjects import SEED
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Number, WholeNumber
 from dpcli.file.pipeline.families import MECHANISMS
@@ -21,7 +22,6 @@ from dpcli.lint.commands import rewriting
 from dpcli.lint.mend import mended
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 from tests.gate.samples import GATE
 from tests.lint.slips import KEY, WORD, slipped
 

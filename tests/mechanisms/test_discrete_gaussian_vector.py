@@ -11,6 +11,7 @@ import pytest
 
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
+from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
@@ -18,7 +19,6 @@ from dpcli.mechanisms.noise.discrete_gaussian_vector import DiscreteGaussianVect
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.integer_shifts import largest_shifts
 from dpcli.numerics.lattice_mass import alike, log_masses
-from tests.exam.subjects import SEED
 from tests.oracles import Array
 
 ALONE = Neighbours(Adjacency.ADD_REMOVE)

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from dpcli.analysis.account import account
+from dpcli.exam.enumeration.drawing_records import Array
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
@@ -21,7 +22,6 @@ from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.one_step import single_log_delta
-from tests.brute.schemes import Array
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5)
 

@@ -15,6 +15,7 @@ from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
 from dpcli.base.errors import NotRepresentable
+from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Approx
@@ -24,7 +25,6 @@ from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta
-from tests.exam.subjects import SEED
 from tests.strategies import entry, pipeline
 
 DELTAS = (1e-2, 1e-6, 1e-12, 1e-40)

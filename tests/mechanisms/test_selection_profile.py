@@ -11,6 +11,7 @@ import pytest
 
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
+from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
@@ -19,7 +20,6 @@ from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array
-from tests.exam.subjects import SEED
 from tests.mechanisms.trials import TRIALS, selected
 
 AT = (0.05, 0.4, 1.0, 2.5)

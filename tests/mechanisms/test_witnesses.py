@@ -14,6 +14,7 @@ from dpcli.accountants.base import Steps
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
+from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
@@ -23,7 +24,6 @@ from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import allowance
-from tests.exam.subjects import SEED
 
 Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count
 

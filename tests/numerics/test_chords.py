@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.exam.subjects import SEED
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.one_step import log_deltas, single_log_delta
 from dpcli.numerics.grid.chords import symmetric_pair
-from tests.exam.subjects import SEED
 
 
 def heights(random: Random, x: Array) -> tuple[Array, Array]:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.commands.importing_group import SUBCOMMANDS
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.limits import MAX_BYTES
 from dpcli.file.toml.render import InvalidFile
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 
 SAVED = sorted(path for path in (ROOT / "tests" / "vectors" / "opacus").iterdir() if path.suffix in (".pt", ".json"))
 PEERS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "tests" / "vectors" / "peers").glob("*.json")}

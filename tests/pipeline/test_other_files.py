@@ -9,10 +9,10 @@ import pytest
 
 from dpcli.base import registry
 from dpcli.base.lazy import load
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.other_files import instead_of_policy, other_file
 from dpcli.file.toml.syntax import tables_of
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 
 POLICY = 'format = 1\nepsilon = 3.0\n\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 1.0\n'
 SCHEDULE = 'format = 1\n[[run]]\nfile = "a.toml"\nevery = "day"\nfrom = "2026-01-01"\nto = "2026-02-01"\nwindow = "last 28 days"\n'

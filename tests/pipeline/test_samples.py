@@ -20,6 +20,8 @@ from dpcli.analysis.difference import priced_changes
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
+from dpcli.exam.drawing import Document, text_of
+from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.exporting import tree_of_pipeline
 from dpcli.exchange.events.tree import plain_of
 from dpcli.exchange.opacus.exporting import state_of
@@ -35,8 +37,6 @@ from dpcli.ledger.chain import canonical
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.command import dpcli as run
-from tests.exam.subjects import SEED
-from tests.generated import Document, text_of
 
 ADJACENCIES = [adjacency.value for adjacency in Adjacency]
 SCHEMES: dict[str, Document] = {scheme: {"scheme": scheme} for scheme in SAMPLING} | {

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dpcli.base.errors import InputError
-from tests.brute.bracket import EPSILONS, claimed
-from tests.brute.references import REFERENCES, Reference, Situation
-from tests.brute.schemes import SCHEMES, Array, Draws, Release, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.bracket import EPSILONS, claimed
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Draws, Release, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.references import REFERENCES, Reference, Situation
 
 (PLAIN,) = SCHEMES["none"]
 PLAIN = replace(PLAIN, passes=1)

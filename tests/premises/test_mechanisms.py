@@ -10,10 +10,12 @@ import pytest
 from scipy import stats
 
 from dpcli.base.registry import MECHANISMS
-from tests.brute import choices, noise, predictions, stability
-from tests.brute.matrices import longest, toeplitz, tree
-from tests.brute.references import REACH, Reference, Situation
-from tests.brute.schemes import Array, Records, Release
+from dpcli.exam.enumeration import additive_noise as noise
+from dpcli.exam.enumeration import choices, predictions
+from dpcli.exam.enumeration import thresholds as stability
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release
+from dpcli.exam.enumeration.matrices import longest, toeplitz, tree
+from dpcli.exam.enumeration.references import REACH, Reference, Situation
 from tests.premises.broken import PLAIN, exceeds, laws, prices, references
 
 PRICED = [kind for kind in MECHANISMS if kind != "post-processing"]
@@ -116,7 +118,7 @@ def test_one_participation_more_moves_more(kind: str) -> None:
 
 
 def _encoder(kind: str, keys: dict[str, object], steps: int) -> Array | None:
-    from tests.brute.matrices import banded, blt
+    from dpcli.exam.enumeration.matrices import banded, blt
 
     if kind == "tree-aggregation":
         return tree(steps)

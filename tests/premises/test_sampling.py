@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpcli.base.registry import SAMPLING
-from tests.brute import noise
-from tests.brute.references import Reference, Situation, contribution
-from tests.brute.schemes import SCHEMES, Array, Drawn, Draws, Records, Release, fixed, in_order, shuffled
+from dpcli.exam.enumeration import additive_noise as noise
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Drawn, Draws, Records, Release, fixed, in_order, shuffled
+from dpcli.exam.enumeration.references import Reference, Situation, contribution
 from tests.premises.broken import exceeds, laws, prices
 
 LITTLE = 0.4  # noise over one contribution, so little that what is known of the sample matters

@@ -12,9 +12,9 @@ import pytest
 from dpcli.document.document import Document, Passage, Table
 from dpcli.document.formats.html import render
 from dpcli.document.formats.page_style import style
+from dpcli.exam.subjects import SEED
 from tests.browser import faults
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
 
 DEEP = "services/recommendations/pipelines/production-europe-west/advertising_click_through_rate"

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
+from dpcli.exam.subjects import SEED
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.member import Members
 from dpcli.file.keys.tables import SelectedTable
@@ -37,7 +38,6 @@ from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
 from tests.cases import require_each
 from tests.command import ROOT, dpcli
-from tests.exam.subjects import SEED
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
 
 

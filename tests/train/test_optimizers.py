@@ -13,6 +13,7 @@ import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
+from dpcli.exam.subjects import SEED  # noqa: E402
 from dpcli.random.streams import insecure_seed, system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
@@ -21,7 +22,6 @@ from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.step.adam_bc import AdamBC  # noqa: E402
 from dpcli.train.step.optimizers import OPTIMIZERS  # noqa: E402
 from dpcli.train.step.prepare import Prepared, prepare  # noqa: E402
-from tests.exam.subjects import SEED  # noqa: E402
 from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM  # noqa: E402  # noqa: E402
 from tests.train.samples import Stopped, stop_at  # noqa: E402
 

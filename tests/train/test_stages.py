@@ -10,12 +10,12 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.subjects import SEED, drawn
 from dpcli.file.pipeline.read import examine
 from dpcli.lint.run import lint_bytes
 from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
 from dpcli.train.plan.settings import read_train
 from tests.cases import require_each
-from tests.exam.subjects import SEED, drawn
 from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, WARM
 
 TRAIN = """

@@ -65,4 +65,4 @@ class StaircaseSpec(StatedSpec):
         return Staircase(self.epsilon, self.gamma)
 
 
-PLUGIN = Plugin(mechanisms={"staircase": "staircase:StaircaseSpec"})
+PLUGIN = Plugin(mechanisms={"staircase": "staircase:StaircaseSpec"}, references={"staircase": "staircase_exam:REFERENCES"})

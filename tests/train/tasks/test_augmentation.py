@@ -12,6 +12,7 @@ import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
+from dpcli.exam.subjects import SEED  # noqa: E402
 from dpcli.random.streams import system_entropy  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.draws import keyed  # noqa: E402
@@ -25,7 +26,6 @@ from dpcli.train.tasks import augmentation  # noqa: E402
 from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views  # noqa: E402
 from dpcli.train.tasks.classification import cross_entropy  # noqa: E402
 from tests.cases import require_each  # noqa: E402
-from tests.exam.subjects import SEED  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
 from tests.train.samples import FILE, Stopped, stop_at  # noqa: E402
 

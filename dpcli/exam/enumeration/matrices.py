@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from tests.brute.schemes import Array
+from dpcli.exam.enumeration.drawing_records import Array
 
 
 def tree(steps: int) -> Array:

@@ -13,10 +13,10 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, che
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
+from dpcli.exam.enumeration.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
+from dpcli.exam.enumeration.references import Reference, Situation
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
-from tests.brute.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
-from tests.brute.references import Reference, Situation
 
 POINTS = (*EPSILONS, BEYOND)
 SECONDS = 0.1  # that a grid may take for one answer

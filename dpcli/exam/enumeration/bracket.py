@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from dpcli.accountants.base import Bound
 from dpcli.analysis.account import attained, sound_profiles
+from dpcli.base import registry
 from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.lazy import load
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.references import REFERENCES, Reference, Situation
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
-from tests.brute.references import REFERENCES, Reference, Situation
-from tests.brute.schemes import SCHEMES, Records, datasets, hockey_stick, pair
 
 EPSILONS = (0.1, 0.9)
 BEYOND = 2.0  # what is asked of accountants besides: where delta is that of the steps, whatever epsilon
@@ -68,12 +70,17 @@ def rows(name: str, every: bool = False) -> Iterator[Row]:
 def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
     """Every adjacency and scheme for the references of one mechanism type; units of two and groups of two where (but for `every`) no
     other records are in the data."""
-    for reference in REFERENCES:
-        if reference.type == name:
-            for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
-                for draw in draws:
-                    for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
-                        yield reference, scheme, Situation(adjacency.value, draw, contributions, group)
+    for reference in references_of(name):
+        for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
+            for draw in draws:
+                for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
+                    yield reference, scheme, Situation(adjacency.value, draw, contributions, group)
+
+
+def references_of(name: str) -> tuple[Reference, ...]:
+    """The references of a mechanism type: those of the package, or those that its plugin states."""
+    stated: tuple[Reference, ...] = load(registry.REFERENCES[name]) if name in registry.REFERENCES else ()
+    return tuple(reference for reference in (*REFERENCES, *stated) if reference.type == name)
 
 
 def row(reference: Reference, scheme: str, situation: Situation) -> Row:
@@ -128,7 +135,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
 
 def _file(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
     several = situation.contributions > 1
-    privacy = {
+    privacy: dict[str, object] = {
         "unit": "user" if several else "example",
         "adjacency": situation.adjacency,
         "delta": 1e-5,

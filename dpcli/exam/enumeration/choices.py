@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 from dpcli.numerics.grid.chosen_range import ChoiceCurve
-from tests.brute.schemes import Array, Records, Release
 
 Scores = Callable[[Records], Array]
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
@@ -103,7 +104,7 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
     return release
 
 
-def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], Array]) -> Release:
+def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], NDArray[np.signedinteger]]) -> Release:
     """The best of K outputs, K with this probability generating function; the first outcome: none at all."""
 
     def release(records: Records) -> Array:

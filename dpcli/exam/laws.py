@@ -19,7 +19,7 @@ DELTA = 1e-6
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
     """What each accountant answers, inf where it has nothing to say."""
-    return _upper(pipeline, group, delta, accounting.resolve)
+    return _upper(pipeline, group, delta, vars(accounting)["resolve"])
 
 
 @functools.lru_cache(256)

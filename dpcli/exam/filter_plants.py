@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from dpcli.exam.filter_laws import DESCRIBED, OPENINGS, Ledger, broken, runs
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.amounts import EXACT, Amounts
-from dpcli.ledger.filters.filter import Cost, Filter
+from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
 
 TENTH, TEN = Decimal("0.1"), Decimal(10)
 LARGE = 0.3
@@ -120,3 +122,36 @@ FILTER_PLANTS: dict[str, Callable[[Filter], Filter]] = {
     "caps times ten": Generous,
     "told as a tenth": ToldLess,
 }
+
+
+class Remembered(PlantedFilter):
+    """The filter itself, with what it said of a run."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        return priced(self.inner, pipeline, delta)  # type: ignore[arg-type]  # a filter is frozen, and so hashable
+
+
+@functools.cache
+def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
+    return the_filter.cost(run, delta)
+
+
+def opened(name: str, epsilon: float, delta: float) -> Ledger:
+    return Ledger(Remembered(opened_filter(name, epsilon, delta, {})), epsilon, delta)
+
+
+def changes(planted: Ledger, honest: Ledger) -> bool:
+    """Whether the bug changes a cost, a cap or what is told."""
+    caps = honest.caps
+    costs = any(planted.cost(run, delta) != honest.cost(run, delta) for run in runs() for delta in DESCRIBED)
+    return costs or planted.caps != caps or planted.told(caps) != honest.told(caps)
+
+
+def unseen(name: str, plant: str) -> bool:
+    """Return whether a planted bug changes what a filter says, and breaks no law."""
+    for opening in OPENINGS:
+        honest = opened(name, *opening)
+        planted = Ledger(FILTER_PLANTS[plant](honest.the_filter), *opening)
+        if changes(planted, honest) and next(broken(planted, runs()), None) is None:
+            return True
+    return False

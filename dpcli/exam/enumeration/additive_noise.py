@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from tests.brute.schemes import Array, Records, Release
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 
 Sum = Callable[[Records], float]
 

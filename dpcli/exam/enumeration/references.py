@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
-from tests.brute import choices, noise, predictions, stability
-from tests.brute.matrices import banded, blt, longest, toeplitz, tree
-from tests.brute.schemes import Array, Draws, Records, Release
+from dpcli.exam.enumeration import additive_noise as noise
+from dpcli.exam.enumeration import choices, predictions
+from dpcli.exam.enumeration import thresholds as stability
+from dpcli.exam.enumeration.drawing_records import Array, Draws, Records, Release
+from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 
 # Cells of one noisy outcome of a step: alone, beside that of another step, of two outcomes, and of two beside two.
 ONE, MANY, COARSE, TWICE = 4800, 480, 64, 36
@@ -164,7 +167,7 @@ def together(situation: Situation) -> Iterator[Release]:
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
         one = noise.additive(noise.laplace(2.0), total, 12.0, cells)
         two = noise.additive(noise.normal(1.5), total, 12.0, cells)
-        yield lambda records, one=one, two=two: np.multiply.outer(one(records), two(records)).ravel()
+        yield lambda records, one=one, two=two: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
 
 
 GENERATING: dict[str, Callable[[Array], Array]] = {
@@ -172,7 +175,7 @@ GENERATING: dict[str, Callable[[Array], Array]] = {
     "geometric": lambda x: 0.5 * x / (1.0 - 0.5 * x),
     "logarithmic": lambda x: np.log1p(-0.5 * x) / math.log(0.5),
 }
-ORDERS: tuple[Callable[[int], Array], ...] = (
+ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
     np.arange,
     lambda n: np.arange(n)[::-1],
     lambda n: np.random.default_rng(5).permutation(n),

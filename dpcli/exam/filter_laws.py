@@ -15,12 +15,12 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
+from dpcli.exam.pipelines import entry, pipeline
+from dpcli.exam.subjects import drawn
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import Amounts
 from dpcli.ledger.filters.filter import Filter
-from tests.exam.subjects import drawn
-from tests.strategies import entry, pipeline
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # epsilon and delta of a ledger
 DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # delta of a run: none, small, and more than any ledger has

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from dpcli.base.lazy import load
+from dpcli.base.registry import FORMATS
 from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Suppression, Table
 from dpcli.document.formats.facts import for_screen, judges, shows
 
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200
+DOCUMENTS = 16
 EXACT = {"data", "records", "sheet"}  # parts whose numbers are for programs
 NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 JUDGED = {"checks", "failures", "findings"}  # of which a format that is judged shows some
@@ -192,10 +196,31 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
             yield f"{part}: {sorted(wrong)}"
     for part, milder in MILDER.items():
         for k, one in enumerate(getattr(document, part) if part in shows(name) else ()):
-            told = milder(one)
-            if told != one and render(replace(document, **{part: _with(getattr(document, part), k, told)})) == shown:
-                yield f"{part}: {one} is told as {told}"
+            mild = milder(one)
+            instead: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
+            if mild != one and render(replace(document, **instead)) == shown:
+                yield f"{part}: {one} is told as {mild}"
     if acting := {character for character in shown if not character.isprintable()} - {"\n", "\r"}:
         yield f"characters that nobody sees, or that a terminal acts on: {sorted(acting)}"
     if judges(name) and not JUDGED & set(shows(name)):
         yield "whatever failed, though it is judged"
+
+
+@functools.cache
+def documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
+    """Draw documents, each with what the format makes of it."""
+    drawn = [Writing(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
+    return tuple((document, render_of(name)(document)) for document in drawn)
+
+
+def render_of(name: str) -> Render:
+    return rendering(name, load(FORMATS[name]))
+
+
+def unseen(name: str, what: str, seed: str) -> bool:
+    """Return whether something that the format shows may be dropped before it is rendered, and is missed by nobody."""
+    render, dropped = render_of(name), WITHOUT[what]
+    changed = [document for document, shown in documents(name, seed) if render(dropped(document)) != shown]
+    return bool(changed) and not any(
+        next(left_out(name, lambda d: render(dropped(d)), document), None) is not None for document in changed
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tests.brute.schemes import Array, Records, Release
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 
 POINTS = 1 << 11
 OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes of the teachers that no change meets

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from tests.exam.known import answers, known
-from tests.exam.laws import ACCOUNTANTS as UNDER_LAWS
-from tests.exam.subjects import SEED, drawn
+from dpcli.exam.known import answers, known
+from dpcli.exam.laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.subjects import SEED, drawn
 
 SEEDS = 3  # drawings that say what makes sense
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.registry import MECHANISMS
+from dpcli.exam.known import Known, answers, known
 from dpcli.mechanisms.mechanism import Dominated
 
 TEN = 10.0
@@ -129,3 +133,29 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
     "deltas of steps ignored": Plant(steps=floorless),
     "soundness claimed": Plant(claims=True),
 }
+
+
+SLOW_LAST = tuple(reversed(MECHANISMS))
+
+
+@functools.cache
+def questions() -> tuple[Known, ...]:
+    """Those first whose lower bounds an enumeration can contradict: a false one is found sooner."""
+    return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.tells_most(0)))
+
+
+def seen(plant: Plant, accountant: Accountant) -> bool:
+    """Whether some answer is false, asking only until there is one, and only what the bug touches; or nothing promises more.
+
+    Of a mechanism whose bound no data attain, more may be promised than the bound allows and still be true.
+    """
+    harmless = True
+    for question in questions():
+        if plant.touches(accountant, question.steps):
+            planted, true = (list(answers(one, [question])) for one in (plant.planted(accountant), accountant))
+            if any(answer.false for answer in planted):
+                return True
+            tight = all(mechanism.attained() for mechanism, _ in question.steps)
+            more = any(one.promises_more(other) for one, other in zip(planted, true, strict=False))
+            harmless = harmless and not (tight and more)
+    return harmless

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tests.brute.noise import cells, laplace
-from tests.brute.predictions import teachers
-from tests.brute.schemes import Array, Records, Release
+from dpcli.exam.enumeration.additive_noise import cells, laplace
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release
+from dpcli.exam.enumeration.predictions import teachers
 
 SIDE = 12  # counts are searched up to this; changes that matter are fewer than half of it
 Counts = tuple[int, int]
@@ -52,7 +52,7 @@ def distances(adjacency: str) -> dict[Counts, int]:
     steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
     around = {
         counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
-        for counts in itertools.product(range(SIDE + 1), repeat=2)
+        for counts in itertools.product(range(SIDE + 1), range(SIDE + 1))
     }
     found: dict[Counts, int] = {}
     edge = [counts for counts, near in around.items() if any(mode(counts) != mode(other) for other in near)]

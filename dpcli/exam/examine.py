@@ -1,0 +1,144 @@
+"""Examine one registered name, whatever it is: each question with how often it was asked and the faults that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
+from dpcli.document.formats.facts import shows
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, seen
+from dpcli.exam.coverage import sound, unexamined
+from dpcli.exam.enumeration.bracket import references_of, row, situations
+from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
+from dpcli.exam.filter_plants import FILTER_PLANTS, opened
+from dpcli.exam.filter_plants import unseen as unseen_in_filter
+from dpcli.exam.known import answers, one_of_each
+from dpcli.exam.laws import LAWS
+from dpcli.exam.plants import PLANTS, unseen
+from dpcli.exam.subjects import drawn
+from dpcli.exam.views import VIEWS, Tenth, contradictions
+from dpcli.exam.views import answers as has_view
+from dpcli.exam.written import WITHOUT, documents, left_out, render_of
+from dpcli.exam.written import unseen as unseen_in_format
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.ledger.plugin import FILTERS
+from dpcli.mechanisms.mechanism import Mechanism
+
+MOST = 8  # faults of one question that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One question of the exam: how many cases it was put to, and the faults, of which the first few are kept."""
+
+    question: str
+    cases: int
+    faults: tuple[str, ...] = ()
+
+
+def examine(name: str, seed: int) -> Iterator[Answered]:
+    """Put every question to the mechanism type, accountant, filter or format of this name.
+
+    Raises InputError where nothing has the name.
+    """
+    for names, examiner in EXAMINERS:
+        if name in names():
+            return examiner(name, str(seed))
+    listed = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
+    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {listed}")
+
+
+def mechanism(kind: str, seed: str) -> Iterator[Answered]:
+    """A mechanism type: enumeration, accountants, coverage, views, laws, planted bugs."""
+    if not references_of(kind):
+        yield Answered(
+            "references", 0, (f"none: state references = {{{kind!r}: 'module:REFERENCES'}} in its plugin, releases to enumerate",)
+        )
+    brackets = (row(*situated) for situated in situations(kind))
+    yield asked(
+        "lower bound <= enumeration <= upper bound", ((one.label, [str(fault) for fault in one.faults()]) for one in brackets)
+    )
+    yield asked(
+        "no accountant's answer is false",
+        (
+            (f"{name}, {question.label}", [str(answer) for answer in answers(load(ACCOUNTANTS[name]), [question]) if answer.false])
+            for question in one_of_each(kind, seed)
+            for name in sound()
+        ),
+    )
+    yield asked("what makes sense is enumerated", [(kind, [str(one) for one in sorted(unexamined(kind))])])
+    subjects = drawn(kind, seed)
+    mechanisms = [(subject, each) for subject in subjects for each, _ in subject.steps]
+    yield asked("no view contradicts another", ((subject.text, list(contradictions(each))) for subject, each in mechanisms))
+    yield asked("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
+    yield asked("planted bugs are seen", ((plant, [plant] if unseen(kind, plant) else []) for plant in PLANTS))
+    claiming = [each for _, each in mechanisms if each.attained() and not each.summed]
+    yield asked("a view that is a tenth is seen", ((view, contradicted(claiming, view)) for view in VIEWS))
+
+
+def lawless(pipeline: Pipeline) -> Iterator[str]:
+    """What breaks a law of any mechanism."""
+    for law in LAWS:
+        with suppress(InputError):
+            yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
+
+
+def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
+    """The view, where a tenth of it in what claims to be exactly its pair contradicts nothing."""
+    answering = [each for each in claiming if has_view(each, view)]
+    tenths = (Tenth(each, view) for each in answering)
+    return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
+
+
+def accountant(name: str, seed: str) -> Iterator[Answered]:
+    """An accountant: every enumeration, and planted bugs."""
+    this = load(ACCOUNTANTS[name])
+    questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
+    if this.sound:
+        told = ((question.label, list(answers(this, [question]))) for question in questions)
+        yield asked("no answer is false", ((label, [str(one) for one in given if one.false]) for label, given in told))
+        silent = next(answers(this, questions), None) is None
+        yield asked("it has an answer", [(name, ["none to any question"] if silent else [])])
+    bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if this.sound or bug.claims}
+    yield asked("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
+
+
+def privacy_filter(name: str, seed: str) -> Iterator[Answered]:
+    """A privacy filter: its laws, and planted bugs."""
+    some = (*runs(), *drawn_runs(f"{seed}/{name}"))
+    ledgers = (opened(name, *opening) for opening in OPENINGS)
+    yield asked("laws of any filter hold", ((f"{one.epsilon}, {one.delta}", list(broken(one, some))) for one in ledgers))
+    yield asked("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
+
+
+def output_format(name: str, seed: str) -> Iterator[Answered]:
+    """A format: it shows what it says that it shows, and what it drops is missed."""
+    yield asked("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
+    drawings = [document for document, _ in documents(name, seed)]
+    yield asked("nothing is left out", ((one.title, list(left_out(name, render_of(name), one))) for one in drawings))
+    yield asked("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
+
+
+def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Answered:
+    """Count the cases of (label, faults), and keep the first faults with the labels of their cases."""
+    count = 0
+    faults: list[str] = []
+    for label, wrong in cases:
+        count += 1
+        faults += (
+            [f"{label}: {one}" if one != label else one for one in islice(wrong, MOST - len(faults))] if len(faults) < MOST else []
+        )
+    return Answered(question, count, tuple(faults))
+
+
+EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[Answered]]], ...] = (
+    (lambda: MECHANISMS, mechanism),
+    (lambda: ACCOUNTANTS, accountant),
+    (lambda: FILTERS, privacy_filter),
+    (lambda: FORMATS, output_format),
+)

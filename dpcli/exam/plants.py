@@ -1,0 +1,177 @@
+"""Bugs that any mechanism could have, planted where a pipeline is resolved, so that no mechanism need be named."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from unittest import mock
+
+from dpcli.accountants.base import Bound
+from dpcli.analysis import account as accounting
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.exam.enumeration.bracket import claimed, parsed, row, situations
+from dpcli.exam.enumeration.references import Reference, Situation
+from dpcli.exam.laws import copies
+from dpcli.exam.subjects import Subject, drawn
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.resolve import BillLine, resolve
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.contour.integral import Tilted
+from dpcli.numerics.tails import Tails
+
+Resolve = Callable[..., tuple[BillLine, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A loss of which everybody is told `share`."""
+
+    inner: PrivacyLoss
+    share: float
+
+    def cgf(self, z: Array) -> Array:
+        return self.inner.cgf(self.share * z)
+
+    def tilted(self, t: float) -> Tilted:
+        raise NotRepresentable("planted")
+
+    def tails(self, at: Array) -> Tails:
+        return self.inner.tails(at / self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled(Mechanism):
+    """Every number is `share` of what it should be."""
+
+    inner: Mechanism
+    share: float
+
+    def approx_dp(self, delta: float) -> float:
+        return self.share * self.inner.approx_dp(delta)
+
+    def delta_floor(self) -> float:
+        return self.inner.delta_floor()
+
+    def zcdp(self) -> float:
+        return self.share**2 * self.inner.zcdp()
+
+    def gdp(self) -> float:
+        return self.share * self.inner.gdp()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        return tuple(Shrunk(loss, self.share) for loss in self.inner.losses())
+
+    def attained(self) -> bool:
+        return self.inner.attained()
+
+    def rdp(self, orders: Array) -> Array:
+        return self.share * self.inner.rdp(orders)
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming(Dominated):
+    """The same numbers, and the claim that they are attained."""
+
+    def attained(self) -> bool:
+        return True
+
+
+def epsilon_over_ten(resolve: Resolve) -> Resolve:
+    return lambda *asked: tuple(replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*asked))
+
+
+def count_ignored(resolve: Resolve) -> Resolve:
+    return lambda *asked: tuple(replace(charge, count=1) for charge in resolve(*asked))
+
+
+def adjacency_ignored(resolve: Resolve) -> Resolve:
+    def found(pipeline: Pipeline, *asked: int) -> tuple[BillLine, ...]:
+        return resolve(replace(pipeline, privacy=replace(pipeline.privacy, adjacency=Adjacency.ADD_REMOVE)), *asked)
+
+    return found
+
+
+def lower_bound_claimed(resolve: Resolve) -> Resolve:
+    return lambda *asked: tuple(replace(charge, mechanism=Claiming(charge.mechanism)) for charge in resolve(*asked))
+
+
+PLANTS: dict[str, Callable[[Resolve], Resolve]] = {
+    "epsilon divided by ten": epsilon_over_ten,
+    "count ignored": count_ignored,
+    "adjacency ignored": adjacency_ignored,
+    "lower bound claimed": lower_bound_claimed,
+}
+
+
+@contextmanager
+def planted_as(bug: Resolve) -> Iterator[None]:
+    """Resolve pipelines by `bug` wherever `account` does."""
+    with mock.patch.object(accounting, "resolve", bug):
+        yield
+
+
+Claims = tuple[Bound, ...]
+
+
+def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | None:
+    """What is claimed; None where the statement makes no sense."""
+    with suppress(InputError):
+        return claimed(reference, scheme, situation)
+    return None
+
+
+honest = functools.cache(claims)
+
+
+def changed(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
+    """Whether the bug changes anything about the statement; where it does not, nobody need be asked."""
+    with suppress(InputError):
+        pipeline = parsed(reference, scheme, situation)
+        with suppress(InputError):
+            return bool(bug(pipeline, situation.group) != resolve(pipeline, situation.group))
+        return True
+    return False
+
+
+def promises_more(planted: Bound, honest: Bound) -> bool:
+    """An upper bound that is smaller; a lower bound that the enumeration reaches is none that is false."""
+    return planted.upper < honest.upper - 1e-12
+
+
+def says_more(planted: Bound, honest: Bound) -> bool:
+    """On either side: else it is as true as what is claimed without the bug, which other tests compare with the enumeration."""
+    return planted.upper < honest.upper or (planted.lower is not None and (honest.lower is None or planted.lower > honest.lower))
+
+
+def compared(kind: str, bug: Resolve) -> Iterator[tuple[bool, bool]]:
+    """For each situation whether the planted claim is false, and whether it promises more than the honest one."""
+    for situated in situations(kind):
+        if changed(bug, *situated) and (planted := claims(*situated)) is not None:
+            with planted_as(resolve):
+                true = honest(*situated)
+            if true is None:
+                yield bool(row(*situated).faults()), False
+            elif any(map(says_more, planted, true)):
+                yield bool(row(*situated).faults()), any(map(promises_more, planted, true))
+
+
+def uncounted(subject: Subject) -> bool:
+    with suppress(InputError):  # under the planted adjacency it makes no sense
+        return any(True for _ in copies(subject.pipeline))
+    return False
+
+
+def unseen(kind: str, plant: str) -> bool:
+    """Return whether a planted bug promises more than is true, and no false bracket and no uncounted steps show it."""
+    bug = PLANTS[plant](resolve)
+    more = False
+    with planted_as(bug):
+        for false, promised in compared(kind, bug):
+            if false:
+                return False
+            more = more or promised
+        return more and not any(map(uncounted, drawn(kind, "0")))
