@@ -37,7 +37,7 @@ class Planted(PrivacyProfile):
         return self.inner.shares(delta)
 
 
-class Tenth(Planted):
+class TenthOfEpsilon(Planted):
     """epsilon is a tenth of what it should be."""
 
     __slots__ = ()
@@ -126,7 +126,7 @@ def _floor(mechanism: object) -> float:
 
 
 ACCOUNTANT_PLANTS: dict[str, Plant] = {
-    "epsilon divided by ten": Plant(profile=Tenth),
+    "epsilon divided by ten": Plant(profile=TenthOfEpsilon),
     "lower bound lifted": Plant(profile=Lifted),
     "count ignored": Plant(steps=lambda steps: tuple((mechanism, 1) for mechanism, _ in steps)),
     "delta ignored": Plant(profile=DeltaIgnored),

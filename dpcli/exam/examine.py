@@ -33,7 +33,7 @@ MOST = 8  # faults of one question that are told
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Mark:
     """One question of the exam: how many cases it was put to, and the faults, of which the first few are kept."""
 
     question: str
@@ -41,7 +41,7 @@ class Answered:
     faults: tuple[str, ...] = ()
 
 
-def examine(name: str, seed: int) -> Iterator[Answered]:
+def examine(name: str, seed: int) -> Iterator[Mark]:
     """Put every question to the mechanism type, accountant, filter or format of this name.
 
     Raises InputError where nothing has the name.
@@ -53,10 +53,10 @@ def examine(name: str, seed: int) -> Iterator[Answered]:
     raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {listed}")
 
 
-def mechanism(kind: str, seed: str) -> Iterator[Answered]:
+def mechanism(kind: str, seed: str) -> Iterator[Mark]:
     """A mechanism type: enumeration, accountants, coverage, views, laws, planted bugs."""
     if not references_of(kind):
-        yield Answered(
+        yield Mark(
             "references", 0, (f"none: state references = {{{kind!r}: 'module:REFERENCES'}} in its plugin, releases to enumerate",)
         )
     brackets = (row(*situated) for situated in situations(kind))
@@ -95,7 +95,7 @@ def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
 
 
-def accountant(name: str, seed: str) -> Iterator[Answered]:
+def accountant(name: str, seed: str) -> Iterator[Mark]:
     """An accountant: every enumeration, and planted bugs."""
     this = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
@@ -108,7 +108,7 @@ def accountant(name: str, seed: str) -> Iterator[Answered]:
     yield asked("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
 
 
-def privacy_filter(name: str, seed: str) -> Iterator[Answered]:
+def privacy_filter(name: str, seed: str) -> Iterator[Mark]:
     """A privacy filter: its laws, and planted bugs."""
     some = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
@@ -116,7 +116,7 @@ def privacy_filter(name: str, seed: str) -> Iterator[Answered]:
     yield asked("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
 
 
-def output_format(name: str, seed: str) -> Iterator[Answered]:
+def output_format(name: str, seed: str) -> Iterator[Mark]:
     """A format: it shows what it says that it shows, and what it drops is missed."""
     yield asked("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
     drawings = [document for document, _ in documents(name, seed)]
@@ -124,7 +124,7 @@ def output_format(name: str, seed: str) -> Iterator[Answered]:
     yield asked("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
 
 
-def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Answered:
+def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Mark:
     """Count the cases of (label, faults), and keep the first faults with the labels of their cases."""
     count = 0
     faults: list[str] = []
@@ -133,10 +133,10 @@ def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Answered
         faults += (
             [f"{label}: {one}" if one != label else one for one in islice(wrong, MOST - len(faults))] if len(faults) < MOST else []
         )
-    return Answered(question, count, tuple(faults))
+    return Mark(question, count, tuple(faults))
 
 
-EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[Answered]]], ...] = (
+EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[Mark]]], ...] = (
     (lambda: MECHANISMS, mechanism),
     (lambda: ACCOUNTANTS, accountant),
     (lambda: FILTERS, privacy_filter),

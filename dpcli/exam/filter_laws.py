@@ -21,6 +21,8 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import Amounts
 from dpcli.ledger.filters.filter import Filter
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.sampling.schemes import Unsampled
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # epsilon and delta of a ledger
 DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # delta of a run: none, small, and more than any ledger has
@@ -33,7 +35,7 @@ SOME = 3  # types of drawn runs
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ExaminedLedger:
     """A filter, and the cap that it was opened for."""
 
     the_filter: Filter
@@ -94,11 +96,15 @@ def runs() -> tuple[Pipeline, ...]:
 def drawn_runs(seed: str) -> Iterator[Pipeline]:
     """One run, unsampled, of some of the registered types."""
     for kind in Random(seed).sample(list(MECHANISMS), SOME):
-        found = [subject for subject in drawn(kind, seed) if subject.scheme == "none" and subject.adjacency == "add-remove"]
-        yield from (subject.pipeline for subject in found)
+        for subject in drawn(kind, seed):
+            unsampled = all(
+                entry.sampling is None or isinstance(entry.sampling, Unsampled) for entry in subject.pipeline.mechanisms
+            )
+            if unsampled and subject.pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
+                yield subject.pipeline
 
 
-def never_cheaper(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """What is granted stays within the cap, and is told as no less than what it certainly is."""
     for delta in DESCRIBED:
         cost = ledger.cost(run, delta)
@@ -110,7 +116,7 @@ def never_cheaper(ledger: Ledger, run: Pipeline) -> Iterator[str]:
                 yield f"{count} runs described at {delta} are told as {ledger.told(times(cost, count))}, and have at least {least}"
 
 
-def counts(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Many times the steps cost more, of every entry."""
     for i, one in enumerate(run.mechanisms):
         more = replace(run, mechanisms=(*run.mechanisms[:i], replace(one, steps=GROWTH * one.steps), *run.mechanisms[i + 1 :]))
@@ -122,7 +128,7 @@ def counts(ledger: Ledger, run: Pipeline) -> Iterator[str]:
                 yield f"{GROWTH} times the steps of {one.name}, described at {delta}: {many} after {few}"
 
 
-def no_free_delta(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Where a larger delta makes one amount smaller, another grows."""
     found = [(delta, cost) for delta in DESCRIBED if (cost := ledger.cost(run, delta)) is not None]
     for (low, before), (high, after) in itertools.pairwise(found):
@@ -130,7 +136,7 @@ def no_free_delta(ledger: Ledger, run: Pipeline) -> Iterator[str]:
             yield f"described at {high} instead of {low}: {after} after {before}"
 
 
-def a_currency(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Every amount has a cap, every cap an amount, and the same run costs the same."""
     for delta in DESCRIBED:
         cost = ledger.cost(run, delta)
@@ -140,7 +146,7 @@ def a_currency(ledger: Ledger, run: Pipeline) -> Iterator[str]:
             yield f"described at {delta}, it costs {cost}, and later {ledger.cost(run, delta)}"
 
 
-def two_runs(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """One run after another one: told as no less than what both certainly are, whichever is the first."""
     other = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
     for delta in DESCRIBED[:3]:
@@ -156,7 +162,7 @@ def two_runs(ledger: Ledger, run: Pipeline) -> Iterator[str]:
                 yield f"{run} and another are told as {ledger.told(spent)}, and have at least {certified(both, 1, ledger.delta)}"
 
 
-def spending(ledger: Ledger) -> Iterator[str]:
+def spending(ledger: ExaminedLedger) -> Iterator[str]:
     """What was spent never decreases from one charge to the next, begins with nothing, and ends at the cap."""
     eighths = [{name: cap * k / 8 for name, cap in ledger.caps.items()} for k in range(9)]
     told = [ledger.told(spent) for spent in eighths]
@@ -169,7 +175,7 @@ def spending(ledger: Ledger) -> Iterator[str]:
             yield f"more than the cap of {name} is granted"
 
 
-def free(ledger: Ledger) -> Iterator[str]:
+def free(ledger: ExaminedLedger) -> Iterator[str]:
     """What never touches private data costs nothing."""
     for kind, target in MECHANISMS.items():
         if load(target).free:
@@ -178,7 +184,7 @@ def free(ledger: Ledger) -> Iterator[str]:
                 yield f"{kind} costs {cost}"
 
 
-def room(ledger: Ledger) -> Iterator[str]:
+def room(ledger: ExaminedLedger) -> Iterator[str]:
     """A pure run of the size for which there is room fits."""
     name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
     for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
@@ -193,7 +199,7 @@ OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
 OF_LEDGERS = (spending, free, room)
 
 
-def broken(ledger: Ledger, some: tuple[Pipeline, ...]) -> Iterator[str]:
+def broken(ledger: ExaminedLedger, some: tuple[Pipeline, ...]) -> Iterator[str]:
     """What breaks any of the laws."""
     for law in OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from dpcli.exam.filter_laws import DESCRIBED, OPENINGS, Ledger, broken, runs
+from dpcli.exam.filter_laws import DESCRIBED, OPENINGS, ExaminedLedger, broken, runs
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.amounts import EXACT, Amounts
 from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
@@ -124,7 +124,7 @@ FILTER_PLANTS: dict[str, Callable[[Filter], Filter]] = {
 }
 
 
-class Remembered(PlantedFilter):
+class PricedOnce(PlantedFilter):
     """The filter itself, with what it said of a run."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
@@ -136,11 +136,11 @@ def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
     return the_filter.cost(run, delta)
 
 
-def opened(name: str, epsilon: float, delta: float) -> Ledger:
-    return Ledger(Remembered(opened_filter(name, epsilon, delta, {})), epsilon, delta)
+def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
+    return ExaminedLedger(PricedOnce(opened_filter(name, epsilon, delta, {})), epsilon, delta)
 
 
-def changes(planted: Ledger, honest: Ledger) -> bool:
+def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
     """Whether the bug changes a cost, a cap or what is told."""
     caps = honest.caps
     costs = any(planted.cost(run, delta) != honest.cost(run, delta) for run in runs() for delta in DESCRIBED)
@@ -151,7 +151,7 @@ def unseen(name: str, plant: str) -> bool:
     """Return whether a planted bug changes what a filter says, and breaks no law."""
     for opening in OPENINGS:
         honest = opened(name, *opening)
-        planted = Ledger(FILTER_PLANTS[plant](honest.the_filter), *opening)
+        planted = ExaminedLedger(FILTER_PLANTS[plant](honest.the_filter), *opening)
         if changes(planted, honest) and next(broken(planted, runs()), None) is None:
             return True
     return False

@@ -24,7 +24,7 @@ def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str,
 
 @functools.lru_cache(256)
 def _upper(pipeline: Pipeline, group: int, delta: float, resolve: object) -> dict[str, float]:
-    """Remembered, since laws ask the same; but not beyond a bug that is planted in `resolve`."""
+    """PricedOnce, since laws ask the same; but not beyond a bug that is planted in `resolve`."""
     return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
 
 

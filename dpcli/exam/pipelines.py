@@ -9,16 +9,15 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson
 from dpcli.mechanisms.spec import Spec
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
     """One entry; `keys` are the type's own. rate: of Poisson or fixed-size sampling."""
     spec: Spec = load(MECHANISMS[kind])(**keys)
-    sampling: Scheme | None = None
-    if rate is not None:
-        sampling = Poisson(scheme, rate) if scheme == "poisson" else FixedSize(scheme, rate)
+    sampled: dict[str, type[Poisson | FixedSize]] = {"poisson": Poisson, "fixed-size": FixedSize}
+    sampling = None if rate is None else sampled[scheme](scheme, rate)
     return Entry(name, kind, spec, steps=steps, sampling=sampling)
 
 

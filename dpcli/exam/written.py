@@ -23,7 +23,7 @@ JUDGED = {"checks", "failures", "findings"}  # of which a format that is judged 
 
 
 @dataclass
-class Writing:
+class DrawnDocument:
     """Words that occur nowhere else, with characters around them that mean something to some format."""
 
     random: Random
@@ -209,7 +209,7 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
 @functools.cache
 def documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
     """Draw documents, each with what the format makes of it."""
-    drawn = [Writing(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
+    drawn = [DrawnDocument(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
     return tuple((document, render_of(name)(document)) for document in drawn)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.enumeration.bracket import Row, rows
+from dpcli.exam.enumeration.bracket import BracketRow, rows
 
 WIDTH = 118
 
 
-def lines(row: Row) -> list[str]:
+def lines(row: BracketRow) -> list[str]:
     """One line for each epsilon."""
     if row.refused is not None:
         return [f"{row.label[:WIDTH]:{WIDTH}}  refused"]

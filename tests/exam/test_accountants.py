@@ -10,7 +10,7 @@ from dpcli.analysis import asking
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth, seen
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, TenthOfEpsilon, seen
 from dpcli.exam.known import answers, one_of_each
 from dpcli.exam.subjects import SEED
 from tests.cases import every, in_turn, tiered
@@ -51,7 +51,7 @@ def test_a_bug_in_any_accountant_is_seen(name: str, plant: str) -> None:
 def test_an_accountant_that_is_not_sound_decides_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = pipeline(entry("gaussian", steps=9, noise_multiplier=3.0), entry("laplace", noise_multiplier=2.0))
     true = account(subject)
-    for plant in (Plant(profile=Tenth), Plant(profile=Lifted)):
+    for plant in (Plant(profile=TenthOfEpsilon), Plant(profile=Lifted)):
         planted = plant.planted(load(ACCOUNTANTS[name]))
         with monkeypatch.context() as patched:
             patched.setattr(asking, "accountant_named", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))

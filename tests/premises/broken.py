@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dpcli.base.errors import InputError
 from dpcli.exam.enumeration.bracket import EPSILONS, claimed
-from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Draws, Release, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Release, WayOfSampling, datasets, hockey_stick, pair
 from dpcli.exam.enumeration.references import REFERENCES, Reference, Situation
 
 (PLAIN,) = SCHEMES["none"]
@@ -21,7 +21,9 @@ def references(kind: str) -> Iterator[Reference]:
     return (reference for reference in REFERENCES if reference.type == kind)
 
 
-def prices(reference: Reference, scheme: str = "none", draws: Draws = PLAIN) -> Iterator[tuple[Situation, tuple[float, ...]]]:
+def prices(
+    reference: Reference, scheme: str = "none", draws: WayOfSampling = PLAIN
+) -> Iterator[tuple[Situation, tuple[float, ...]]]:
     """Each adjacency that the statement allows, with the deltas that are claimed at EPSILONS."""
     for adjacency in ADJACENCIES:
         situation = Situation(adjacency, draws)

@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.base.registry import SAMPLING
 from dpcli.exam.enumeration import additive_noise as noise
-from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Drawn, Draws, Records, Release, fixed, in_order, shuffled
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Drawn, Records, Release, WayOfSampling, fixed, in_order, shuffled
 from dpcli.exam.enumeration.references import Reference, Situation, contribution
 from tests.premises.broken import exceeds, laws, prices
 
@@ -22,7 +22,7 @@ def gaussian(level: float) -> Reference:
     return Reference("gaussian", {"noise_multiplier": level}, contribution(noise.normal, level))
 
 
-def exceeded(scheme: str, draws: Draws, drawn: Drawn, level: float = LITTLE) -> list[bool]:
+def exceeded(scheme: str, draws: WayOfSampling, drawn: Drawn, level: float = LITTLE) -> list[bool]:
     """For each adjacency and release: whether another way of drawing loses more than is claimed of `draws`, which loses no more."""
     reference, found = gaussian(level), list[bool]()
     for situation, claims in prices(reference, scheme, draws):
@@ -33,7 +33,7 @@ def exceeded(scheme: str, draws: Draws, drawn: Drawn, level: float = LITTLE) -> 
     return found
 
 
-def of(scheme: str) -> Draws:
+def of(scheme: str) -> WayOfSampling:
     return SCHEMES[scheme][0]
 
 
@@ -90,7 +90,7 @@ def test_bins_of_one_size_are_no_bins() -> None:
 def test_a_shuffled_batch_is_no_poisson_sample() -> None:
     """Each record in one of two batches, in every pass; priced as two Poisson samples of the same rate."""
     reference = gaussian(LITTLE)
-    poisson = Draws("rate .5", {"rate": 0.5}, of("poisson").drawn, steps=2, passes=1)
+    poisson = WayOfSampling("rate .5", {"rate": 0.5}, of("poisson").drawn, steps=2, passes=1)
     found = []
     for situation, claims in prices(reference, "poisson", poisson):
         for release in reference.releases(situation):
@@ -108,7 +108,7 @@ def test_a_record_that_is_always_drawn_is_not_sampled() -> None:
 
 def test_poisson_samples_that_are_drawn_once_are_no_samples() -> None:
     """The sample of the first step is used again in the second."""
-    draws = Draws("rate .3", {"rate": 0.3}, of("poisson").drawn, steps=2, passes=1)
+    draws = WayOfSampling("rate .3", {"rate": 0.3}, of("poisson").drawn, steps=2, passes=1)
 
     def drawn(release: Release, records: Records) -> Array:
         return of("poisson").drawn(lambda sample: np.multiply.outer(release(sample), release(sample)).ravel(), records)

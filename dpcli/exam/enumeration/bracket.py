@@ -41,7 +41,7 @@ class Bracket:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BracketRow:
     """One line of the table. refused: why the file makes no sense, in dpcli's words."""
 
     reference: Reference
@@ -61,7 +61,7 @@ class Row:
         return [bracket for bracket in self.brackets if not bracket.holds(self.reference.loss)]
 
 
-def rows(name: str, every: bool = False) -> Iterator[Row]:
+def rows(name: str, every: bool = False) -> Iterator[BracketRow]:
     """What `account` says of each situation, beside the enumeration."""
     for situated in situations(name, every):
         yield row(*situated)
@@ -83,17 +83,17 @@ def references_of(name: str) -> tuple[Reference, ...]:
     return tuple(reference for reference in (*REFERENCES, *stated) if reference.type == name)
 
 
-def row(reference: Reference, scheme: str, situation: Situation) -> Row:
+def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
     """Account, and enumerate."""
     try:
         bounds = claimed(reference, scheme, situation)
     except InputError as error:
-        return Row(reference, scheme, situation, refused=str(error))
+        return BracketRow(reference, scheme, situation, refused=str(error))
     found = [
         Bracket(epsilon, bound.lower, delta, min(bound.upper, 1.0))
         for epsilon, bound, delta in zip(EPSILONS, bounds, worst(reference, situation), strict=False)
     ]
-    return Row(reference, scheme, situation, tuple(found))
+    return BracketRow(reference, scheme, situation, tuple(found))
 
 
 def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:

@@ -18,7 +18,7 @@ Drawn = Callable[[Release, Records], Array]  # of one pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Draws:
+class WayOfSampling:
     """One way of sampling, small enough to enumerate.
 
     keys: of the sampling table, None for no table. drawn: what one pass over these records releases. steps: of one pass. others: records
@@ -94,27 +94,27 @@ def bins(release: Release, records: Records) -> Array:
     return total
 
 
-SCHEMES: dict[str, tuple[Draws, ...]] = {
-    "none": (Draws("no sampling", None, everybody),),
+SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
+    "none": (WayOfSampling("no sampling", None, everybody),),
     "poisson": (
-        Draws("rate .3", {"rate": 0.3}, poisson(0.3)),
-        Draws("rate .5, at most 1 of 2", {"rate": 0.5, "max_batch_size": 1}, poisson(0.5, 1), passes=1, others=1),
+        WayOfSampling("rate .3", {"rate": 0.3}, poisson(0.3)),
+        WayOfSampling("rate .5, at most 1 of 2", {"rate": 0.5, "max_batch_size": 1}, poisson(0.5, 1), passes=1, others=1),
     ),
-    "fixed-size": (Draws("1 of all", {"batch_size": 1}, fixed(1), others=1),),
-    "shuffle": (Draws("2 batches", {"rate": 0.5}, shuffled, steps=2, passes=1, others=1, slots=True),),
-    "cyclic": (Draws("2 batches", {"rate": 0.5}, in_order, steps=2, passes=1, others=1, slots=True),),
-    "balls-in-bins": (Draws("2 steps", {"rate": 0.5}, bins, steps=2, passes=1),),
+    "fixed-size": (WayOfSampling("1 of all", {"batch_size": 1}, fixed(1), others=1),),
+    "shuffle": (WayOfSampling("2 batches", {"rate": 0.5}, shuffled, steps=2, passes=1, others=1, slots=True),),
+    "cyclic": (WayOfSampling("2 batches", {"rate": 0.5}, in_order, steps=2, passes=1, others=1, slots=True),),
+    "balls-in-bins": (WayOfSampling("2 steps", {"rate": 0.5}, bins, steps=2, passes=1),),
 }
 
 
-def datasets(adjacency: str, records: int, draws: Draws) -> tuple[Records, Records]:
+def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
     """Two neighbours: `records` change."""
     other = {"add-remove": "z" if draws.slots else "", "zero-out": "z", "replace-one": "y"}[adjacency]
     rest = ("o",) * (draws.others * records if draws.slots else draws.others)
     return ("x",) * records + rest, (other,) * records + rest if other else rest
 
 
-def pair(draws: Draws, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
+def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
     """What one pass releases on two datasets; a sample that is drawn twice is released once."""
     known = functools.cache(release)
     one, other = records

@@ -14,7 +14,7 @@ from scipy import stats
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choices, predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import Array, Draws, Records, Release
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, WayOfSampling
 from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 
 # Cells of one noisy outcome of a step: alone, beside that of another step, of two outcomes, and of two beside two.
@@ -27,7 +27,7 @@ class Situation:
     """How the release is used: an adjacency, a way of sampling, records of a unit, and units that change together."""
 
     adjacency: str
-    draws: Draws
+    draws: WayOfSampling
     contributions: int = 1
     group: int = 1
 

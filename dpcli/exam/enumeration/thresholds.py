@@ -18,7 +18,7 @@ SIDE = 12  # counts are searched up to this; changes that matter are fewer than 
 Counts = tuple[int, int]
 
 
-class Situation(Protocol):
+class Uses(Protocol):
     """What a release must know of its use."""
 
     @property
@@ -96,7 +96,7 @@ def tested_number(epsilon: float, delta: float, scale: float, contributions: int
 Weight = Callable[[int], float]
 
 
-def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:
+def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses) -> Iterator[Release]:
     """Noisy counts above a threshold; a unit adds `rows` to each of `keys` keys, which others hold or nobody else does.
 
     Its other version adds to as many others. Units of a group share their keys, or each has its own.
