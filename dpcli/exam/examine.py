@@ -56,9 +56,7 @@ def examine(name: str, seed: int) -> Iterator[Mark]:
 def mechanism(kind: str, seed: str) -> Iterator[Mark]:
     """A mechanism type: enumeration, accountants, coverage, views, laws, planted bugs."""
     if not references_of(kind):
-        yield Mark(
-            "references", 0, (f"none: state references = {{{kind!r}: 'module:REFERENCES'}} in its plugin, releases to enumerate",)
-        )
+        yield Mark("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
     yield asked(
         "lower bound <= enumeration <= upper bound", ((one.label, [str(fault) for fault in one.faults()]) for one in brackets)
