@@ -17,8 +17,8 @@ from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.documents.gate import document
 from dpcli.gate.flags import checked_terms
 from dpcli.gate.judge import gate
-from dpcli.gate.merged_caps import loosened, over, tightest
-from dpcli.gate.policy_read import read_policy_bytes
+from dpcli.gate.limits import loosened, over, tightest
+from dpcli.gate.policy import read_policy_bytes
 from tests.command import dpcli as command
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'

@@ -10,10 +10,9 @@ from dataclasses import replace
 from dpcli.base.errors import DpcliError
 from dpcli.comments.text import code
 from dpcli.document.document import Document, Finding, Table
-from dpcli.gate.binding import POLICY_CHANGE
 from dpcli.gate.documents import gate as gate_report
-from dpcli.gate.judgement import Gated, Judged, JudgedTogether
-from dpcli.gate.verdicts import PRECEDENCE
+from dpcli.gate.policy import POLICY_CHANGE
+from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedTogether
 
 
 def document(gated: Gated, name: str | None, base: str) -> Document:

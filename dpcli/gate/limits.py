@@ -1,0 +1,235 @@
+"""Caps from several places, of which the smallest holds; limits on a rise; caps on files together. Nothing here needs numpy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Annotated, NamedTuple
+
+from dpcli.base.fields import DELTA, POSITIVE, RATE, Key
+from dpcli.base.stated import product, quotient
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Caps
+from dpcli.file.pipeline.model import Budget
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import quoted
+
+ALLOWED = "allow_statement_change"  # the one that is no number: the smallest of several is false
+KEYS = tuple(field.name for field in fields(Caps))
+
+
+class CapSource(NamedTuple):
+    """The author of a cap, as in `the policy's 3.0` and in `the policy allows 3.0`."""
+
+    whose: str
+    who: str
+
+
+FILE = CapSource("the file's", "the file")
+BUDGET = CapSource("the file's budget", "the file's budget")
+BASE = CapSource("the base's", "the base")
+POLICY = CapSource("the policy's", "the policy")
+
+
+def flag(name: str) -> CapSource:
+    """Return the source of a cap of the command line."""
+    return CapSource(name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedCap:
+    """A cap, its source and, for an epsilon, the delta at which it holds."""
+
+    value: float
+    source: CapSource
+    delta: float | None = None
+
+    def is_within(self, value: float, delta: float | None) -> bool:
+        """Return whether this cap implies another one: epsilon falls as delta rises (None: no delta matters)."""
+        return self.value <= value and (self.delta or 0.0) <= (delta or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingCap:
+    """A cap that holds, and the looser ones of others that it implies. alone: whether nobody else states one."""
+
+    cap: StatedCap
+    looser: tuple[StatedCap, ...]
+    alone: bool
+
+    def words(self) -> str:
+        """Return ` (the file's budget; the policy allows 3.0)`; nothing where one alone states it, or all state the same."""
+        others = [
+            f"{one.source.who} allows {one.value!r}" + ("" if one.delta == self.cap.delta else f" at delta = {one.delta!r}")
+            for one in self.looser
+            if (one.value, one.delta) != (self.cap.value, self.cap.delta)
+        ]
+        return f" ({'; '.join([self.cap.source.whose, *others])})" if others or not (self.alone or self.looser) else ""
+
+
+def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
+    """Return the caps that no other one implies, by their deltas."""
+    ordered = sorted(stated, key=lambda cap: (cap.delta or 0.0, cap.value))
+    binding: list[StatedCap] = []
+    looser: dict[int, list[StatedCap]] = {}
+    for cap in ordered:
+        by = next((k for k, one in enumerate(binding) if one.is_within(cap.value, cap.delta)), None)
+        if by is None:
+            binding.append(cap)
+        else:
+            looser.setdefault(by, []).append(cap)
+    return tuple(BindingCap(cap, tuple(looser.get(k, ())), len(ordered) == 1) for k, cap in enumerate(binding))
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The caps from outside of a file: those of flags, and those of the policy for it."""
+
+    flags: Caps
+    policy: Caps
+
+    @property
+    def tightest(self) -> Caps:
+        """The smaller of each; a flag that allows a change of the statement allows it whatever the policy says."""
+        allowed = self.policy.allow_statement_change if self.flags.allow_statement_change is None else True
+        return replace(tightest((self.flags, self.policy)), allow_statement_change=allowed)
+
+    @property
+    def deltas(self) -> dict[str, float | None]:
+        """Every delta of these caps, by the name that a message calls it."""
+        return {"--delta": self.flags.delta, "the policy's delta": self.policy.delta}
+
+    def stated(self, key: str, name: str) -> Iterator[StatedCap]:
+        """Yield the caps of one key. name: of its flag."""
+        for caps, source in ((self.flags, flag(name)), (self.policy, POLICY)):
+            value = getattr(caps, key)
+            if value is not None:
+                yield StatedCap(value, source)
+
+
+def over(first: Caps, second: Caps) -> Caps:
+    """Return each cap of the first, else of the second."""
+    return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
+
+
+def tightest(caps: Sequence[Caps]) -> Caps:
+    """Return each cap at its smallest, so that the order in which caps are written means nothing."""
+    stated = {key: [value for one in caps if (value := getattr(one, key)) is not None] for key in KEYS}
+    return Caps(**{key: min(values, default=None) for key, values in stated.items()})
+
+
+def loosened(old: Caps, new: Caps) -> Iterator[str]:
+    """Yield each cap that is larger than it was, or gone, warning levels too: `epsilon 1 -> 3`."""
+    for key in KEYS:
+        was, now = getattr(old, key), getattr(new, key)
+        if key != ALLOWED and was is not None and (now is None or now > was):
+            yield f"{key} {was:g} -> {'none' if now is None else f'{now:g}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RiseLimits:
+    """A limit on the rise of epsilon in nats, and one in percent of the base's epsilon; both hold.
+
+    kind: the key without its unit. whose: the source of the limit in nats, where there are several.
+    """
+
+    kind: str
+    nats: float | None
+    percent: float | None
+    whose: str = ""
+
+    def allowed(self, base: float) -> float | None:
+        """Return the smaller of both, in nats; None where there is none. In percent of an epsilon of 0, nothing is allowed."""
+        return min((limit for limit, _ in self._limits(base)), default=None)
+
+    def passed_by(self, change: float, base: float) -> bool:
+        """Return whether a change is larger than what is allowed."""
+        limit = self.allowed(base)
+        return limit is not None and not change <= limit
+
+    def words(self, base: float) -> str:
+        """Return the smaller of both, as it was stated."""
+        return min(self._limits(base))[1]
+
+    def stated(self) -> list[str]:
+        """Return each limit with its key."""
+        keys = ((self.kind, self.nats), (f"{self.kind}_percent", self.percent))
+        return [f"{key} = {value:g}" for key, value in keys if value is not None]
+
+    def _limits(self, base: float) -> Iterator[tuple[float, str]]:
+        if self.nats is not None:
+            yield self.nats, f"+{self.nats:g}{self.whose}"
+        if self.percent is not None:
+            yield -product(-base, quotient(self.percent, 100)), f"+{self.percent:g} %"
+
+
+def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
+    """Return the rise above which a file fails: in nats the smallest of flags, policy, file and base; in percent from outside alone."""
+    files = [
+        StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
+    ]
+    caps = binding_caps([*files, *outside.stated("max_increase", "--max-increase")])
+    nats, words = (caps[0].cap.value, caps[0].words()) if caps else (None, "")
+    return RiseLimits("max_increase", nats, outside.tightest.max_increase_percent, words)
+
+
+def warn_rise(outside: Outside) -> RiseLimits:
+    """Return the rise above which a file gets a warning."""
+    caps = outside.tightest
+    return RiseLimits("warn_increase", caps.warn_increase, caps.warn_increase_percent)
+
+
+def level_problems(caps: Caps) -> Iterator[Problem]:
+    """Yield each warning level at which the limit has stopped the file already."""
+    for key, warn, block in (
+        ("increase", caps.warn_increase, caps.max_increase),
+        ("increase_percent", caps.warn_increase_percent, caps.max_increase_percent),
+    ):
+        if warn is not None and block is not None and warn >= block:
+            yield (f"warn_{key}",), f"less than max_{key} = {block!r}", f"{warn!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCaps:
+    """The most that all files of some datasets may spend together, whoever is in them."""
+
+    datasets: Annotated[
+        tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all of them add up")
+    ]
+    epsilon: Annotated[float | None, Key("cap on epsilon of all these files together; rho may take its place", POSITIVE)] = None
+    delta: Annotated[
+        float | None, Key("delta of the cap; the smallest of the files', the policy's and --delta where absent", DELTA)
+    ] = None
+    rho: Annotated[float | None, Key("cap on rho in zCDP of all these files together, instead of epsilon or with it", POSITIVE)] = (
+        None
+    )
+    warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE)] = 0.8
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, self.delta, self.warn_at, self.rho)
+
+    @property
+    def words(self) -> str:
+        """`dataset clicks`; all of several."""
+        return f"dataset{'s' if len(self.datasets) > 1 else ''} {', '.join(self.datasets)}"
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a missing cap, and names that no file can have."""
+        if self.epsilon is None and self.rho is None:
+            yield ("epsilon",), "a cap on epsilon, on rho or on both", "none"
+        if not self.datasets:
+            yield ("datasets",), "the name of a dataset", "none"
+        yield from name_problems("datasets", self.datasets)
+
+
+def name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
+    """Yield names that no file can state, and names that stand twice."""
+    from dpcli.file.pipeline.datasets import dataset_problems
+
+    counted = Counter(names)
+    for index, name in enumerate(names):
+        yield from (((key, index), expected, value) for _, expected, value in dataset_problems(name))
+        if counted[name] > 1 and name not in names[index + 1 :]:
+            yield (key, index), "each name once", quoted(name)
