@@ -14,10 +14,10 @@ from dpcli.analysis.account import account
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.render import InvalidFile
+from dpcli.gate.caps import loosened, over, tightest
 from dpcli.gate.documents.gate import document
-from dpcli.gate.flags import checked_terms
+from dpcli.gate.gate_terms import checked_terms
 from dpcli.gate.judge import gate
-from dpcli.gate.limits import loosened, over, tightest
 from dpcli.gate.policy import read_policy_bytes
 from tests.command import dpcli as command
 

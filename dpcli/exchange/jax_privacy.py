@@ -6,8 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
-from dpcli.exchange.stated import Asserted, file_of
+from dpcli.exchange.foreign import Asserted, ForeignTable, file_of, read_fields, with_asserted
 
 NEEDED = (
     "epsilon",

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
-from dpcli.exchange.guarantees import COMMENTS, concentrated, pure_or_approximate
-from dpcli.exchange.stated import Asserted, file_of
+from dpcli.exchange.foreign import (
+    COMMENTS,
+    Asserted,
+    ForeignTable,
+    concentrated,
+    file_of,
+    pure_or_approximate,
+    read_fields,
+    with_asserted,
+)
 from dpcli.file.toml.shown import escaped
 
 CALL = ("__function__", "__module__")

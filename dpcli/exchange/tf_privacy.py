@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import MOST, ForeignTable, with_asserted
-from dpcli.exchange.stated import Asserted, file_of
+from dpcli.exchange.foreign import MOST, Asserted, ForeignTable, file_of, with_asserted
 from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")

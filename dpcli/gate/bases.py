@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dpcli.analysis.account import Account, headline
+from dpcli.analysis.account import headline
 from dpcli.analysis.comparable import statement_of
 from dpcli.analysis.difference import Priced, priced_changes
 from dpcli.base.errors import DpcliError, InputError

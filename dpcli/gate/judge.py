@@ -17,14 +17,14 @@ from dpcli.file.pipeline.read import located, parse, refuse, toml_document
 from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.render import InvalidFile
-from dpcli.gate import conditions
+from dpcli.gate import requirements
 from dpcli.gate.bases import Unpriced, bases_at, bases_from, costs_of
 from dpcli.gate.blame import dearest_changes, place_of, remedy
+from dpcli.gate.caps import Outside, loosened
 from dpcli.gate.claims import claims, moved_data, one_source, other_data, restatements, sources
-from dpcli.gate.conditions import capped, holding
-from dpcli.gate.flags import GateTerms, room
-from dpcli.gate.limits import Outside, loosened
+from dpcli.gate.gate_terms import GateTerms, room
 from dpcli.gate.policy import policy_that_applies, unmatched, unnamed
+from dpcli.gate.requirements import capped, holding
 from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedTogether, first_of
 from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.git.command import cached_answers, review_of
@@ -128,7 +128,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         outside = _outside(path, pipeline, terms)
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
-        conditions.require_cap(pipeline, outside)
+        requirements.require_cap(pipeline, outside)
         opened = Opened(path, data, pipeline, capped(pipeline, outside), outside, diagnostics)
         assert opened.pipeline.budget is not None
         result = _unchanged(opened.pipeline, _base(bases, path)) or headline(opened.pipeline, delta=opened.pipeline.budget.delta)
@@ -137,7 +137,9 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
     except InputError as error:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
-        rules = tuple(c for c in conditions.finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
+        rules = (
+            tuple(c for c in requirements.finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
+        )
         # A file as a whole has no line, and whoever shows it names the file.
         unread = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unread,), diagnostics)
@@ -173,7 +175,7 @@ def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases |
     opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result, opened.diagnostics)))
     tables = toml_document(opened.data, opened.path)[1]
     base = _base(bases, opened.path)
-    now = None if base is None else conditions.epsilon_now(result, base)
+    now = None if base is None else requirements.epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened.data)
     unwaived = list(_conditions(opened, result, terms))
     if bases is not None:
@@ -194,13 +196,13 @@ def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases |
 
 def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield what a file must satisfy whatever it was before."""
-    yield from conditions.link_condition(opened.path, terms.base_ref is not None)
-    yield from conditions.cap_conditions(result, holding(opened.own, opened.outside))
-    yield from conditions.delta_condition(opened.own, opened.outside)
-    yield from conditions.finding_conditions(opened.diagnostics, opened.pipeline)
-    yield from conditions.required_conditions(terms.policy, opened.pipeline)
-    for horizon in conditions.binding_horizons(terms.horizon, terms.policy.horizon, opened.own.gate.horizon):
-        yield conditions.horizon_condition(result, horizon)
+    yield from requirements.link_condition(opened.path, terms.base_ref is not None)
+    yield from requirements.cap_conditions(result, holding(opened.own, opened.outside))
+    yield from requirements.delta_condition(opened.own, opened.outside)
+    yield from requirements.finding_conditions(opened.diagnostics, opened.pipeline)
+    yield from requirements.required_conditions(terms.policy, opened.pipeline)
+    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened.own.gate.horizon):
+        yield requirements.horizon_condition(result, horizon)
     if opened.path in terms.room.conditions:
         yield terms.room.conditions[opened.path]
 
@@ -216,12 +218,12 @@ def _against(
 ) -> Iterator[Condition]:
     """Yield what a file must satisfy against the base."""
     if base is None or isinstance(base, Unpriced) or now is None:
-        yield conditions.new_file(result, opened.outside, "" if base is None or isinstance(base, Base) else base.reason)
+        yield requirements.new_file(result, opened.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
-    horizons = conditions.binding_horizons(terms.horizon, terms.policy.horizon)
-    yield from conditions.statement_conditions(result, opened.own, base, opened.outside, horizons, _escaped(opened, base, terms))
+    horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
+    yield from requirements.statement_conditions(result, opened.own, base, opened.outside, horizons, _escaped(opened, base, terms))
     yield from restatements(base.standings, opened.own)
-    yield conditions.increase_condition(result, base, now, opened.outside)
+    yield requirements.increase_condition(result, base, now, opened.outside)
 
 
 def _escaped(opened: Opened, base: Base, terms: GateTerms) -> list[str]:

@@ -55,7 +55,7 @@ from dpcli.file.toml.limits import escaped_path, read_bytes, title
 from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
-from dpcli.gate.limits import SharedCaps, level_problems, name_problems, over, tightest
+from dpcli.gate.caps import SharedCaps, level_problems, name_problems, over, tightest
 from dpcli.gate.verdicts import Condition, JudgedTogether
 from dpcli.git.command import commit_of, holds, listed, read_source, roots, work_tree
 from dpcli.git.history import pasts, touched

@@ -21,9 +21,9 @@ from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.looks import looks
 from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import first_names, quoted
-from dpcli.gate.conditions import cap_conditions, capped, holding, runs_of
-from dpcli.gate.limits import Outside, SharedCaps
+from dpcli.gate.caps import Outside, SharedCaps
 from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudged
+from dpcli.gate.requirements import cap_conditions, capped, holding, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedTogether, Verdict, first_of
 from dpcli.git.command import commit_of, listed
 from dpcli.git.history import blobs, up_to_date

@@ -137,7 +137,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class Base:
     """A file at the base: epsilon at delta, what it was a statement about, and the conditions it set itself.
 
-    terms: as `bases.terms_of` has them. standings: as `claims.standings_of` has them. horizon: runs and cap. waivers: as `bases.waiver_data` writes them.
+    terms, standings, waivers: as `bases.terms_of`, `claims.standings_of`, `bases.waiver_data` write them. horizon: runs and cap.
     account, data: where the file itself is at hand, not only its figures. renamed: its earlier name in the repository, if another.
     """
 

@@ -18,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.registry import COMMANDS
 from dpcli.cli import new_file
 from dpcli.cli.main import cli
-from dpcli.exchange.commands.importing_group import SUBCOMMANDS
+from dpcli.exchange.commands.importing import SUBCOMMANDS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

@@ -16,7 +16,7 @@ import pytest
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
-from dpcli.gate.flags import room
+from dpcli.gate.gate_terms import room
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.gate.limits import RiseLimits
+from dpcli.gate.caps import RiseLimits
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli

@@ -11,8 +11,8 @@ import pytest
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.model import Budget
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.conditions import holding
-from dpcli.gate.limits import Outside
+from dpcli.gate.caps import Outside
+from dpcli.gate.requirements import holding
 from tests.command import dpcli
 from tests.gate.repositories import policy
 from tests.gate.samples import GATE, conditions, judged, named, waiver

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.events.tree import EventTree, is_number
+from dpcli.exchange.events.event_tree import EventTree, is_number
 from dpcli.exchange.rounded import above, below
 
 Keys = dict[str, Any]

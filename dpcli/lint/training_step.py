@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, entries
-from dpcli.lint.settings import RELEASING, chosen, on, one_of, section, settings, switched_on, words
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, entries
+from dpcli.lint.sections import RELEASING, chosen, on, one_of, section, settings, switched_on, words
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
 
@@ -77,7 +77,6 @@ def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
 RESUMED = RuleInfo(
     code="DP113",
     severity="error",
-    waivable=True,
     title="a run continued without its identity",
     what="A section has resume (or resume_from, resume_from_checkpoint) and neither run_id nor ledger.",
     why="A run that is continued repeats the steps since its checkpoint with fresh noise, and those are charged again. "
@@ -94,7 +93,6 @@ RESUMED = RuleInfo(
 NORMALISED = RuleInfo(
     code="DP115",
     severity="error",
-    waivable=True,
     title="a private count as normaliser",
     what="Under add-remove, a section divides by a count of the private data: a normalise, normalise_by, normaliser, divide_by or "
     'denominator key that says "dataset", "n" or "actual-batch-size", or any value with len(...).',
@@ -110,7 +108,6 @@ NORMALISED = RuleInfo(
 CLIPPED_TOGETHER = RuleInfo(
     code="DP116",
     severity="error",
-    waivable=True,
     title="clipping of several records together",
     what="clip_per (or clip_by, clipping_granularity) says batch, microbatch or device; or num_microbatches (or "
     'microbatches) is not the batch_size and stands without clip_per = "example".',

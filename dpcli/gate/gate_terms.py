@@ -16,8 +16,8 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.render import InvalidFile
-from dpcli.gate.conditions import runs_of
 from dpcli.gate.policy import NO_POLICY, Policy, read_policy
+from dpcli.gate.requirements import runs_of
 from dpcli.gate.verdicts import Condition
 
 KEY = ("privacy",)

@@ -28,7 +28,7 @@ class CommentSection:
     folded: bool = False
 
     def text(self, count: int) -> str:
-        """The first rows, and how many more there are."""
+        """Return the first rows, and how many more there are."""
         rows = "\n".join((*self.head, *self.rows[:count])) if count else ""
         left = len(self.rows) - count
         more = f"and {left:,} more" if left else ""
@@ -39,7 +39,7 @@ class CommentSection:
 
 
 def comment_text(document: Document, marker: str, limit: int = LIMIT) -> str:
-    """The headline, the first table, what was found, and the other tables folded; at most `limit` bytes of UTF-8.
+    """Return the headline, the first table, the findings, and the other tables folded; at most `limit` bytes of UTF-8.
 
     Headline, titles and columns are taken as they are: they must be words of dpcli's own. The marker is the first line, which readers do
     not see. Rows come in the order in which they matter: the last ones are left out, and counted.
@@ -49,22 +49,22 @@ def comment_text(document: Document, marker: str, limit: int = LIMIT) -> str:
 
 
 def fitted(top: str, sections: list[CommentSection], limit: int) -> str:
-    """Text within a limit in bytes: where all of it is too long, a section has half of what is left, and the last one all of it."""
-    whole = [top, *(section.text(len(section.rows)) for section in sections)]
-    if sum(map(_size, whole)) <= limit:
-        return "\n\n".join(whole) + "\n"
-    found, left = [top], limit - _size(top)
+    """Fit text into a limit in bytes: where all of it is too long, a section has half of what is left, and the last one all of it."""
+    full = [top, *(section.text(len(section.rows)) for section in sections)]
+    if sum(map(_size, full)) <= limit:
+        return "\n\n".join(full) + "\n"
+    parts, left = [top], limit - _size(top)
     for place, section in enumerate(sections, 1):
         later = sections[place:]
         free = left - sum(_size(other.text(0)) for other in later)
         text = _shortened(section, free // 2 if later else free)
-        found.append(text)
+        parts.append(text)
         left -= _size(text)
-    return "\n\n".join(found) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _shortened(section: CommentSection, room: int) -> str:
-    """As many of the rows as there is room for."""
+    """Return as many of the rows as there is room for."""
     low, high = 0, len(section.rows)
     while low < high:
         middle = (low + high + 1) // 2
@@ -73,12 +73,12 @@ def _shortened(section: CommentSection, room: int) -> str:
 
 
 def _size(text: str) -> int:
-    """Bytes, with the line breaks after it."""
+    """Return the size in bytes, with the line breaks after it."""
     return len(text.encode()) + 2
 
 
 def code(text: str) -> str:
-    """Text as a code span, on one line and of a length that a reader can take; nothing where there is none."""
+    """Return text as a code span on one line, cut where it is too long; nothing where there is none."""
     shown = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST - 1]}…"
@@ -88,9 +88,9 @@ def code(text: str) -> str:
 def _sections(document: Document) -> list[CommentSection]:
     tables = [_of_table(table, place > 0) for place, table in enumerate(document.tables)]
     findings = sorted(document.findings, key=lambda finding: LEVELS.index(finding.level))
-    said = CommentSection("findings", tuple(map(_of_finding, findings)))
+    listed = CommentSection("findings", tuple(map(_of_finding, findings)))
     notes = CommentSection("notes", tuple(f"- {code(note)}" for note in document.notes))
-    return [section for section in (*tables[:1], said, *tables[1:], notes) if section.rows]
+    return [section for section in (*tables[:1], listed, *tables[1:], notes) if section.rows]
 
 
 def _of_table(table: Table, folded: bool) -> CommentSection:

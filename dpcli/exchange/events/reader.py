@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from dpcli.base.errors import InputError
+from dpcli.exchange.events.event_tree import EventTree
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
-from dpcli.exchange.events.tree import EventTree
-from dpcli.exchange.stated import Asserted
+from dpcli.exchange.foreign import Asserted
 from dpcli.file.toml.shown import first_names
 
 REFUSED = {

@@ -8,8 +8,8 @@ from math import ceil, inf
 from typing import Any
 
 from dpcli.base.errors import InputError
+from dpcli.exchange.events.event_tree import EventTree
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
-from dpcli.exchange.events.tree import EventTree
 from dpcli.exchange.rounded import rate_of
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline

@@ -21,7 +21,7 @@ from dpcli.file.toml.findings import Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.bases import Changed, changed_horizon, changed_terms, horizon_data, promised_delta
-from dpcli.gate.limits import BUDGET, POLICY, BindingCap, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
+from dpcli.gate.caps import BUDGET, POLICY, BindingCap, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.command import holds, work_tree

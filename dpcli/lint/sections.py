@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule import RuleFinding
+from dpcli.lint.rule_info import RuleFinding
 
 RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")  # [audit] publishes nothing of its own
 PROSE = frozenset({"description", "note", "notes", "comment", "covers"})
@@ -39,12 +39,12 @@ def _inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, A
 
 
 def spelled(word: str) -> str:
-    """One spelling for words that differ in case and joints only."""
+    """Return one spelling for words that differ in case and joints only."""
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def on(value: Any) -> bool:
-    """Whether a setting is switched on: 0, false, "off" and empty values are not."""
+    """Return whether a setting is switched on: 0, false, "off" and empty values are not."""
     return bool(value) and not (isinstance(value, str) and spelled(value) in OFF)
 
 
@@ -56,17 +56,17 @@ def words(value: Any) -> Iterator[str]:
 
 
 def says(pattern: str, *texts: str | None) -> bool:
-    """Whether one of the texts has the words, in any case."""
+    """Return whether one of the texts has the words, in any case."""
     return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
 
 
 def worded(pattern: str, entry: Entry) -> bool:
-    """Whether a mechanism's name, its joints read as spaces, or its description has the words."""
+    """Return whether a mechanism's name, its joints read as spaces, or its description has the words."""
     return says(pattern, re.sub("[-_]", " ", entry.name), entry.description)
 
 
 def covered(pipeline: Pipeline, *notes: str) -> bool:
-    """Whether a section's `covers` table has one of these notes."""
+    """Return whether a section's `covers` table has one of these notes."""
     tables = [value for _, table in pipeline.sections for key, value in table.items() if spelled(key) == "covers"]
     return any(
         spelled(key) in notes and on(value) for table in tables if isinstance(table, Mapping) for key, value in table.items()
@@ -88,7 +88,7 @@ def chosen(
 
 
 def one_of(*wanted: str) -> Callable[[Any], bool]:
-    """Whether a value is, or lists, one of these words."""
+    """Return a check that a value is, or lists, one of these words."""
     known = frozenset(wanted)
     return lambda value: not known.isdisjoint(words(value))
 
