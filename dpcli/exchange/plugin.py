@@ -1,4 +1,4 @@
-"""What other libraries keep, read and written."""
+"""The records of other libraries, read and written."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dpcli.file.pipeline.series import MOST
 from dpcli.file.toml.shown import escaped
 
 WIDTH = 120
-HELD = "\xa0"  # a space at which no line ends
+UNBROKEN = "\xa0"  # a space at which no line ends
 LISTED = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines of numbers
 Number = int | float
 Stage = Mapping[str, Number]
@@ -57,9 +57,9 @@ def wrapped(line: str) -> list[str]:
     """Long lists of numbers on several lines, which TOML allows nowhere else."""
     if not line.startswith(LISTED) or len(line) <= WIDTH:
         return [line]
-    held = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", HELD), line)
-    found = textwrap.wrap(held, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return [part.replace(HELD, " ") for part in found]
+    kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", UNBROKEN), line)
+    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [part.replace(UNBROKEN, " ") for part in parts]
 
 
 LARGEST = 64 * 1024 * 1024  # bytes of a csv
@@ -68,7 +68,7 @@ Row = tuple[Number, ...]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleColumn:
-    """How a cell is read, and what a file takes there."""
+    """The type of a cell, and the range of its key."""
 
     read: Callable[[str], Number]
     rule: Constraint
@@ -115,7 +115,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
         InputError: it is no such csv, its numbers are none, or no adjacency is stated. InvalidFile: the reader refuses what was made of it.
     """
     if asserted.adjacency is None:
-        raise InputError(f"{place}: expected an adjacency, which a schedule does not say: state --adjacency add-remove, or another")
+        raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")
     names, rows, renamed = _table(data, ignored, place)
     stages = merged_stages({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
     entry = staged_entry(
@@ -135,16 +135,16 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         head = [name.strip() for name in next(lines, [])]
     except (UnicodeDecodeError, csv.Error):
-        raise InputError(f"{place}: expected a csv in UTF-8, found something else") from None
+        raise InputError(f"{place}: not a csv in UTF-8") from None
     renamed = {name: COLUMN_SYNONYMS[name] for name in head if name in COLUMN_SYNONYMS and name not in ignored}
     head = [renamed.get(name, name) for name in head]
     known = [name for name in head if name in COLUMNS]
     strange = [name for name in head if name not in COLUMNS and name not in ignored]
     if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
-        found = ", ".join(map(escaped, head))[:200] or "nothing"
+        header = ", ".join(map(escaped, head))[:200] or "an empty row"
         raise InputError(
             f"{place}:1: expected a header row with noise_multiplier, sampling_rate or batch_size, and steps where a row is several, "
-            f"each once; found {found}"
+            f"each once; found {header}"
         )
     if strange:
         raise InputError(
@@ -164,6 +164,6 @@ def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> 
                 raise InputError(f"expected {len(head)} values, as the header row has, found {len(cells)}")
             yield tuple(COLUMNS[name].value(cells[k].strip()) for name, k in zip(known, places, strict=True))
     except csv.Error:
-        raise InputError(f"{place}:{lines.line_num}: expected csv, found something else") from None
+        raise InputError(f"{place}:{lines.line_num}: not csv") from None
     except InputError as error:
         raise InputError(f"{place}:{lines.line_num}: {error}") from None

@@ -18,7 +18,7 @@ from dpcli.exchange.foreign import (
     with_asserted,
 )
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.toml.shown import escaped, quoted
+from dpcli.file.toml.shown import escaped, quoted, shown
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 BUDGETS: dict[str, tuple[tuple[str, ...], Callable[[ForeignTable], dict[str, Any]]]] = {
@@ -58,15 +58,15 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     fields, keys = BUDGETS[name]
     budget.only(fields, (), ignored)
     changes = session.table("protected_changes")
-    found = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
-    kinds = {kind for _, kind, _ in found}
+    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
+    kinds = {kind for _, kind, _ in counted}
     if len(kinds) != 1:
         raise session.refused(
             "expected protected_changes of rows alone or of identifiers alone, found " + ("both" if kinds else "none")
         )
     (kind,) = kinds
     # One identifier has its rows in every table of its space.
-    known = {"adjacency": "add-remove", "max_contributions": sum({space: count for space, _, count in found}.values())}
+    known = {"adjacency": "add-remove", "max_contributions": sum({space: count for space, _, count in counted}.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     heading = ("From a Session of Tumult Analytics: its budget, not what was spent of it.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **keys(budget)}]}
@@ -74,18 +74,18 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 
 
 def _change(change: ForeignTable, ignored: Collection[str]) -> tuple[str, str, int]:
-    """What is added up once, what it counts, and how many of it a unit changes."""
+    """Return the name under which it is added up once, what it counts, and how many of it a unit changes."""
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
     needed, optional, kind = CHANGES[name]
     change.only(needed, optional, ignored)
-    rows = change.whole("max_rows") if "max_rows" in change.fields else 1
+    rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
     space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else change.name
     if type(space) is not str:
-        raise change.refused("expected id_space to be a name, found something else")
+        raise change.refused(f"expected id_space to be a name, found {shown(space)}")
     return space, kind, rows
 
 

@@ -58,7 +58,7 @@ def test_the_number_of_an_event_is_found_where_the_ref_has_none(tmp_path: Path, 
         '{"pull_request": {"number": true}}',
     ):
         event.write_text(text)
-        with pytest.raises(InputError, match="expected|not the JSON"):
+        with pytest.raises(InputError, match=r"expected|not the JSON"):
             github_pull("a/b", None, None, 1.0)
     monkeypatch.delenv("GITHUB_EVENT_PATH")
     with pytest.raises(InputError, match="expected --number, or a workflow that runs for a pull request"):

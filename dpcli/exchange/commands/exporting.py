@@ -105,6 +105,6 @@ def export_hugging_face(run: str, output: str) -> None:
     from dpcli.cli.printing import heard
     from dpcli.train.trained.hub import published
 
-    found = published(run, output)
+    model = published(run, output)
     with heard():
-        click.echo(f"wrote {output} for {found.library}: {', '.join(found.files)}; next: read {output}/README.md", err=True)
+        click.echo(f"wrote {output} for {model.library}: {', '.join(model.files)}; next: read {output}/README.md", err=True)

@@ -39,7 +39,7 @@ asserted_options = composed(
 
 
 def ignored_option(part: str) -> Callable[[Any], Any]:
-    """--ignore, of what a file of the library has and nobody has said the meaning of."""
+    """Add --ignore, for parts of a file without a known meaning."""
     text = f"A {part.lower()} that says nothing about privacy; repeatable."
     return click.option("--ignore", "ignored", multiple=True, metavar=part, help=text)
 
@@ -47,10 +47,10 @@ def ignored_option(part: str) -> Callable[[Any], Any]:
 def leave_made(
     output: str | None, file: str, given: Mapping[str, Any], make: Callable[[Asserted, str], str], note: str = ""
 ) -> None:
-    """Make a text, then print it, or write it where nothing is yet.
+    """Make a text, then print it, or write it to a new file.
 
     Args:
-        given: the flags of `asserted_options`. make: of what they state, and of what messages call the file.
+        given: the flags of `asserted_options`. make: takes what they state, and what messages call the file.
         note: one line on standard error.
 
     Raises:
@@ -70,20 +70,20 @@ def leave_made(
 
 
 def _tell_delta(text: str, path: str, delta: float | None) -> None:
-    """Say on standard error what DP105 says of --delta, by the number of records that the made pipeline states."""
+    """Print what DP105 says of --delta, by the number of records that the made pipeline states."""
     from dpcli.cli.printing import complain
     from dpcli.file.pipeline.read import parse
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import note
 
     if delta is not None:
-        for told in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
-            complain(note(told))
+        for one in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
+            complain(note(one))
 
 
 @contextmanager
 def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
-    """Raise every InputError with the name of the file in front. given: flags that are told in place of the keys that they state."""
+    """Raise every InputError with the name of the file in front. given: flags that stand for the keys that they state."""
     from dpcli.file.toml.limits import title
     from dpcli.file.toml.render import InvalidFile
 
@@ -91,14 +91,14 @@ def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterat
     try:
         yield
     except InvalidFile as refused:
-        said = "; ".join(dict.fromkeys(_by_flags(d.key, d.message, given) for d in refused.diagnostics))
-        raise InputError(f"{place}: {said}") from None
+        lines = "; ".join(dict.fromkeys(_by_flags(d.key, d.message, given) for d in refused.diagnostics))
+        raise InputError(f"{place}: {lines}") from None
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
 
 
 def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
-    """A message of the reader, with the flag that states a key in its place: where it was stated so, or is lacking."""
+    """Return a message of the reader with the flag in place of the key that it states, or that is missing."""
     lacking = re.search(r"found (nothing|none)(;|$)", message)
     for name, value in given.items():
         if lacking or value is not None:
@@ -111,8 +111,8 @@ def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
 def command() -> None:
     """Make a pipeline file of what another library keeps of a private run.
 
-    What the library does not say is not made up: it is asked for by a flag, or left as a comment where it belongs. What the format
-    cannot express is refused, and named in the error.
+    What the library does not record is asked for by a flag, or left as a comment where it belongs. What the format cannot express is
+    refused by its name.
     """
 
 

@@ -57,12 +57,12 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
         return _text(tables_of_event(tree_of(document), asserted), COMMENTS, place)
     wrapper = ForeignTable(place, document)
     wrapper.only(("event",), WRAPPED, hint="" if "schema" in document else SNIPPET)
-    found = _related(wrapper, asserted)
+    stated = _related(wrapper, asserted)
     if not wrapper.has("pipeline"):
-        return _text(tables_of_event(tree_of(document["event"]), found), COMMENTS, place)
+        return _text(tables_of_event(tree_of(document["event"]), stated), COMMENTS, place)
     event = plain_of(tree_of(document["event"]))
     carried = wrapper.table("pipeline").fields
-    return _text(tables_carried(carried, found, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), event), {}, place)
+    return _text(tables_carried(carried, stated, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), event), {}, place)
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
@@ -76,9 +76,9 @@ def _document(data: bytes, place: str) -> Any:
     try:
         document = read_json(data, place)
     except NotJson:
-        raise InputError(f"{place}: expected a DpEvent as JSON, found something else; {SNIPPET}") from None
+        raise InputError(f"{place}: not a DpEvent as JSON; {SNIPPET}") from None
     if not isinstance(document, dict | list):
-        raise InputError(f"{place}: expected a DpEvent as JSON, found a single value; {SNIPPET}")
+        raise InputError(f"{place}: expected a DpEvent as JSON, found {shown(document)}; {SNIPPET}")
     return document
 
 
@@ -87,7 +87,7 @@ def _wraps(document: Any) -> bool:
 
 
 def _related(wrapper: ForeignTable, asserted: Asserted) -> Asserted:
-    """What is asserted, with the adjacency that the file states."""
+    """Return what is asserted, with the adjacency that the file states."""
     schema = wrapper.fields.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise wrapper.refused(f"expected schema {SCHEMA}, found {shown(schema)}")
@@ -157,7 +157,7 @@ def _object(value: Value) -> Any:
     if not isinstance(value, EventTree):
         return value
     if importlib.util.find_spec("dp_accounting") is None:
-        raise Unavailable("expected dp_accounting, found none: pip install dp-accounting")
+        raise Unavailable("dp_accounting is not installed: pip install dp-accounting")
     home = getattr(importlib.import_module(HOME), value.name, None)
     if home is None:
         raise Unavailable(f"expected a dp_accounting that has {value.name}, found one that is older")

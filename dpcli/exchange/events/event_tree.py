@@ -52,7 +52,7 @@ SNIPPET = """in Python:
 
 @dataclass(frozen=True, slots=True)
 class EventTree:
-    """One event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None where a field has no value."""
+    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None where a field has no value."""
 
     name: str
     fields: Mapping[str, Value]
@@ -64,21 +64,21 @@ class EventTree:
         """A field that holds a number. Raises InputError where it does not."""
         value = self.fields[field]
         if not is_number(value):
-            raise self.refused(f"expected {field} to be a number, found {_told(value)}")
+            raise self.refused(f"expected {field} to be a number, found {_described(value)}")
         return float(value)
 
-    def whole(self, field: str) -> int:
+    def count(self, field: str) -> int:
         """A field that holds a whole number >= 1, at most 10^18."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= MOST:
-            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {_told(value)}")
+            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {_described(value)}")
         return value
 
     def event(self) -> EventTree:
         """The event inside."""
         value = self.fields["event"]
         if not isinstance(value, EventTree):
-            raise self.refused(f"expected event to be a DpEvent, found {_told(value)}")
+            raise self.refused(f"expected event to be a DpEvent, found {_described(value)}")
         return value
 
     def refused(self, why: str) -> InputError:
@@ -95,17 +95,17 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")
-    name, found = _parts(event)
+    name, fields = _parts(event)
     if name not in EVENTS:
         raise InputError(f"expected a class of dp_accounting.dp_event, found {escaped(name)}")
     needed, optional = EVENTS[name]
-    missing = [field for field in needed if field not in found]
-    strange = [field for field in found if field not in (*needed, *optional)]
+    missing = [field for field in needed if field not in fields]
+    strange = [field for field in fields if field not in (*needed, *optional)]
     if missing or strange:
         wanted = ", ".join((*needed, *optional)) or "no field"
         fault = f"found no {missing[0]}" if missing else f"found {escaped(strange[0])} too"
         raise InputError(f"{name}: expected {wanted}, {fault}")
-    return EventTree(name, {field: _value(value, depth + 1) for field, value in found.items()})
+    return EventTree(name, {field: _value(value, depth + 1) for field, value in fields.items()})
 
 
 def _parts(event: Any) -> tuple[str, dict[str, Any]]:
@@ -138,7 +138,7 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
 def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
     """Name and fields of the values of a named tuple. Raises InputError where they are not those of all fields of the class."""
     if not _is_listed(values):
-        raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found another; {SNIPPET}')
+        raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
     _require_home(values[0])
     needed, optional = EVENTS.get(values[1], ((), ()))
     if values[1] in EVENTS and len(values) - 2 != len(needed) + len(optional):
@@ -152,7 +152,7 @@ def _is_event(value: Any) -> bool:
 
 
 def _is_listed(value: Any) -> bool:
-    """Whether it begins as the named tuple of an event does."""
+    """Return whether it begins as the named tuple of an event does."""
     return isinstance(value, list) and len(value) >= 2 and type(value[0]) is str and type(value[1]) is str
 
 
@@ -212,5 +212,5 @@ def _plain(value: Value) -> Any:
     return "inf" if value == math.inf else value
 
 
-def _told(value: Value) -> str:
+def _described(value: Value) -> str:
     return value.name if isinstance(value, EventTree) else "a list" if isinstance(value, tuple) else shown(value)

@@ -25,7 +25,7 @@ MOST = 10**18
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One entry of the file to be. parts: entries that it names, under the key `naming`. sample: its sampling table."""
+    """An entry of the file to be. parts: entries that it names, under the key `naming`. sample: its sampling table."""
 
     type: str
     keys: Keys
@@ -55,7 +55,7 @@ class EventReader:
         return (Draft(leaf.type, keys, count),)
 
     def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
-        times = count * event.whole("count")
+        times = count * event.count("count")
         if times > MOST:
             raise event.refused("expected at most 10^18 runs, found more")
         return self.drafts(event.event(), times)
@@ -83,19 +83,19 @@ class EventReader:
         return self.sampled(event, count, {"scheme": "poisson", "rate": event.number("sampling_probability")})
 
     def without_replacement(self, event: EventTree, count: int) -> tuple[Draft, ...]:
-        self.sizes.add(event.whole("source_dataset_size"))
-        return self.sampled(event, count, {"scheme": "fixed-size", "batch_size": event.whole("sample_size")})
+        self.sizes.add(event.count("source_dataset_size"))
+        return self.sampled(event, count, {"scheme": "fixed-size", "batch_size": event.count("sample_size")})
 
     def truncated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
-        self.sizes.add(event.whole("dataset_size"))
-        rate, most = event.number("sampling_probability"), event.whole("truncated_batch_size")
+        self.sizes.add(event.count("dataset_size"))
+        rate, most = event.number("sampling_probability"), event.count("truncated_batch_size")
         sample = {"scheme": "poisson", "rate": rate, "max_batch_size": most}
         return (Draft("gaussian", {"noise_multiplier": event.number("noise_multiplier")}, count, sample),)
 
     def selected(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         inner = self.drafts(event.event())
         if not inner:
-            raise event.refused("expected an event that runs something, found none")
+            raise event.refused("it runs nothing")
         if len(inner) > 1 and any(_has_sample(draft) or draft.parts for draft in inner):
             raise event.refused("expected one mechanism to be repeated, or several without sampling of their own")
         run = inner if len(inner) == 1 else (Draft("composed", {}, parts=inner, naming="mechanisms"),)
@@ -134,13 +134,12 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
     """
     if asserted.adjacency is None:
         raise InputError(
-            "expected an adjacency, which the event does not say: state --adjacency add-remove, unless the accountant of dp-accounting was "
-            "told another"
+            "the event does not state its adjacency: give --adjacency add-remove, unless the accountant of dp-accounting had another"
         )
     reader = EventReader(RecordChange(asserted.adjacency == "replace-one", asserted.max_contributions or 1), set())
     drafts = reader.drafts(event)
     if not drafts:
-        raise event.refused("expected an event that runs something, found none")
+        raise event.refused("it runs nothing")
     sizes = reader.sizes | ({asserted.dataset_size} if asserted.dataset_size is not None else set())
     if len(sizes) > 1:
         raise InputError(f"expected one dataset size, found {first_names(map(str, sorted(sizes)))}: a file speaks of one dataset")

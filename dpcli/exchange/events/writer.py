@@ -69,7 +69,7 @@ class EventWriter:
 
     def event(self, *names: str) -> EventTree:
         """The event of an entry, all of its steps, or of all that share its sample."""
-        inner = tuple(map(self._whole, names))
+        inner = tuple(map(self._event_of, names))
         try:
             once, steps = self._sampled(
                 self.entries[names[0]], inner[0] if len(inner) == 1 else EventTree("ComposedDpEvent", {"events": inner})
@@ -78,7 +78,7 @@ class EventWriter:
             raise _refusal(names[0], error) from None
         return once if steps == 1 else EventTree("SelfComposedDpEvent", {"event": once, "count": steps})
 
-    def _whole(self, name: str) -> EventTree:
+    def _event_of(self, name: str) -> EventTree:
         """The event of one run of an entry on all of the data."""
         keys = {key: value for key, value in self.tables[name].items() if key not in SHARED}
         try:

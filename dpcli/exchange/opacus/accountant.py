@@ -22,7 +22,7 @@ ZIP = b"PK\x03\x04"
 
 
 def read_checkpoint(path: str) -> Any:
-    """What the file holds: plain values, with an Inert for each tensor and object. Nothing in it is run, and torch is not imported.
+    """Return the values in the file: plain ones, with an Inert for each tensor and object. Nothing in it is run, and torch is not imported.
 
     Raises InputError where the file cannot be read, is none of these, or is a pickle that would run something.
     """
@@ -90,18 +90,18 @@ def state_in(checkpoint: Any) -> OpacusState:
 
     Raises InputError where there is none or there are several, also of equal ones, or its history is empty or has no meaning.
     """
-    found = list(_states(checkpoint))
-    if not found and isinstance(checkpoint, dict) and "history" in checkpoint:
-        raise InputError('expected a "mechanism" (rdp, prv or gdp) beside "history", found none that is text')
-    if not found:
+    states = list(_states(checkpoint))
+    if not states and isinstance(checkpoint, dict) and "history" in checkpoint:
+        raise InputError('"history" has no "mechanism" (rdp, prv or gdp) with it')
+    if not states:
         raise InputError(
-            'expected the state of an Opacus accountant ({"history": ..., "mechanism": ...}), found none: save it with '
+            'no state of an Opacus accountant ({"history": ..., "mechanism": ...}): save it with '
             "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
         )
-    if len(found) > 1:  # two that are equal may be two runs
-        places = ", ".join(escaped(where) for where, _ in found[:4])
-        raise InputError(f"expected one accountant, found {len(found)}, at {places}: save one alone")
-    state = found[0][1]
+    if len(states) > 1:  # two that are equal may be two runs
+        places = ", ".join(escaped(where) for where, _ in states[:4])
+        raise InputError(f"expected one accountant, found {len(states)}, at {places}: save one alone")
+    state = states[0][1]
     if not state.phases:
         raise InputError("expected a history with at least one step, found an empty one: nothing was trained yet")
     return state
@@ -119,20 +119,20 @@ def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
             continue
         seen.add(id(value))
         if isinstance(value, Inert):
-            found = _of_object(value)
-            if found is not None:
-                yield where, found
+            state = _of_object(value)
+            if state is not None:
+                yield where, state
             left.append((where, value.state))
         elif isinstance(value, dict):
             if isinstance(value.get("history"), list) and isinstance(value.get("mechanism"), str):
                 yield where, _state(value["mechanism"], value["history"], value.get("dpcli"))
-            left.extend((key if type(key) is str else _told(key), each) for key, each in value.items())
+            left.extend((key if type(key) is str else _described(key), each) for key, each in value.items())
         elif isinstance(value, list | tuple):
             left.extend((where, each) for each in value)
 
 
 def _of_object(value: Inert) -> OpacusState | None:
-    """Of an accountant that was pickled whole: opacus.accountants.rdp RDPAccountant."""
+    """Return the state of an accountant that was pickled itself: opacus.accountants.rdp RDPAccountant."""
     if not value.name.startswith("opacus.accountants.") or not isinstance(value.state, dict):
         return None
     history = value.state.get("history")
@@ -141,7 +141,7 @@ def _of_object(value: Inert) -> OpacusState | None:
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
     if carried is not None and not isinstance(carried, dict):
-        raise InputError('expected "dpcli" to be a table, as dpcli export wrote it, found something else')
+        raise InputError(f'expected "dpcli" to be a table, as dpcli export wrote it, found {_described(carried)}')
     if len(history) > ENTRIES:
         raise InputError(f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a file holds no more")
     phases = tuple(_phase(each, place) for place, each in enumerate(history, 1))
@@ -150,17 +150,17 @@ def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
 
 def _phase(entry: Any, place: int) -> Phase:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
-        raise InputError(f"history[{place}]: expected (noise_multiplier, sample_rate, steps), found something else")
+        raise InputError(f"history[{place}]: expected (noise_multiplier, sample_rate, steps), found {_described(entry)}")
     noise, rate, steps = map(_unwrapped, entry)
     if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
-        raise InputError(f"history[{place}]: expected a whole number of steps from 1 to 10^18, found {_told(steps)}")
+        raise InputError(f"history[{place}]: expected a whole number of steps from 1 to 10^18, found {_described(steps)}")
     if not _is_number(noise) or noise <= 0:
         raise InputError(
-            f"history[{place}]: expected a noise_multiplier > 0, found {_told(noise)}: without noise nothing is private"
+            f"history[{place}]: expected a noise_multiplier > 0, found {_described(noise)}: without noise nothing is private"
         )
     if not _is_number(rate) or not 0 < rate <= 1:
         raise InputError(
-            f"history[{place}]: expected a sample_rate in (0, 1], found {_told(rate)}; it is the rate of the loader times the number "
+            f"history[{place}]: expected a sample_rate in (0, 1], found {_described(rate)}; it is the rate of the loader times the number "
             "of batches that one step adds up, and above 1 no sampling can be accounted"
         )
     return Phase(float(noise), float(rate), steps)
@@ -182,5 +182,5 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 1e300
 
 
-def _told(value: Any) -> str:
-    return shown(value) if type(value) in (bool, int, float, str) else "something else"
+def _described(value: Any) -> str:
+    return shown(value) if type(value) in (bool, int, float, str, list, dict) else f"a value of type {type(value).__name__}"

@@ -35,7 +35,7 @@ def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
         raise InputError("Opacus adds up what was planned: expected adaptive = false, found true")
     phases = tuple(_phase(entry, pipeline) for entry in pipeline.mechanisms if not entry.spec.free)
     if not phases:
-        raise InputError("expected a mechanism that touches private data, found none")
+        raise InputError("no mechanism touches private data")
     return OpacusState(mechanism, phases, tables_of(pipeline))
 
 
@@ -54,7 +54,7 @@ def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
 
 
 def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
-    """What Opacus has no words for."""
+    """Yield what Opacus has no words for."""
     if not isinstance(entry.spec, GaussianSpec):
         yield f"its type is {entry.type}, and Opacus knows gaussian alone"
     elif entry.spec.noise_multiplier is None:
@@ -148,7 +148,7 @@ def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, 
 
 
 def _counted_alike(asserted: Asserted, sampling: str | None) -> bool:
-    """Whether the file's guarantee is the one that Opacus counts: of one record, under its adjacency, on Poisson samples."""
+    """Return whether the file's guarantee is the one that Opacus counts: of one record, under its adjacency, on Poisson samples."""
     return _opacus_adjacency(asserted) and asserted.max_contributions in (None, 1) and sampling != "shuffle"
 
 
@@ -157,7 +157,7 @@ def _opacus_adjacency(asserted: Asserted) -> bool:
 
 
 def is_assumed(state: OpacusState, sampling: str | None) -> bool:
-    """Whether nobody has said how batches were drawn."""
+    """Return whether nobody has said how batches were drawn."""
     return sampling is None and state.carried is None
 
 
