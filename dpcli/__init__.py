@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account, account
     from dpcli.analysis.calibrate import Calibration, calibrate
     from dpcli.analysis.epsilon import Epsilons, epsilon
-    from dpcli.exchange.events.objects import from_dp_event, to_dp_event
+    from dpcli.exchange.events.dp_event import from_dp_event, to_dp_event
     from dpcli.federated.round import Round
     from dpcli.federated.rounds import Rounds, rounds
     from dpcli.file.pipeline.model import Pipeline
@@ -64,8 +64,8 @@ _HOME = {
     "calibrate": "dpcli.analysis.calibrate:calibrate",
     "Epsilons": "dpcli.analysis.epsilon:Epsilons",
     "epsilon": "dpcli.analysis.epsilon:epsilon",
-    "from_dp_event": "dpcli.exchange.events.objects:from_dp_event",
-    "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
+    "from_dp_event": "dpcli.exchange.events.dp_event:from_dp_event",
+    "to_dp_event": "dpcli.exchange.events.dp_event:to_dp_event",
     "Round": "dpcli.federated.round:Round",
     "Rounds": "dpcli.federated.rounds:Rounds",
     "rounds": "dpcli.federated.rounds:rounds",

@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import load, toml_document
 from dpcli.file.pipeline.series import paired, plain_entries
 from dpcli.file.toml import syntax
-from dpcli.lint.settings import section
+from dpcli.lint.sections import section
 
 BASE = """\
 format = 1

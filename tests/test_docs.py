@@ -30,7 +30,7 @@ from dpcli.explain.topics import TOPICS
 from dpcli.file.keys.described import keys_of
 from dpcli.file.pipeline.key_places import tables
 from dpcli.file.pipeline.table_places import TablePlace
-from dpcli.gate.policy_read import KEYS
+from dpcli.gate.policy import KEYS
 from dpcli.ledger.commands.group import SUBCOMMANDS
 from dpcli.ledger.planning.schedule_read import KEYS as SCHEDULE
 from dpcli.ledger.plugin import FILTERS

@@ -14,11 +14,11 @@ from dpcli.analysis.account import account
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.render import InvalidFile
+from dpcli.gate.caps import loosened, over, tightest
 from dpcli.gate.documents.gate import document
-from dpcli.gate.flags import checked_terms
+from dpcli.gate.gate_terms import checked_terms
 from dpcli.gate.judge import gate
-from dpcli.gate.merged_caps import loosened, over, tightest
-from dpcli.gate.policy_read import read_policy_bytes
+from dpcli.gate.policy import read_policy_bytes
 from tests.command import dpcli as command
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.stated import difference, quotient, stated, total, upward
-from dpcli.gate.rises import RiseLimits
+from dpcli.gate.caps import RiseLimits
 from tests.cases import require_each
 from tests.command import dpcli
 from tests.inline import text_of

@@ -18,7 +18,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.findings import Findings, TooMany
 from dpcli.file.toml.shown import key_text
-from dpcli.git.revision import read_source
+from dpcli.git.command import read_source
 from dpcli.numerics.work import limited
 
 MOST = 40  # changes that are priced one at a time

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dpcli.analysis.account import Account
 from dpcli.base.rounding import up
 from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.lint.statement import LARGE, LARGE_EPSILON, protection
+from dpcli.lint.guarantees import LARGE, LARGE_EPSILON, protection
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:

@@ -117,7 +117,7 @@ def goal_options() -> Callable[..., Any]:
 
 
 def gate_options() -> Callable[..., Any]:
-    """FILES and what they are held to, as `dpcli.gate.flags.checked_terms` takes it."""
+    """FILES and what they are held to, as `dpcli.gate.gate_terms.checked_terms` takes it."""
     return composed(
         click.argument("files", nargs=-1),
         click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest of this, a policy's and a file's holds."),

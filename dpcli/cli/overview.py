@@ -34,14 +34,14 @@ Commands:
   completion       Shell completion for bash, zsh or fish.
   diff             What changed between two pipelines, and what each change
                    costs.
-  doctor           Whether this machine has what dpcli needs.
+  doctor           Check that this machine has what dpcli needs.
   evaluate         The metric of the model of a training run.
   explain          What a pipeline's guarantee, a rule or a term means.
   export           Write a pipeline, or a trained model, as another library
                    keeps it.
   gate             Stop a change that overspends: verdict by exit code.
   generate         Write private texts, token by token.
-  import           Make a pipeline file of what others keep.
+  import           Convert another library's record to a pipeline file.
   init             Write a pipeline file or a CI recipe.
   lint             Check files against the catalogue of known failures.
   man              Write the manual pages.

@@ -1,37 +1,77 @@
-"""Questions to the HTTP API of a forge: JSON both ways, with a token that goes to one address and is never shown."""
+"""The HTTP API of a forge: JSON both ways, with a token that goes to one address and is never shown.
+
+A server that is asked too often says how long to wait. Source: RFC 9110, section 10.2.3; RFC 6585, section 4.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
-import queue
 import re
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import field
+from time import sleep
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from dpcli import __version__
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.comments.waiting import AskedToWait, Told, patiently, seconds_asked, silent
 from dpcli.document.document import visible
 
 LONGEST = 1 << 26  # bytes of an answer: a page of comments of a million characters each, many of them escaped
 MOST = 100_000  # values of an answer: a page of comments has a thousandth of them for each comment
-SAID = 200  # characters of what a server says is wrong
+COMPLAINT = 200  # characters of what a server says is wrong
 SHOWN = 40  # characters of what is no JSON
+WAIT = 120.0  # seconds in all for one question: a job is paid for while it waits
+LEAST = 1.0  # seconds: who asks for none is asked again all the same, and not without end
+TOO_OFTEN = (403, 429)  # with Retry-After; the first is GitHub's. Nothing was done then, whatever was asked for
 TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-T = TypeVar("T")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+T = TypeVar("T")
+OnWait = Callable[[str], None]
+
+
+class AskedToWait(InputError):
+    """A refusal for now. seconds: until the server may be asked again."""
+
+    def __init__(self, text: str, seconds: float) -> None:
+        super().__init__(text)
+        self.seconds = seconds
+
+
+def silent(_: str) -> None:
+    """Report no wait."""
+
+
+def seconds_asked(code: int, after: str | None) -> float | None:
+    """Return the seconds in the header Retry-After where the server was asked too often, else None; a date in it is not read."""
+    text = after or ""
+    return float(text) if code in TOO_OFTEN and text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def patiently(ask: Callable[[], T], on_wait: OnWait) -> T:
+    """Call `ask` until the server does not ask to wait, and report each wait. Raises InputError where that takes too long."""
+    left = WAIT
+    while True:
+        try:
+            return ask()
+        except AskedToWait as later:
+            seconds = max(later.seconds, LEAST)
+            if seconds > left:
+                raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, and {left:,.0f} s are left for that") from None
+            on_wait(f"{later}; asked again in {seconds:,.0f} s")
+            sleep(seconds)
+            left -= seconds
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: the token would go with it."""
+    """Refuse redirects: the token would go with them."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -39,7 +79,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """A token as a header. variable: where it comes from, which is all that a message says of it."""
+    """A token as a header. variable: its source, which is all that a message says of it."""
 
     variable: str
     header: str
@@ -50,7 +90,7 @@ class SecretToken:
         return f"SecretToken({self.variable})"
 
     def hidden(self, text: str) -> str:
-        """Text without the token, nor as JSON, Python or an address would write it."""
+        """Return text without the token, however JSON, Python or an address would write it."""
         escaped = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
         for one in sorted(escaped, key=len, reverse=True):
             text = text.replace(one, "***")
@@ -61,19 +101,19 @@ class SecretToken:
 class ApiClient:
     """An API at an address. patience: seconds that an answer may take, from the question to its last byte.
 
-    hint: what to do where the server refuses the token. told: is told of each wait that the server asks for.
+    hint: what to do where the server refuses the token. on_wait: hears of each wait that the server asks for.
     """
 
     root: str
     token: SecretToken = field(repr=False)
     patience: float
     hint: str
-    told: Told = field(default=silent, repr=False)
+    on_wait: OnWait = field(default=silent, repr=False)
 
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str | int] | None = None
     ) -> Any:
-        """What the server answers, None where that is nothing.
+        """Return the server's answer, None where that is empty.
 
         path: below the root, or a whole address of the same server. Raises InputError: no answer, an error, no JSON.
         """
@@ -91,28 +131,28 @@ class ApiClient:
         )
         where = f"{method} {address.partition('?')[0]}"
         try:
-            text = patiently(lambda: _within(self.patience, lambda: self._answer(where, request)), self.told)
+            text = patiently(lambda: _within(self.patience, lambda: self._answer(where, request)), self.on_wait)
         except TimeoutError:
             raise InputError(f"{where}: no answer within {self.patience:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             late = isinstance(reason, TimeoutError)
-            why = f"no answer within {self.patience:g} s" if late else f"no answer: {self._said(str(reason))}"
+            why = f"no answer within {self.patience:g} s" if late else f"no answer: {self._line(str(reason))}"
             raise InputError(f"{where}: {why}") from None
         try:
             return _parsed(text) if text.strip() else None
         except (ValueError, RecursionError):
-            found = self.token.hidden(text.decode("utf-8", "replace").replace("\0", ""))
-            raise InputError(f"{where}: expected JSON, found {self._said(repr(found[:SHOWN]))}") from None
+            plain = self.token.hidden(text.decode("utf-8", "replace").replace("\0", ""))
+            raise InputError(f"{where}: expected JSON, found {self._line(repr(plain[:SHOWN]))}") from None
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
     def _answer(self, where: str, request: urllib.request.Request) -> bytes:
-        """The body of an answer. Raises InputError where it is a refusal or too long."""
+        """Return the body of an answer. Raises InputError where it is a refusal or too long."""
         until = time.monotonic() + self.patience
         try:
             with urllib.request.build_opener(_Stay).open(request, timeout=self.patience) as answer:
-                return _whole(answer, until)
+                return _body(answer, until)
         except urllib.error.HTTPError as error:
             refusal, seconds = self._refusal(where, error, until), seconds_asked(error.code, error.headers.get("Retry-After"))
             raise (InputError(refusal) if seconds is None else AskedToWait(refusal, seconds)) from None
@@ -122,73 +162,62 @@ class ApiClient:
     def _refusal(self, where: str, error: urllib.error.HTTPError, until: float) -> str:
         with error:
             try:
-                found = _parsed(_whole(error, until))
+                body = _parsed(_body(error, until))
             except (OSError, http.client.HTTPException, InputError, ValueError, RecursionError):
-                found = None
-        message = (found.get("message") or found.get("error")) if isinstance(found, dict) else None
-        said = f": {self._said(message if isinstance(message, str) else json.dumps(message))}" if message else ""
+                body = None
+        message = (body.get("message") or body.get("error")) if isinstance(body, dict) else None
+        complaint = f": {self._line(message if isinstance(message, str) else json.dumps(message))}" if message else ""
         if 300 <= error.code < 400:
-            return f"{where}: expected an answer, found a redirect ({error.code}), which is not followed: it would take the token along"
+            return f"{where}: a redirect ({error.code}) is not followed: it would take the token along"
         hint = f"; {self.hint}" if error.code in (401, 403, 404) else ""
-        return f"{where}: {error.code}{said}{hint}"
+        return f"{where}: {error.code}{complaint}{hint}"
 
-    def _said(self, text: str) -> str:
-        """What somebody else says, in one line, without the token, which is taken out before anything is cut."""
-        return visible(self.token.hidden(text))[:SAID]
+    def _line(self, text: str) -> str:
+        """Return a server's words in one line, without the token, which is taken out before anything is cut."""
+        return visible(self.token.hidden(text))[:COMPLAINT]
 
 
 def _within(patience: float, ask: Callable[[], T]) -> T:
-    """What `ask` returns or raises. Raises TimeoutError where that takes longer.
+    """Call `ask` in a thread that nobody waits for. Raises TimeoutError where it takes longer.
 
-    In a thread that nobody waits for: of a name that is looked up, and of headers that drip in, a socket's timeout knows nothing.
+    A socket's timeout does not cover the look-up of a name, or headers that drip in.
     """
-    found: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
+    answer: Future[T] = Future()
 
     def run() -> None:
         try:
-            value = ask()
+            answer.set_result(ask())
         except Exception as error:
-            failed = error
-
-            def fail() -> T:
-                raise failed
-
-            found.put(fail)
-        else:
-            found.put(lambda: value)
+            answer.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    try:
-        answered = found.get(timeout=patience)
-    except queue.Empty:
-        raise TimeoutError from None
-    return answered()
+    return answer.result(timeout=patience)
 
 
 def _parsed(text: bytes) -> Any:
-    """JSON. Raises InputError where it has more values than an answer may, ValueError and RecursionError where it is none."""
+    """Parse JSON. Raises InputError where it has more values than an answer may, ValueError and RecursionError where it is none."""
     bare = TEXT.sub(b"", text)
     if sum(map(bare.count, (b"[", b"{", b","))) > MOST:
         raise InputError(f"expected an answer of at most {MOST:,} values, found more")
     return json.loads(text)
 
 
-def _whole(answer: Any, until: float) -> bytes:
-    """The body, read in pieces. Raises InputError where it is too long, TimeoutError where it takes too long."""
-    found = bytearray()
+def _body(answer: Any, until: float) -> bytes:
+    """Read the body in pieces. Raises InputError where it is too long, TimeoutError where it takes too long."""
+    body = bytearray()
     while piece := answer.read1(1 << 16):
-        found += piece
-        if len(found) > LONGEST:
+        body += piece
+        if len(body) > LONGEST:
             raise InputError(f"expected an answer of at most {LONGEST:,} bytes, found more")
         if time.monotonic() > until:
             raise TimeoutError
     if answer.length:  # what was announced and did not come, which pieces do not tell
-        raise http.client.IncompleteRead(bytes(found), answer.length)
-    return bytes(found)
+        raise http.client.IncompleteRead(bytes(body), answer.length)
+    return bytes(body)
 
 
 def checked_api(text: str, what: str) -> str:
-    """The address of an API without a slash at its end.
+    """Return the address of an API without a slash at its end.
 
     Raises InputError for what is no address, or would send the token in the clear to another machine; what may hold a secret is not
     repeated.
@@ -198,7 +227,7 @@ def checked_api(text: str, what: str) -> str:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise InputError(f"{expected}, found none") from None
+        raise InputError(expected) from None
     if not host or parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise InputError(f"{expected}, without a name, a password or a query")
     if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):

@@ -1,17 +1,24 @@
-"""What GitHub and GitLab are asked for alike: the comments of one pull request."""
+"""The comment on a pull request of GitHub or a merge request of GitLab, recognised by its first line and kept up to date."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from dataclasses import field
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.comments.client import ApiClient
+from dpcli.comments.client import ApiClient, OnWait, SecretToken, checked_api, silent
+from dpcli.file.toml.limits import read_head
 
+Done = Literal["written", "updated", "unchanged", "not written: nothing rises"]
 PER_PAGE = 20
 PAGES = 1_000  # more comments than either system lets a pull request have
+LARGEST_EVENT = 1 << 25  # bytes, of which GitHub allows 25 MB
 KINDS: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",
@@ -21,78 +28,208 @@ KINDS: dict[type, str] = {
     bool: "true or false",
 }
 T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*")  # "--" might end the marker's comment
+_REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+_PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 
 @dataclass(frozen=True, slots=True)
 class PostedComment:
-    """A comment as it is there. author: an identity, None where the account is gone."""
+    """A comment on the server. author: an identity, None where the account is gone."""
 
     number: int
     author: str | int | None
     body: str
 
 
-class Forge(Protocol):
-    """The comments of one pull request; every method raises InputError where the server does not do it."""
+@dataclass(frozen=True, slots=True)
+class Forge:
+    """The comments of one pull request; every method raises InputError where the server does not do it.
 
-    @property
-    def place(self) -> str:
-        """The pull request, in words."""
+    place: the pull request, in words. path: of its comments; items: of single comments. replacing: the method that changes one.
+    writer, identity: the keys of the author in a comment, and of what tells one author from another, of a kind. whoami: asks who writes
+    with this token, as comments name their authors. query: the order of comments, the oldest first.
+    """
+
+    client: ApiClient
+    place: str
+    path: str
+    items: str
+    replacing: str
+    writer: str
+    identity: str
+    kind: type[str] | type[int]
+    whoami: Callable[[ApiClient], str | int]
+    query: Mapping[str, str] = field(default_factory=dict)
 
     def author(self) -> str | int:
-        """Who writes with this token, as comments name their authors."""
+        return self.whoami(self.client)
 
     def comments(self) -> Iterator[PostedComment]:
-        """All comments, the oldest first."""
+        """Yield every comment of every page, up to the first page that is empty. Raises InputError for pages without an end."""
+        where = f"GET {self.client.root}{self.path}"
+        for page in range(1, PAGES + 1):
+            answer = self.client.call("GET", self.path, query={"per_page": PER_PAGE, "page": page, **self.query})
+            comments = [self._read(each, where) for each in expect(answer, list, "a page of comments", where)]
+            if not comments:
+                return
+            yield from comments
+        raise InputError(f"{where}: expected at most {PAGES:,} pages of comments, found more")
 
     def create(self, body: str) -> None:
-        """Write a new one."""
+        self.client.call("POST", self.path, {"body": body})
 
     def replace(self, comment: PostedComment, body: str) -> None:
-        """Give one another text."""
+        self.client.call(self.replacing, f"{self.items}/{comment.number}", {"body": body})
 
     def remove(self, comment: PostedComment) -> None:
-        """Delete one."""
+        self.client.call("DELETE", f"{self.items}/{comment.number}")
+
+    def _read(self, answer: Any, where: str) -> PostedComment:
+        stated = expect(answer, dict, "a comment", where)
+        who, body = stated.get(self.writer), stated.get("body")
+        name = "author of a comment"
+        return PostedComment(
+            expect(stated.get("id"), int, "id of a comment", where),
+            None if who is None else expect(expect(who, dict, name, where).get(self.identity), self.kind, name, where),
+            "" if body is None else expect(body, str, "body of a comment", where),
+        )
 
 
-def pages(
-    client: ApiClient, path: str, read: Callable[[dict[str, Any]], PostedComment], **query: str | int
-) -> Iterator[PostedComment]:
-    """Every comment of every page, up to the first page that is empty. Raises InputError for pages without an end."""
-    for page in range(1, PAGES + 1):
-        answer = client.call("GET", path, query={"per_page": PER_PAGE, "page": page, **query})
-        with asked(f"GET {client.root}{path}"):
-            found = [read(expect(one, dict, "a comment")) for one in expect(answer, list, "a page of comments")]
-        if not found:
-            return
-        yield from found
-    raise InputError(f"GET {client.root}{path}: expected at most {PAGES:,} pages of comments, found more")
-
-
-@contextmanager
-def asked(where: str) -> Iterator[None]:
-    """What is wrong with an answer is said with the question."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def posted(found: Mapping[str, Any], author: str, identity: str, kind: type[str] | type[int]) -> PostedComment:
-    """A comment as an answer has it. author, identity: the keys of who wrote it, and of what tells one from another.
-
-    Raises InputError for parts of another kind.
-    """
-    who, body = found.get(author), found.get("body")
-    return PostedComment(
-        expect(found.get("id"), int, "id of a comment"),
-        None if who is None else expect(expect(who, dict, "author of a comment").get(identity), kind, "author of a comment"),
-        "" if body is None else expect(body, str, "body of a comment"),
-    )
-
-
-def expect(value: Any, kind: type[T], what: str) -> T:
-    """A part of an answer. Raises InputError where it is of another kind."""
+def expect(value: Any, kind: type[T], what: str, where: str) -> T:
+    """Return a part of the answer to a question. Raises InputError where it is of another kind."""
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{what}: expected {KINDS[kind]} in the server's answer, found {KINDS.get(type(value), 'nothing')}")
+        other = KINDS.get(type(value), "nothing")
+        raise InputError(f"{where}: {what}: expected {KINDS[kind]} in the server's answer, found {other}")
     return value
+
+
+def github_pull(repository: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = silent) -> Forge:
+    """Return the pull request of a GitHub workflow; flags come before the environment. Raises InputError for what neither says."""
+    name = _either("--repository", repository, "GITHUB_REPOSITORY")
+    if not _REPOSITORY.fullmatch(name) or set(name.split("/")) & {".", ".."}:
+        raise InputError(f"--repository: expected OWNER/NAME, found {name!r}")
+    root = checked_api(api or os.environ.get("GITHUB_API_URL") or "https://api.github.com", "--api (GITHUB_API_URL)")
+    token = _token("GITHUB_TOKEN", "Authorization", "Bearer ")
+    hint = "GITHUB_TOKEN needs the permission to write pull requests, which a pull request from a fork does not get"
+    client, pull, issues = ApiClient(root, token, patience, hint, on_wait), number or _number_of_event(), f"/repos/{name}/issues"
+    path, items = f"{issues}/{pull}/comments", f"{issues}/comments"
+    return Forge(client, f"{name}#{pull}", path, items, "PATCH", "user", "login", str, _github_login)
+
+
+def _github_login(client: ApiClient) -> str:
+    """Ask GraphQL, which tells the login to every kind of token, the rest of the API not to a workflow's."""
+    address = client.root.removesuffix("/v3") + "/graphql"
+    where, answer = f"POST {address}", client.call("POST", address, {"query": "query { viewer { login } }"})
+    data = expect(expect(answer, dict, "an answer", where).get("data"), dict, "data", where)
+    login = expect(expect(data.get("viewer"), dict, "viewer", where).get("login"), str, "login of who writes", where)
+    if not login:
+        raise InputError(f"{where}: the login of who writes is empty")
+    return login
+
+
+def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = silent) -> Forge:
+    """Return the merge request of a GitLab pipeline; flags come before the environment. Raises InputError for what neither says."""
+    name = _either("--project", project, "CI_MERGE_REQUEST_PROJECT_ID")
+    if not _PROJECT.fullmatch(name):
+        raise InputError(f"--project: expected a number or a path such as GROUP/NAME, found {name!r}")
+    root = checked_api(api or os.environ.get("CI_API_V4_URL") or "https://gitlab.com/api/v4", "--api (CI_API_V4_URL)")
+    job = not os.environ.get("GITLAB_TOKEN") and bool(os.environ.get("CI_JOB_TOKEN"))
+    token = _token("CI_JOB_TOKEN", "JOB-TOKEN") if job else _token("GITLAB_TOKEN", "PRIVATE-TOKEN")
+    hint = (
+        "GitLab lets few job tokens comment: set GITLAB_TOKEN to a project access token with the scope api"
+        if job
+        else "GITLAB_TOKEN needs the scope api, and to be of a member who may comment"
+    )
+    client = ApiClient(root, token, patience, hint, on_wait)
+    merge = number or _positive(_either("--number", None, "CI_MERGE_REQUEST_IID"), "CI_MERGE_REQUEST_IID")
+    path = f"/projects/{quote(name, safe='')}/merge_requests/{merge}/notes"
+    whoami = _gitlab_job_owner if job else _gitlab_user
+    order = {"sort": "asc", "order_by": "created_at"}
+    return Forge(client, f"{name}!{merge}", path, path, "PUT", "author", "id", int, whoami, order)
+
+
+def _gitlab_user(client: ApiClient) -> int:
+    where = f"GET {client.root}/user"
+    return expect(expect(client.call("GET", "/user"), dict, "who writes", where).get("id"), int, "id of who writes", where)
+
+
+def _gitlab_job_owner(client: ApiClient) -> int:
+    """Ask for the job of a CI job's token: the API knows it by that alone."""
+    where = f"GET {client.root}/job"
+    user = expect(expect(client.call("GET", "/job"), dict, "who writes", where).get("user"), dict, "who runs the job", where)
+    return expect(user.get("id"), int, "id of who writes", where)
+
+
+def _either(flag: str, value: str | None, variable: str) -> str:
+    stated = value or os.environ.get(variable)
+    if not stated:
+        raise InputError(f"expected {flag}, or {variable} in the environment, found neither")
+    return stated
+
+
+def _token(variable: str, header: str, prefix: str = "") -> SecretToken:
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise InputError(f"the variable {variable} holds no token")
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise InputError(f"{variable}: expected a token of visible ASCII characters")
+    return SecretToken(variable, header, value, prefix)
+
+
+def _number_of_event() -> int:
+    """Return the number in the ref that a pull request is checked out from, else in the event that started the workflow."""
+    ref = re.fullmatch(r"refs/pull/([0-9]+)/(merge|head)", os.environ.get("GITHUB_REF", ""))
+    if ref:
+        return _positive(ref[1], "GITHUB_REF")
+    path = os.environ.get("GITHUB_EVENT_PATH")
+    pull = None
+    if path:
+        try:
+            event = json.loads(read_head(path, LARGEST_EVENT, "an event"))
+        except (ValueError, RecursionError):
+            raise InputError(f"{path}: not the JSON of an event") from None
+        pull = event.get("pull_request") if isinstance(event, dict) else None
+    number = pull.get("number") if isinstance(pull, dict) else None
+    if number is None:
+        raise InputError("expected --number, or a workflow that runs for a pull request, found neither")
+    return _positive(str(number), "GITHUB_EVENT_PATH")
+
+
+def _positive(text: str, variable: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", text):
+        raise InputError(f"{variable}: expected the number of a pull request, found {text!r}")
+    return int(text)
+
+
+def marker(name: str | None) -> str:
+    """Return the first line of the comment, which identifies it; several comments on one pull request differ by a name.
+
+    Raises InputError for a name of more than letters, digits and single hyphens between them.
+    """
+    if name is not None and not (len(name) <= 64 and _NAME.fullmatch(name)):
+        raise InputError(f"--name: expected at most 64 letters, digits and single hyphens between them, found {name!r}")
+    return f"<!-- dpcli:gate{'' if name is None else f' {name}'} -->"
+
+
+def keep(forge: Forge, mark: str, text: str, news: bool) -> Done:
+    """Give the comment that has the marker this text, or write a new one where there is news.
+
+    Only a comment that the token's owner wrote counts. Of several, which two jobs at once may have written, the oldest stays. Raises
+    InputError as the forge does.
+    """
+    marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
+    author = forge.author() if marked else None
+    own = list({comment.number: comment for comment in marked if comment.author == author}.values())  # one may be on two pages
+    if not own:
+        if not news:
+            return "not written: nothing rises"
+        forge.create(text)
+        return "written"
+    first, *others = own
+    same = first.body.split() == text.split()  # a server may keep other line breaks
+    if not same:
+        forge.replace(first, text)
+    for other in others:
+        forge.remove(other)
+    return "unchanged" if same else "updated"

@@ -7,6 +7,6 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("gate",),
     commands={
-        "comment": ("dpcli.comments.commands.group:command", "Tell a pull request what the gate says, in one comment."),
+        "comment": ("dpcli.comments.commands.comment:command", "Tell a pull request what the gate says, in one comment."),
     },
 )

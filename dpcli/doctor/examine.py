@@ -1,23 +1,103 @@
-"""Whether this machine can do what dpcli asks of it: facts, each with a verdict and what to do about it. Imports nothing heavy."""
+"""Facts about this machine, each with a verdict and advice: versions, SQLite, the file system, random numbers. Imports nothing heavy."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import operator
 import os
 import platform
+import re
 import shutil
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from dpcli import __version__
-from dpcli.doctor.fact import Fact
-from dpcli.doctor.requirements import Requirement, declared, python_needed
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.ledger.stores.places import POSTGRES, open_store, path_of
+from dpcli.ledger.stores.sqlite_file import NETWORK
 
+Verdict = Literal["ok", "warn", "fail", "absent"]
+
+ROOM = 100 * 2**20  # bytes below which a ledger may soon be unable to write
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
+WAL_SINCE = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing either
+SHARED = NETWORK | {"9p", "virtiofs"}  # the last two lie on one machine as a rule, and may be shared
+MEMORY = frozenset({"tmpfs", "ramfs"})
+THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
+
+
+OF_DEVELOPERS = frozenset({"bench", "test", "test-core"})  # extras that no command needs
+COMPARISONS = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?")
+_CONDITION = re.compile(r"\s*([<>=!]=|[<>])\s*(\d[\w.+-]*)\s*")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact about this machine. advice: what to do, if anything; absent: not there, and not needed."""
+
+    name: str
+    value: str
+    verdict: Verdict
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package and the versions of it that will do. conditions: such as ">=1.6,<1.7"; extra: empty where dpcli itself needs it."""
+
+    name: str
+    conditions: str
+    extra: str = ""
+
+    def __str__(self) -> str:
+        return self.name + self.conditions
+
+    def met(self, version: str) -> bool:
+        """Return whether a version meets every condition; one that is not understood is not met, a pre-release counts as its release."""
+        conditions = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
+        return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
+
+
+def declared() -> Iterator[Requirement]:
+    """Yield what a command may need, in the order of the metadata: a package of several extras once for each.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: dpcli is run without an installation.
+    """
+    for text in importlib.metadata.requires("dpcli") or ():
+        match = _REQUIREMENT.fullmatch(text)
+        if match and match[1] != "dpcli" and match[3] not in OF_DEVELOPERS:
+            yield Requirement(match[1], match[2].strip(), match[3] or "")
+
+
+def python_needed() -> Requirement:
+    """The versions of Python that will do; raises as `declared` does."""
+    return Requirement("python", importlib.metadata.metadata("dpcli")["Requires-Python"])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(1, 26) of "1.26.0rc1": the leading numbers, without the zeros at their end."""
+    leading = _NUMBERS.match(version)
+    numbers = [int(part) for part in leading[0].split(".")] if leading else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
     """Every fact. ledger: a ledger file, there or to be made, whose place is looked at instead of the current directory."""
-    from dpcli.doctor.storage import database, storage
 
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
@@ -72,7 +152,7 @@ def _version(name: str) -> str | None:
 
 
 def _randomness() -> Iterator[Fact]:
-    """Where Python's `secrets` and `os.urandom` get their bytes: the operating system, which mixes in what hardware it has."""
+    """Examine the source of `secrets` and `os.urandom`: the operating system, which mixes in what hardware it has."""
     try:
         first, second = os.urandom(32), os.urandom(32)
     except (NotImplementedError, OSError) as error:
@@ -89,7 +169,7 @@ def _randomness() -> Iterator[Fact]:
 
 
 def _clock() -> Iterator[Fact]:
-    """Waivers and reservations expire by the clock."""
+    """Examine the clock, by which waivers and reservations expire."""
     import datetime
 
     now = datetime.datetime.now(datetime.UTC)
@@ -111,5 +191,119 @@ def _git() -> Fact:
 
 
 def healthy(facts: tuple[Fact, ...]) -> bool:
-    """Whether nothing that dpcli needs is broken."""
+    """Return whether nothing that dpcli needs is broken."""
     return not any(fact.verdict == "fail" for fact in facts)
+
+
+def database() -> Iterator[Fact]:
+    """SQLite: its library, whether threads may share it, and whether it takes the ledger's settings."""
+    try:
+        import sqlite3
+    except ImportError:
+        yield Fact("SQLite", "Python was built without it", "fail", "install a Python with sqlite3: ledgers need it")
+        return
+    yield Fact("SQLite", sqlite3.sqlite_version, "ok")
+    threads = sqlite3.threadsafety
+    unsafe = threads == 0
+    yield Fact(
+        "SQLite threads", THREADS[threads], "warn" if unsafe else "ok", "use a ledger from one thread only" if unsafe else ""
+    )
+    yield _durability(sqlite3.sqlite_version_info)
+
+
+def _durability(version: tuple[int, ...]) -> Fact:
+    """The mode that ledgers use, tried on a file of its own."""
+    import sqlite3
+
+    name, later = "ledger durability", "" if version >= WAL_SINCE else "; WAL would need SQLite 3.51.3"
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            connection = sqlite3.connect(Path(folder, "probe.sqlite"))
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+                connection.execute("PRAGMA synchronous = EXTRA")
+                (level,) = connection.execute("PRAGMA synchronous").fetchone()
+            finally:
+                connection.close()
+    except (OSError, sqlite3.Error) as error:
+        return Fact(name, f"could not be tried: {error}", "fail", "make the folder for temporary files writable")
+    if (mode, level) != ("delete", 3):
+        return Fact(
+            name, f"journal_mode {mode}, synchronous {level}", "fail", "install another SQLite: this one refuses the settings"
+        )
+    return Fact(name, f"journal_mode DELETE, synchronous EXTRA{later}", "ok")
+
+
+def storage(ledger: str | None) -> Iterator[Fact]:
+    """The file system of a ledger, or of the current directory. Raises InputError where its folder is not there."""
+    if ledger is not None and ledger.startswith(POSTGRES):
+        yield _server(ledger)
+        return
+    folder = _folder(ledger)
+    where = "current directory" if ledger is None else "ledger's folder"
+    yield _file_system(folder, where)
+    free = shutil.disk_usage(folder).free
+    yield Fact(
+        f"free space, {where}",
+        f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB",
+        "warn" if free < ROOM else "ok",
+        "make room: a ledger that cannot write refuses every spend" if free < ROOM else "",
+    )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
+
+
+def _server(url: str) -> Fact:
+    """A ledger in a database: whether it can be opened from here."""
+    try:
+        store = open_store(url)
+    except LedgerError as error:
+        return Fact("ledger's database", str(error), "warn", "dpcli budget --help says what a ledger in PostgreSQL needs")
+    store.close()
+    return Fact("ledger's database", f"{store.place} holds a ledger", "ok")
+
+
+def _folder(ledger: str | None) -> Path:
+    folder = Path.cwd() if ledger is None else Path(path_of(ledger)).resolve().parent
+    if not folder.is_dir():
+        raise InputError(f"--ledger: expected a file in a folder that exists, found no folder {folder}")
+    return folder
+
+
+def _file_system(folder: Path, where: str) -> Fact:
+    name, kind = f"file system, {where}", mounted(folder)
+    if kind is None:
+        return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")
+    if kind in SHARED:
+        return Fact(name, kind, "warn", "SQLite's locks are unreliable on network file systems: use a local disk")
+    if kind in MEMORY:
+        return Fact(name, kind, "warn", "it is gone after a restart: keep ledgers on a disk")
+    return Fact(name, kind, "ok")
+
+
+def mounted(folder: Path, table: str | None = None) -> str | None:
+    """The type of the file system that holds a folder, by the longest mount point above it; None where no table tells.
+
+    table: in the form of /proc/mounts, which is read where it is None.
+    """
+    if table is None:
+        try:
+            table = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return None
+    best, kind = -1, None
+    for line in table.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _unescaped(fields[1])
+        if folder.is_relative_to(point) and len(point) >= best:  # of two at one point the later one is on top
+            best, kind = len(point), fields[2]
+    return kind
+
+
+def _unescaped(point: str) -> str:
+    """Mount points write blanks as \\040 and the like."""
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(code, character)
+    return point

@@ -1,4 +1,4 @@
-"""What this machine has."""
+"""The commands that say what this machine has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("ledger",),
     commands={
-        "doctor": ("dpcli.doctor.commands.doctor:command", "Whether this machine has what dpcli needs."),
-        "version": ("dpcli.doctor.commands.version:command", "Versions of dpcli and of what it computes with."),
+        "doctor": ("dpcli.doctor.commands.doctor:command", "Check that this machine has what dpcli needs."),
+        "version": ("dpcli.doctor.commands.doctor:version", "Versions of dpcli and of what it computes with."),
     },
 )

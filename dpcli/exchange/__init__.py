@@ -1,1 +1,1 @@
-"""What other libraries keep of a private run, as a pipeline, and a pipeline as they keep it."""
+"""Records of a private run in other libraries, as a pipeline, and a pipeline as they keep it."""

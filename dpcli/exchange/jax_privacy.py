@@ -6,8 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
-from dpcli.exchange.stated import Asserted, file_of
+from dpcli.exchange.foreign import Asserted, ForeignTable, file_of, read_fields, with_asserted
 
 NEEDED = (
     "epsilon",
@@ -57,19 +56,19 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
         raise config.refused("expected no seed, since whoever knows it knows the noise: --ignore seed where nobody does")
     _require_bounds(config)
     _require_drawn(config, sampling, ignored)
-    parts = config.whole("gradient_accumulation_steps")
+    parts = config.count("gradient_accumulation_steps")
     noise = config.number("noise_multiplier")
     known = {
         "adjacency": asserted.adjacency or "add-remove",
-        "dataset_size": config.whole("train_size"),
+        "dataset_size": config.count("train_size"),
         "delta": config.number("delta"),
     }
     entry: dict[str, Any] = {
         "name": "dp-sgd",
         "type": "gaussian",
         "noise_multiplier": noise if parts == 1 else math.nextafter(noise / math.sqrt(parts), 0.0) * (1.0 - 2**-52),
-        "steps": config.whole("train_steps") * parts,
-        "sampling": {"scheme": sampling, "batch_size": config.whole("batch_size")},
+        "steps": config.count("train_steps") * parts,
+        "sampling": {"scheme": sampling, "batch_size": config.count("batch_size")},
     }
     tables = {
         "format": 1,
@@ -87,7 +86,7 @@ def _require_bounds(config: ForeignTable) -> None:
     if "rescale_to_unit_norm" in config.fields:
         config.truth("rescale_to_unit_norm")
     if config.has("microbatch_size"):
-        config.whole("microbatch_size")
+        config.count("microbatch_size")
 
 
 def _require_drawn(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:

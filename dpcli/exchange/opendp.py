@@ -1,14 +1,21 @@
-"""What an accountant of OpenDP 0.16 may spend, from its serialised form, as a pipeline file of stated guarantees."""
+"""The budget of an accountant of OpenDP 0.16, from its serialised form, as a pipeline file of stated guarantees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
 
-from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
-from dpcli.exchange.guarantees import COMMENTS, concentrated, pure_or_approximate
-from dpcli.exchange.stated import Asserted, file_of
-from dpcli.file.toml.shown import escaped
+from dpcli.exchange.foreign import (
+    COMMENTS,
+    Asserted,
+    ForeignTable,
+    concentrated,
+    file_of,
+    pure_or_approximate,
+    read_fields,
+    with_asserted,
+)
+from dpcli.file.toml.shown import escaped, shown
 
 CALL = ("__function__", "__module__")
 REST = ("__kwargs__", "__version__")
@@ -54,7 +61,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
     if metric not in METRICS:
         raise call.refused(f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: a file counts records")
     adjacency, record = METRICS[metric]
-    known = {"adjacency": adjacency, "max_contributions": call.whole("d_in")}
+    known = {"adjacency": adjacency, "max_contributions": call.count("d_in")}
     measure = space.table("output_measure")
     entries = [_entry(measure, call, loss, ignored) for loss in losses]
     named = [{"name": "opendp" if len(entries) == 1 else f"opendp-{n}", **entry} for n, entry in enumerate(entries, 1)]
@@ -68,7 +75,7 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
     table.only(CALL, REST, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
-        raise table.refused("expected __function__ to be a name, found something else")
+        raise table.refused(f"expected __function__ to be a name, found {shown(name)}")
     return name, ForeignTable(
         f"{table.name}: {escaped(name[:80])}", table.table("__kwargs__").fields if table.has("__kwargs__") else {}
     )
@@ -79,7 +86,7 @@ def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, 
     call.only((*SPACE, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
-        raise call.refused("expected d_mids to be a list of losses, found something else")
+        raise call.refused(f"expected d_mids to be a list of losses, found {shown(losses)}")
     return call, losses
 
 
@@ -105,7 +112,7 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
     arguments.only((), (), ignored)
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if approximate and (not isinstance(pair, list) or len(pair) != 2):
-        raise call.refused("expected a loss with its delta, found something else")
+        raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
     values = ForeignTable(call.name, dict(zip(("loss", "delta"), pair if approximate and pair else (loss, 0.0), strict=True)))
     return MEASURES[name](call, values.number("loss"), values.number("delta"))
 

@@ -1,4 +1,4 @@
-"""What other libraries keep, read and written."""
+"""The records of other libraries, read and written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ PLUGIN = Plugin(
     names=("train",),
     commands={
         "export": (
-            "dpcli.exchange.commands.exporting_group:command",
+            "dpcli.exchange.commands.exporting:command",
             "Write a pipeline, or a trained model, as another library keeps it.",
         ),
-        "import": ("dpcli.exchange.commands.importing_group:command", "Make a pipeline file of what others keep."),
+        "import": ("dpcli.exchange.commands.importing:command", "Convert another library's record to a pipeline file."),
     },
 )

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import MOST, ForeignTable, with_asserted
-from dpcli.exchange.stated import Asserted, file_of
+from dpcli.exchange.foreign import MOST, Asserted, ForeignTable, file_of, with_asserted
 from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
@@ -49,21 +48,21 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     halved = flags.fields.get(SWITCH, True)
     known = {
         "adjacency": asserted.adjacency or "add-remove",
-        "dataset_size": flags.whole("N"),
+        "dataset_size": flags.count("N"),
         "delta": flags.number("delta") if flags.has("delta") else DELTA if asserted.delta is None else asserted.delta,
     }
     if flags.has("max_examples_per_user") and asserted.unit != "example":
-        known |= {"unit": asserted.unit or "user", "max_contributions": flags.whole("max_examples_per_user")}
+        known |= {"unit": asserted.unit or "user", "max_contributions": flags.count("max_examples_per_user")}
     entry = {
         "name": "dp-sgd",
         "type": "gaussian",
         "noise_multiplier": flags.number("noise_multiplier") / (2.0 if halved else 1.0),
         "epochs": int(epochs) if (epochs := flags.number("epochs")).is_integer() else epochs,
-        "sampling": {"scheme": sampling, "batch_size": flags.whole("batch_size")},
+        "sampling": {"scheme": sampling, "batch_size": flags.count("batch_size")},
     }
     privacy = {**with_asserted(known, asserted, place), "releases": "all-checkpoints"}
-    told = flags.has("delta") or asserted.delta is not None
-    comments = {**COMMENTS, **(HALVED if halved else {}), **({} if told else UNSTATED)}
+    stated = flags.has("delta") or asserted.delta is not None
+    comments = {**COMMENTS, **(HALVED if halved else {}), **({} if stated else UNSTATED)}
     heading = (f"From flags of compute_dp_sgd_privacy: {escaped(place)}.",)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, comments, place)
 
@@ -93,7 +92,7 @@ def _words(data: bytes, place: str) -> Sequence[str]:
         lines = data.decode("utf-8-sig").splitlines()
         words = shlex.split("\n".join(line for line in lines if not line.lstrip().startswith(("#", "//"))).replace("\\\n", " "))
     except ValueError:
-        raise InputError(f"{place}: expected flags in UTF-8, with their quotes closed, found something else") from None
+        raise InputError(f"{place}: not flags in UTF-8, with their quotes closed") from None
     programs = [index for index, word in enumerate(words) if PROGRAM.fullmatch(word)]
     return words[programs[0] + 1 :] if programs else words
 
@@ -103,9 +102,9 @@ def _pairs(words: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]
     rest = list(words)[::-1]
     while rest:
         word = rest.pop()
-        found = FLAG.fullmatch(word)
-        if not found:
+        match = FLAG.fullmatch(word)
+        if not match:
             raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(word[:40])}")
-        name, value = found.groups()
+        name, value = match.groups()
         apart = value is None and rest and not FLAG.fullmatch(rest[-1]) and not name.endswith(SWITCH)
         yield name, rest.pop() if apart else value

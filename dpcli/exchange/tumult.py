@@ -1,14 +1,25 @@
-"""The budget of a Session of Tumult Analytics 0.21, and what it protects, as a pipeline file with one stated guarantee."""
+"""The budget of a Session of Tumult Analytics 0.21 and what it protects: from it, and to it, as one stated guarantee."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
-from dpcli.exchange.guarantees import COMMENTS, concentrated, pure_or_approximate
-from dpcli.exchange.stated import Asserted, file_of
-from dpcli.file.toml.shown import escaped
+from dpcli.base.errors import InputError
+from dpcli.exchange.foreign import (
+    COMMENTS,
+    Asserted,
+    ForeignTable,
+    concentrated,
+    file_of,
+    pure_or_approximate,
+    read_fields,
+    with_asserted,
+)
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.shown import escaped, quoted, shown
+from dpcli.mechanisms.sampling.schemes import Unsampled
 
 BUDGETS: dict[str, tuple[tuple[str, ...], Callable[[ForeignTable], dict[str, Any]]]] = {
     "PureDPBudget": (("epsilon",), lambda budget: pure_or_approximate(budget.number("epsilon"))),
@@ -47,15 +58,15 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     fields, keys = BUDGETS[name]
     budget.only(fields, (), ignored)
     changes = session.table("protected_changes")
-    found = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
-    kinds = {kind for _, kind, _ in found}
+    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
+    kinds = {kind for _, kind, _ in counted}
     if len(kinds) != 1:
         raise session.refused(
             "expected protected_changes of rows alone or of identifiers alone, found " + ("both" if kinds else "none")
         )
     (kind,) = kinds
     # One identifier has its rows in every table of its space.
-    known = {"adjacency": "add-remove", "max_contributions": sum({space: count for space, _, count in found}.values())}
+    known = {"adjacency": "add-remove", "max_contributions": sum({space: count for space, _, count in counted}.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     heading = ("From a Session of Tumult Analytics: its budget, not what was spent of it.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **keys(budget)}]}
@@ -63,18 +74,18 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 
 
 def _change(change: ForeignTable, ignored: Collection[str]) -> tuple[str, str, int]:
-    """What is added up once, what it counts, and how many of it a unit changes."""
+    """Return the name under which it is added up once, what it counts, and how many of it a unit changes."""
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
     needed, optional, kind = CHANGES[name]
     change.only(needed, optional, ignored)
-    rows = change.whole("max_rows") if "max_rows" in change.fields else 1
+    rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
     space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else change.name
     if type(space) is not str:
-        raise change.refused("expected id_space to be a name, found something else")
+        raise change.refused(f"expected id_space to be a name, found {shown(space)}")
     return space, kind, rows
 
 
@@ -84,3 +95,57 @@ def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignT
     if type(name) is not str or name not in classes:
         raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
     return name, ForeignTable(f"{table.name}: {name}", {field: value for field, value in table.fields.items() if field != "type"})
+
+
+BUDGET_OF: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "pure-dp": lambda spec: {"type": "PureDPBudget", "epsilon": spec.epsilon},
+    "approx-dp": lambda spec: {"type": "ApproxDPBudget", "epsilon": spec.epsilon, "delta": spec.delta},
+    "zcdp": lambda spec: {"type": "RhoZCDPBudget", "rho": spec.rho},
+}
+
+
+def session_of(pipeline: Pipeline, table: str) -> str:
+    """JSON of the one guarantee that the file states for its unit, which changes as many rows of one table as it contributes.
+
+    A Session has one budget, and its queries are its own: a file of several mechanisms, or of noise, is none.
+
+    Args:
+        table: the name of the table in the Session.
+
+    Raises InputError for what a Session cannot say.
+    """
+    for problem in _problems(pipeline):
+        raise InputError(f"a Session of Tumult Analytics has one budget for rows that come or go: {problem}")
+    (entry,) = (entry for entry in pipeline.mechanisms if not entry.spec.free)
+    for problem in _refused(entry, pipeline):
+        raise InputError(f"mechanism {quoted(entry.name)} cannot be the budget of a Session: {problem}")
+    rows = pipeline.privacy.max_contributions or 1
+    change = {"type": "AddOneRow"} if rows == 1 else {"type": "AddMaxRows", "max_rows": rows}
+    return json.dumps({"privacy_budget": BUDGET_OF[entry.type](entry.spec), "protected_changes": {table: change}}, indent=2) + "\n"
+
+
+def _problems(pipeline: Pipeline) -> Iterator[str]:
+    charged = [entry for entry in pipeline.mechanisms if not entry.spec.free]
+    if pipeline.privacy.adjacency.value != "add-remove":
+        yield f"expected add-remove, found {pipeline.privacy.adjacency.value}"
+    if pipeline.privacy.adaptive:
+        yield "expected adaptive = false, found true: the Session itself adds up what is chosen"
+    if len(charged) != 1:
+        yield f"expected one mechanism that touches private data, found {len(charged) or 'none'}"
+
+
+def _refused(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
+    spec: Any = entry.spec
+    if entry.type not in BUDGET_OF:
+        yield f"its type is {entry.type}, and a budget is {', '.join(BUDGET_OF)}"
+        return
+    if entry.steps != 1 or entry.epochs is not None:
+        yield "it runs more than once, and a budget is spent as a whole"
+    if not isinstance(entry.sampling, Unsampled | None):
+        yield f"it is sampled ({entry.sampling.scheme}), and a Session reads all rows"
+    if entry.partition is not None or entry.sample is not None:
+        yield "it names a partition or a sample, and a Session has neither"
+    if getattr(spec, "adjacency", None) not in (None, pipeline.privacy.adjacency):
+        yield f"it is stated for {spec.adjacency.value}"
+    if spec.stated_for == "record" and (pipeline.privacy.max_contributions or 1) > 1:
+        yield 'it is stated for a record: expected stated_for = "unit"'

@@ -45,7 +45,7 @@ def explain(name: str) -> str:
     """The text for one word, from every table that has it. Raises InputError, with the nearest words, where there is none."""
     key = name.strip().removeprefix("dpcli ").strip()
     if key.upper().startswith("DP") and key[2:].isdigit():
-        from dpcli.lint.explain import explain as explain_rule
+        from dpcli.lint.catalogue import explain as explain_rule
 
         return explain_rule(key.upper())
     if meant := _meant(key):

@@ -1,110 +1,323 @@
-"""What a file was before, at a git revision or elsewhere, and whether its number still means the same."""
+"""Files at the base, from a git revision or the JSON of an earlier gate, and which changes of their terms weaken them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import enum
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpcli.analysis.account import Account, headline
+from dpcli.analysis.account import headline
 from dpcli.analysis.comparable import statement_of
+from dpcli.analysis.difference import Priced, priced_changes
 from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
+from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.gate_keys import Gate, Waiver
-from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.member import Member, Members
+from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
+from dpcli.file.toml.findings import Path
 from dpcli.file.toml.render import InvalidFile
-from dpcli.file.toml.shown import first_names
-from dpcli.gate.findings import first_of
-from dpcli.gate.restatement import Standing, standings_of
-from dpcli.gate.terms import horizon_data, terms_of
+from dpcli.file.toml.shown import first_names, shown
+from dpcli.gate.claims import standings_of
+from dpcli.gate.verdicts import Base, first_of
+from dpcli.git.command import work_tree
 from dpcli.git.history import Past, pasts
+from dpcli.ledger.plugin import BLOCKS
+
+if TYPE_CHECKING:
+    from dpcli.ledger.blocks.kinds import BlockKind
+
+WINDOW = "privacy.window"
+APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
+PARTS = 10**6  # the most that a hash may have
+WIDEST = 2000  # blocks of a window that a ledger takes
 
 Capped = Callable[[str, Pipeline], Pipeline]
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """One file at the base: epsilon at delta, what it was a statement about, and the conditions it set itself.
-
-    terms: as `terms_of` has them. standings: as `standings_of` has them. horizon: runs and cap. waivers: as `waiver_data` writes them.
-    account, data: where the file itself is at hand, not only its figures. renamed: what it was called in the repository, where that was
-    another name.
-    """
-
-    epsilon: float
-    delta: float | None
-    statement: Mapping[str, Any]
-    terms: Mapping[str, Any]
-    standings: Mapping[str, Standing]
-    horizon: tuple[int, float] | None = None
-    waivers: tuple[Mapping[str, Any], ...] = ()
-    account: Account | None = None
-    data: bytes | None = None
-    renamed: str = ""
-
-    @property
-    def max_increase(self) -> float | None:
-        """The limit that it set to its own rise."""
-        found: float | None = self.terms.get("gate.max_increase")
-        return found
-
-
-@dataclass(frozen=True, slots=True)
 class Unpriced:
-    """An earlier version that cannot be read as a pipeline, which the change mends: `reason` says why it cannot."""
+    """An earlier version that cannot be read as a pipeline, which the change mends. reason: why it cannot."""
 
     reason: str
 
 
 def waiver_data(waiver: Waiver) -> dict[str, Any]:
-    """A waiver as JSON holds it: two are the same where all of this is."""
+    """Return a waiver as JSON holds it: two are equal where all of this is."""
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
 def form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
-    """What a later gate needs of this one, as `dpcli.gate.baseline.bases_from` reads it. capped: the pipeline with the caps that held."""
-    gate: Gate = pipeline.gate
+    """Return what a later gate needs of this one, as `bases_from` reads it. capped: the pipeline with the caps that held."""
     return {
         "statement": statement_of(capped),
         "terms": terms_of(pipeline),
         "mechanisms": standings_of(pipeline),
-        "horizon": horizon_data(gate.horizon),
-        "waivers": [waiver_data(waiver) for waiver in gate.waiver],
+        "horizon": horizon_data(pipeline.gate.horizon),
+        "waivers": [waiver_data(waiver) for waiver in pipeline.gate.waiver],
     }
 
 
+def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
+    """Return what each change costs, made alone to the base; nothing where only the base's figures are at hand."""
+    if base.account is None or base.data is None:
+        return ()
+    return priced_changes(base.data, data, base.account)
+
+
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
-    """Each file as it stands at the git revision `ref`; None where nothing there became it. Raises InputError for a bad `ref`."""
+    """Return each file as it stands at the git revision `ref`; None where nothing became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
-    return {path: None if found is None else _at_ref(ref, path, found, cap) for path, found in pasts(ref, paths).items()}
+    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in pasts(ref, paths).items()}
 
 
-def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past: Past, cap: Capped) -> Base | Unpriced:
     from dpcli.file.pipeline.lookalikes import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
-    name = found.renamed or path
+    name = past.renamed or path
     try:
-        if found.data.startswith(LFS_POINTER):
+        if past.data.startswith(LFS_POINTER):
             raise InputError("it is a Git LFS pointer: keep pipelines out of Git LFS")
-        own = parse(found.data, f"{ref}:{name}")
+        own = parse(past.data, f"{ref}:{name}")
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
         return Unpriced(first_of(error.diagnostics))
     except DpcliError as error:
         raise InputError(f"{name} at {ref} cannot be compared with: {error}") from None
-    stated = form(own, pipeline)
     return Base(
         result.upper,
         result.delta,
-        stated["statement"],
-        stated["terms"],
-        stated["mechanisms"],
-        stated["horizon"],
-        tuple(stated["waivers"]),
+        statement_of(pipeline),
+        terms_of(own),
+        standings_of(own),
+        horizon_data(own.gate.horizon),
+        tuple(map(waiver_data, own.gate.waiver)),
         result,
-        found.data,
-        found.renamed,
+        past.data,
+        past.renamed,
     )
+
+
+def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
+    """Return each file as an earlier `dpcli gate -f json` judged it; None where that had no such file.
+
+    Files are the same where their paths lead to the same place, whatever the spelling. A relative path of the baseline counts from the
+    working directory and from the root of the repository around it. Everything in it is checked, since a pass may hang on it.
+
+    Raises:
+        InputError: no such baseline, no gate's JSON, or a file that could not be accounted then, or stands there twice.
+    """
+    if not os.path.isfile(baseline):
+        raise InputError(f"--baseline {baseline}: no such file")
+    try:
+        with open(baseline, "rb") as file:
+            document = json.load(file)
+        if document["schema"] != "dpcli/gate/v1":
+            raise ValueError(f"schema {document['schema']!r}")
+        entries = [(place, _from_json(entry)) for entry in document["files"] for place in _places(entry["pipeline"]["path"])]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"--baseline {baseline}: not written by dpcli gate -f json: {error!r}") from None
+    return {path: _chosen(f"--baseline {baseline}: {path}", os.path.realpath(path), entries) for path in paths}
+
+
+def _places(path: str) -> Iterator[str]:
+    """Yield where a path of the baseline may lead."""
+    current = os.getcwd()
+    yield from {os.path.realpath(os.path.join(folder, path)) for folder in (current, work_tree(current) or current)}
+
+
+def _chosen(what: str, place: str, entries: Sequence[tuple[str, Base | None]]) -> Base | None:
+    bases = [base for at, base in entries if at == place]
+    if any(base is None for base in bases):
+        raise InputError(f"{what}: nothing to compare with: the file could not be accounted then")
+    if any(base != bases[0] for base in bases):
+        raise InputError(
+            f"{what}: expected one entry, found {len(bases)}; use the working directory that the baseline was written in"
+        )
+    return bases[0] if bases else None
+
+
+def _from_json(entry: Mapping[str, Any]) -> Base | None:
+    """Return the figures of one file, None where it had none."""
+    if entry["result"] is None:
+        return None
+    stated, epsilon = entry["base_form"], entry["result"]["epsilon_upper"]
+    statement, horizon = dict(stated["statement"]), stated.get("horizon")
+    return Base(
+        math.inf if epsilon == "inf" else _number(epsilon, NON_NEGATIVE),
+        _optional(statement["delta"], DELTA),
+        statement,
+        _checked_terms(stated["terms"]),
+        {str(name): (str(kind), _evidence(worth)) for name, (kind, worth) in stated["mechanisms"].items()},
+        None if horizon is None else (int(_number(horizon[0], COUNT)), _number(horizon[1], POSITIVE)),
+        tuple(dict(waiver) for waiver in stated.get("waivers", ())),
+    )
+
+
+def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return terms whose numbers can be compared."""
+    terms = dict(stated)
+    for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
+        terms[key] = _optional(terms[key], rule)
+    terms["budget.rho"] = _optional(terms.get("budget.rho"), POSITIVE)
+    for key in ("budget.delta", "privacy.delta"):
+        terms[key] = _optional(terms[key], DELTA)
+    return terms
+
+
+def _evidence(stated: Any) -> int:
+    if type(stated) is not int:
+        raise ValueError(f"{stated!r} in place of a whole number")
+    return stated
+
+
+def _optional(stated: Any, rule: Constraint) -> float | None:
+    return None if stated is None else _number(stated, rule)
+
+
+def _number(stated: Any, rule: Constraint) -> float:
+    if type(stated) not in (int, float) or not math.isfinite(stated) or not rule.holds(stated):
+        raise ValueError(f"{stated!r} in place of {rule.text}")
+    return float(stated)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A changed key in words, `budget.warn_at 0.8 -> 1.0`, whether the change weakens the file, and where the file states the key.
+
+    replaced_by: of a cap that was raised, the cap that holds in its place, so that nothing is weaker: `the policy's 3.0`.
+    """
+
+    words: str
+    weaker: bool
+    key: Path
+    replaced_by: str = ""
+
+
+def terms_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return every key of [privacy], [budget] and [gate] by its dotted name, as JSON has it; None where it is absent."""
+    return {name: _plain(_stated(pipeline, name)) for name in _keys()}
+
+
+def _keys() -> Members:
+    tables = {"privacy": Privacy, "budget": Budget, "gate": Gate}
+    return {f"{table}.{name}": m for table, cls in tables.items() for name, m in members_of(cls).items() if name not in APART}
+
+
+def _stated(pipeline: Pipeline, name: str) -> Any:
+    table, _, key = name.partition(".")
+    return getattr(getattr(pipeline, table), key, None)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return ", ".join(value)  # JSON has no tuples, and a list that was read again would be another value
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def changed_terms(
+    terms: Mapping[str, Any], statement: Mapping[str, Any], own: Pipeline, capped: Pipeline, replaced: Mapping[str, str]
+) -> Iterator[Changed]:
+    """Yield what is different now.
+
+    terms, statement: of the file as it was, the second under the caps that hold. own, capped: the file as it is, with its own caps and
+    with those that hold. replaced: the keys of the file's earlier caps that another cap implies, and which: raising them weakens nothing.
+    """
+    now = statement_of(capped)
+    differing = {key for key, value in now.items() if statement.get(key) != value}
+    yield from (
+        Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True, _place(key, own)) for key in now if key in differing
+    )
+    for name, member in _keys().items():
+        old, new = terms.get(name), _plain(_stated(own, name))
+        key = name.partition(".")[2]
+        if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
+            continue
+        words, place = f"{name} {word(old)} -> {word(new)}", tuple(name.split("."))
+        if name == "budget.delta":  # of the cap on epsilon
+            yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, own), place)
+        elif name in replaced and _weaker(member, old, new):
+            yield Changed(f"{name} raised from {word(old)} to {word(new)}", False, place, replaced[name])
+        else:
+            yield Changed(words, not (name == WINDOW and keeps_its_width(old, new)) and _weaker(member, old, new), place)
+
+
+def promised_delta(terms: Mapping[str, Any]) -> float | None:
+    """Return the delta at which a file held its own cap on epsilon."""
+    at: float | None = terms.get("budget.delta")
+    return terms.get("privacy.delta") if at is None else at
+
+
+def _loosens(terms: Mapping[str, Any], own: Pipeline) -> bool:
+    """Return whether a file had a cap on epsilon, and now holds it to a larger delta, or to none."""
+    old, new = promised_delta(terms), promised_delta(terms_of(own))
+    return terms.get("budget.epsilon") is not None and old is not None and (new is None or new > old)
+
+
+def _place(key: str, own: Pipeline) -> Path:
+    """Return where a file states a key of its statement: the budget's delta comes before that of [privacy]."""
+    return ("budget", key) if key == "delta" and own.budget is not None and own.budget.delta is not None else ("privacy", key)
+
+
+def _weaker(member: Member, old: Any, new: Any) -> bool:
+    """Return whether a change may weaken the file: any may, but a limit that became smaller, and what was not stated before."""
+    if member.safer is None:
+        return True
+    if member.safer == "stated":
+        return old is not None
+    return old is not None and (new is None or new > old)
+
+
+def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
+    """Return runs and cap."""
+    return None if horizon is None else (horizon.count, horizon.epsilon)
+
+
+def changed_horizon(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
+    """Yield a changed horizon; fewer runs, a higher cap or none at all weaken the file where none from outside holds in its place."""
+    if old != new:
+        now = [one for one in (new, *map(horizon_data, outside)) if one is not None]
+        implied = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in now)
+        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", not implied, ("gate", "horizon"))
+
+
+def _runs(horizon: tuple[int, float] | None) -> str:
+    return "none" if horizon is None else f"{horizon[0]:,} runs within {horizon[1]:g}"
+
+
+def word(value: Any) -> str:
+    """Return a value as a sentence has it: TOML's words, `none` for nothing."""
+    return "none" if value is None else value if isinstance(value, str) else f"{value:g}" if type(value) is float else shown(value)
+
+
+def keeps_its_width(old: str | None, new: str | None) -> bool:
+    """Return whether two windows, each as its texts with commas between, have the same kind and number of ordered blocks.
+
+    Such a window may move: each block is held to a cap of its own. Blocks without an order hold other people, and a narrower window
+    charges fewer blocks by the word of the file alone.
+    """
+    if old is None or new is None:
+        return False
+    kinds = [load(target)((), PARTS) for target in BLOCKS.values() if load(target).ordered]
+    return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
+
+
+def _width(kind: BlockKind, stated: Sequence[str]) -> int:
+    """Return how many blocks of a kind are stated, 0 where they are none, or more than one window holds."""
+    ranks: set[int] = set()
+    for text in stated:
+        first, dots, last = text.partition("..")
+        ends = (first, last if dots else first)
+        if not all(map(kind.holds, ends)) or not 0 <= kind.rank(ends[1]) - kind.rank(ends[0]) < WIDEST:
+            return 0
+        ranks.update(range(kind.rank(ends[0]), kind.rank(ends[1]) + 1))
+    return len(ranks) if len(ranks) <= WIDEST else 0

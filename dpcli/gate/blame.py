@@ -1,4 +1,4 @@
-"""Which change cost how much, where it stands, and what would pass instead."""
+"""The changes that cost most, where the file states them, and a value that would pass instead."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.difference import Priced, priced_changes
+from dpcli.analysis.difference import Priced
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.rounding import up
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import shown
-from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Target
 
 if TYPE_CHECKING:
@@ -24,32 +23,24 @@ MOST = 3  # changes that a message names, and mechanisms that a remedy is looked
 LISTED = 8  # values of a list that a message shows
 
 
-def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
-    """What each change costs, made alone to the base; nothing where only the base's figures are at hand."""
-    if base.account is None or base.data is None:
-        return ()
-    return priced_changes(base.data, data, base.account)
-
-
 def culprits(changes: Sequence[Priced]) -> list[Priced]:
-    """The changes that cost something, the dearest first."""
+    """Return the changes that cost something, the dearest first."""
     return [one for one in changes if one.increase > 0.0][:MOST]
 
 
 def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
-    """The key of the dearest change in the file as it is now."""
+    """Return the key of the dearest change in the file as it is now."""
     dearest = culprits(changes)
     return path_of(dearest[0], pipeline) if dearest else otherwise
 
 
 def dearest_changes(changes: Sequence[Priced]) -> str:
-    """`; steps 5000 -> 20000 in train costs +0.8123 alone`, for the dearest changes."""
-    words = [f"{edits(one)} costs +{up(one.increase)} alone" for one in culprits(changes)]
-    return "".join(f"; {word}" for word in words)
+    """Return `; steps 5000 -> 20000 in train costs +0.8123 alone` for the dearest changes."""
+    return "".join(f"; {edits_in_words(one)} costs +{up(one.increase)} alone" for one in culprits(changes))
 
 
-def edits(one: Priced) -> str:
-    """What one change does, in words."""
+def edits_in_words(one: Priced) -> str:
+    """Return one change in words."""
     return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in one.change.edits)
 
 
@@ -64,14 +55,12 @@ def _value(value: object) -> str:
 
 
 def path_of(one: Priced, pipeline: Pipeline) -> Path:
-    """The first key that the change leaves in the file; "mechanism" alone where it takes one out."""
+    """Return the first key that the change leaves in the file; "mechanism" alone where it takes one out."""
     edit = next((edit for edit in one.change.edits if edit.new is not None), one.change.edits[0])
     if edit.path[0] == "query":
-        ours = (f"{edit.path[1]}.", edit.path[1])
-        index = next(
-            (i for i, entry in enumerate(pipeline.mechanisms) if entry.name == ours[1] or entry.name.startswith(ours[0])), None
-        )
-        return ("query",) if index is None else ("mechanism", index)
+        own = (i for i, entry in enumerate(pipeline.mechanisms) if f"{entry.name}.".startswith(f"{edit.path[1]}."))
+        first = next(own, None)
+        return ("query",) if first is None else ("mechanism", first)
     if edit.path[0] != "mechanism":
         return edit.path
     from dpcli.file.pipeline.series import by_name
@@ -81,44 +70,43 @@ def path_of(one: Priced, pipeline: Pipeline) -> Path:
 
 
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
-    """`; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`: what meets every target by one key alone; else nothing.
+    """Return `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`: one key that meets every target alone; else nothing.
 
-    Looked for first in the mechanism whose change is the dearest, then in those that run most often.
+    The mechanism whose change is the dearest is tried first, then those that run most often.
     """
     from dpcli.file.pipeline.series import written_name
 
     blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
     own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
-    for charge in sorted(single, key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))[
-        :MOST
-    ]:
-        words = [word for word in _fits(result.pipeline, charge, _hardest(targets)) if word]
+    single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))
+    for charge in single[:MOST]:
+        words = list(_fits(result.pipeline, charge, _hardest(targets)))
         if words:
             return f"; {', or '.join(words)}, would pass" if len(words) > 1 else f"; {words[0]} would pass"
     return ""
 
 
 def _hardest(targets: Sequence[Target]) -> list[Target]:
-    """One target for each delta and number of runs: what meets the smallest epsilon meets the others."""
-    found: dict[tuple[float | None, int], Target] = {}
-    for target in sorted(targets, key=lambda target: target.epsilon):
-        found.setdefault((target.delta, target.runs), target)
-    return list(found.values())
+    """Return one target for each delta and number of runs: what meets the smallest epsilon meets the others."""
+    ordered = sorted(targets, key=lambda target: target.epsilon, reverse=True)
+    return list({(target.delta, target.runs): target for target in ordered}.values())
 
 
 def _fits(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
-    """The least noise, and the most steps or epochs, in one mechanism; "" where there is none."""
+    """Yield the least noise, and the most steps or epochs, that fit in one mechanism."""
     entry = charge.entries[0]
     noise = _least(pipeline, entry, "noise", targets)
-    yield f"{noise[0]} = {max(noise[1]):.10g} in {entry.name}" if noise else ""
+    if noise:
+        yield f"{noise[0]} = {max(noise[1]):.10g} in {entry.name}"
     length: Parameter = "epochs" if entry.epochs is not None else "steps"
     most = _least(pipeline, entry, length, targets) if charge.count > 1 else None
-    yield f"{most[0]} = {min(most[1]):.10g}{'' if noise else f' in {entry.name}'}" if most else ""
+    if most:
+        yield f"{most[0]} = {min(most[1]):.10g}{'' if noise else f' in {entry.name}'}"
 
 
 def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
-    """The key, and the value that meets each target; None where the entry has no such key or one target cannot be met."""
+    """Return the key, and the value that meets each target; None where the entry has no such key or one target cannot be met."""
     from dpcli.analysis.calibrate import calibrate, parameter_key  # only where a file is refused
 
     key = parameter_key(entry, solve)

@@ -1,142 +1,235 @@
-"""The caps on epsilon and rho: of flags, the policy and the file the tighter ones hold."""
+"""Caps from several places, of which the smallest holds; limits on a rise; caps on files together. Nothing here needs numpy."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Annotated, NamedTuple
 
-from dpcli.analysis.account import Account, EpsilonVerdict, headline
-from dpcli.analysis.rho import warning_level
-from dpcli.base.errors import InputError
-from dpcli.base.rounding import up
+from dpcli.base.fields import DELTA, POSITIVE, RATE, Key
+from dpcli.base.stated import product, quotient
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.gate.merged_caps import BUDGET, POLICY, HeldCap, Outside, StatedCap, flag, held
-from dpcli.gate.terms import promised_delta
-from dpcli.gate.verdicts import Condition, Target
+from dpcli.file.pipeline.gate_keys import Caps
+from dpcli.file.pipeline.model import Budget
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import quoted
+
+ALLOWED = "allow_statement_change"  # the one that is no number: the smallest of several is false
+KEYS = tuple(field.name for field in fields(Caps))
+
+
+class CapSource(NamedTuple):
+    """The author of a cap, as in `the policy's 3.0` and in `the policy allows 3.0`."""
+
+    whose: str
+    who: str
+
+
+FILE = CapSource("the file's", "the file")
+BUDGET = CapSource("the file's budget", "the file's budget")
+BASE = CapSource("the base's", "the base")
+POLICY = CapSource("the policy's", "the policy")
+
+
+def flag(name: str) -> CapSource:
+    """Return the source of a cap of the command line."""
+    return CapSource(name, name)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """The caps that hold for a file. epsilon: by their deltas, several where none makes another needless. delta: the smallest stated."""
+class StatedCap:
+    """A cap, its source and, for an epsilon, the delta at which it holds."""
 
-    epsilon: tuple[HeldCap, ...]
-    rho: tuple[HeldCap, ...]
-    delta: float | None
+    value: float
+    source: CapSource
+    delta: float | None = None
 
-    def judges(self, delta: float | None) -> bool:
-        """Whether a cap holds at this delta; where none is on epsilon, whether the epsilon is told at it."""
-        return delta in ({one.cap.delta for one in self.epsilon} or {self.delta})
+    def is_within(self, value: float, delta: float | None) -> bool:
+        """Return whether this cap implies another one: epsilon falls as delta rises (None: no delta matters)."""
+        return self.value <= value and (self.delta or 0.0) <= (delta or 0.0)
 
 
-def holding(own: Pipeline, outside: Outside) -> Holding:
-    """The caps that hold for a file with its own caps.
+@dataclass(frozen=True, slots=True)
+class BindingCap:
+    """A cap that holds, and the looser ones of others that it implies. alone: whether nobody else states one."""
 
-    A cap on epsilon holds at the delta that is stated with it, else at the smallest of all. A delta that is stated without an epsilon is
-    one for every cap: no cap holds at a larger one.
+    cap: StatedCap
+    looser: tuple[StatedCap, ...]
+    alone: bool
+
+    def words(self) -> str:
+        """Return ` (the file's budget; the policy allows 3.0)`; nothing where one alone states it, or all state the same."""
+        others = [
+            f"{one.source.who} allows {one.value!r}" + ("" if one.delta == self.cap.delta else f" at delta = {one.delta!r}")
+            for one in self.looser
+            if (one.value, one.delta) != (self.cap.value, self.cap.delta)
+        ]
+        return f" ({'; '.join([self.cap.source.whose, *others])})" if others or not (self.alone or self.looser) else ""
+
+
+def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
+    """Return the caps that no other one implies, by their deltas."""
+    ordered = sorted(stated, key=lambda cap: (cap.delta or 0.0, cap.value))
+    binding: list[StatedCap] = []
+    looser: dict[int, list[StatedCap]] = {}
+    for cap in ordered:
+        by = next((k for k, one in enumerate(binding) if one.is_within(cap.value, cap.delta)), None)
+        if by is None:
+            binding.append(cap)
+        else:
+            looser.setdefault(by, []).append(cap)
+    return tuple(BindingCap(cap, tuple(looser.get(k, ())), len(ordered) == 1) for k, cap in enumerate(binding))
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The caps from outside of a file: those of flags, and those of the policy for it."""
+
+    flags: Caps
+    policy: Caps
+
+    @property
+    def tightest(self) -> Caps:
+        """The smaller of each; a flag that allows a change of the statement allows it whatever the policy says."""
+        allowed = self.policy.allow_statement_change if self.flags.allow_statement_change is None else True
+        return replace(tightest((self.flags, self.policy)), allow_statement_change=allowed)
+
+    @property
+    def deltas(self) -> dict[str, float | None]:
+        """Every delta of these caps, by the name that a message calls it."""
+        return {"--delta": self.flags.delta, "the policy's delta": self.policy.delta}
+
+    def stated(self, key: str, name: str) -> Iterator[StatedCap]:
+        """Yield the caps of one key. name: of its flag."""
+        for caps, source in ((self.flags, flag(name)), (self.policy, POLICY)):
+            value = getattr(caps, key)
+            if value is not None:
+                yield StatedCap(value, source)
+
+
+def over(first: Caps, second: Caps) -> Caps:
+    """Return each cap of the first, else of the second."""
+    return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
+
+
+def tightest(caps: Sequence[Caps]) -> Caps:
+    """Return each cap at its smallest, so that the order in which caps are written means nothing."""
+    stated = {key: [value for one in caps if (value := getattr(one, key)) is not None] for key in KEYS}
+    return Caps(**{key: min(values, default=None) for key, values in stated.items()})
+
+
+def loosened(old: Caps, new: Caps) -> Iterator[str]:
+    """Yield each cap that is larger than it was, or gone, warning levels too: `epsilon 1 -> 3`."""
+    for key in KEYS:
+        was, now = getattr(old, key), getattr(new, key)
+        if key != ALLOWED and was is not None and (now is None or now > was):
+            yield f"{key} {was:g} -> {'none' if now is None else f'{now:g}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RiseLimits:
+    """A limit on the rise of epsilon in nats, and one in percent of the base's epsilon; both hold.
+
+    kind: the key without its unit. whose: the source of the limit in nats, where there are several.
     """
-    budget = own.budget or Budget()
-    promised = budget.delta if budget.delta is not None else own.privacy.delta
-    flags, policy = outside.flags, outside.policy
-    pairs = (
-        (BUDGET, budget.epsilon, promised if budget.epsilon is not None else budget.delta),
-        (POLICY, policy.epsilon, policy.delta),
-        (flag("--max-epsilon"), flags.epsilon, flags.delta),
-    )
-    smallest = min((d for d in (promised, own.privacy.delta, policy.delta, flags.delta) if d is not None), default=None)
-    bare = [delta for _, epsilon, delta in pairs if epsilon is None and delta is not None]
-    stated = [
-        StatedCap(epsilon, source, min((smallest if delta is None else delta, *bare)) if smallest is not None else None)
-        for source, epsilon, delta in pairs
-        if epsilon is not None
+
+    kind: str
+    nats: float | None
+    percent: float | None
+    whose: str = ""
+
+    def allowed(self, base: float) -> float | None:
+        """Return the smaller of both, in nats; None where there is none. In percent of an epsilon of 0, nothing is allowed."""
+        return min((limit for limit, _ in self._limits(base)), default=None)
+
+    def passed_by(self, change: float, base: float) -> bool:
+        """Return whether a change is larger than what is allowed."""
+        limit = self.allowed(base)
+        return limit is not None and not change <= limit
+
+    def words(self, base: float) -> str:
+        """Return the smaller of both, as it was stated."""
+        return min(self._limits(base))[1]
+
+    def stated(self) -> list[str]:
+        """Return each limit with its key."""
+        keys = ((self.kind, self.nats), (f"{self.kind}_percent", self.percent))
+        return [f"{key} = {value:g}" for key, value in keys if value is not None]
+
+    def _limits(self, base: float) -> Iterator[tuple[float, str]]:
+        if self.nats is not None:
+            yield self.nats, f"+{self.nats:g}{self.whose}"
+        if self.percent is not None:
+            yield -product(-base, quotient(self.percent, 100)), f"+{self.percent:g} %"
+
+
+def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
+    """Return the rise above which a file fails: in nats the smallest of flags, policy, file and base; in percent from outside alone."""
+    files = [
+        StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
     ]
-    rho = [*([] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]), *outside.stated("rho", "--max-rho")]
-    return Holding(held(stated), held(rho), smallest)
+    caps = binding_caps([*files, *outside.stated("max_increase", "--max-increase")])
+    nats, words = (caps[0].cap.value, caps[0].words()) if caps else (None, "")
+    return RiseLimits("max_increase", nats, outside.tightest.max_increase_percent, words)
 
 
-def capped(own: Pipeline, outside: Outside) -> Pipeline:
-    """The pipeline with the caps that hold: on epsilon the one at the smallest delta; as it is where there is none."""
-    caps = holding(own, outside)
-    if not caps.epsilon and not caps.rho:
-        return own
-    first = caps.epsilon[0].cap if caps.epsilon else None
-    rho = caps.rho[0].cap.value if caps.rho else None
-    warn_at = own.budget.warn_at if own.budget else Budget().warn_at
-    epsilon, delta = (None, caps.delta) if first is None else (first.value, first.delta)
-    return replace(own, budget=Budget(epsilon, delta, warn_at, rho))
+def warn_rise(outside: Outside) -> RiseLimits:
+    """Return the rise above which a file gets a warning."""
+    caps = outside.tightest
+    return RiseLimits("warn_increase", caps.warn_increase, caps.warn_increase_percent)
 
 
-def require_cap(own: Pipeline, outside: Outside) -> None:
-    """Raise InputError where no cap holds."""
-    caps = holding(own, outside)
-    if not caps.epsilon and not caps.rho:
-        raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
+def level_problems(caps: Caps) -> Iterator[Problem]:
+    """Yield each warning level at which the limit has stopped the file already."""
+    for key, warn, block in (
+        ("increase", caps.warn_increase, caps.max_increase),
+        ("increase_percent", caps.warn_increase_percent, caps.max_increase_percent),
+    ):
+        if warn is not None and block is not None and warn >= block:
+            yield (f"warn_{key}",), f"less than max_{key} = {block!r}", f"{warn!r}"
 
 
-def kept_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
-    """Each key of a file's earlier caps that a cap of now makes up for, whatever becomes of the key, and that cap: `the policy's 3.0`.
+@dataclass(frozen=True, slots=True)
+class SharedCaps:
+    """The most that all files of some datasets may spend together, whoever is in them."""
 
-    terms: what the file said before, as `terms_of` has it.
-    """
-    caps, delta = holding(own, outside), promised_delta(terms)
-    rises = held(outside.stated("max_increase", "--max-increase"))
-    keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
-    kept = {}
-    for key, holding_now in keys.items():
-        old = terms.get(key)
-        by = next((one.cap for one in holding_now if old is not None and one.cap.is_within(old, delta)), None)
-        if by is not None:
-            kept[key] = f"{by.source.whose} {by.value!r}"
-    return kept
+    datasets: Annotated[
+        tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all of them add up")
+    ]
+    epsilon: Annotated[float | None, Key("cap on epsilon of all these files together; rho may take its place", POSITIVE)] = None
+    delta: Annotated[
+        float | None, Key("delta of the cap; the smallest of the files', the policy's and --delta where absent", DELTA)
+    ] = None
+    rho: Annotated[float | None, Key("cap on rho in zCDP of all these files together, instead of epsilon or with it", POSITIVE)] = (
+        None
+    )
+    warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE)] = 0.8
 
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, self.delta, self.warn_at, self.rho)
 
-def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
-    """A no to a file that holds its epsilon to a larger delta than the one that it promises."""
-    promised, at = own.privacy.delta, own.budget.delta if own.budget else None
-    if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
-        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
-        yield Condition("delta", "fail", text, ("budget", "delta"))
+    @property
+    def words(self) -> str:
+        """`dataset clicks`; all of several."""
+        return f"dataset{'s' if len(self.datasets) > 1 else ''} {', '.join(self.datasets)}"
 
-
-def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Condition]:
-    """Whether what the pipeline spends is within its caps, of which there is one at least; what no accountant bounds is unknown.
-
-    No waiver speaks of rho. caps: where they may come from several places, which is then said.
-    """
-    assert result.budget is not None
-    epsilon, rho = result.budget.epsilon, result.budget.rho
-    near = f", above the {warning_level(result.pipeline)}"
-    if epsilon is None and math.isinf(result.upper):
-        yield _uncertified(result.delta)
-    words = [one.words() for one in caps.epsilon] if caps is not None else []
-    if epsilon is not None:
-        yield _epsilon_condition(epsilon, words[0] if words else "", near)
-    for one, said in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
-        yield _epsilon_condition(_spent(result.pipeline, one.cap), said, near)
-    if rho is not None:
-        said = caps.rho[0].words() if caps is not None and caps.rho else ""
-        text = f"{rho.words()}{said}{near if rho.verdict == 'warn' else ''}"
-        yield Condition("rho", rho.verdict, text, ("budget", "rho"))
+    def problems(self) -> Iterator[Problem]:
+        """Yield a missing cap, and names that no file can have."""
+        if self.epsilon is None and self.rho is None:
+            yield ("epsilon",), "a cap on epsilon, on rho or on both", "none"
+        if not self.datasets:
+            yield ("datasets",), "the name of a dataset", "none"
+        yield from name_problems("datasets", self.datasets)
 
 
-def _epsilon_condition(cap: EpsilonVerdict, words: str, near: str) -> Condition:
-    """Whether a cap holds. words: where it comes from; near: what is added where it nearly does not."""
-    if math.isinf(cap.spent):
-        return _uncertified(cap.delta)
-    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{words}{near if cap.verdict == 'warn' else ''}"
-    return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
+def name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
+    """Yield names that no file can state, and names that stand twice."""
+    from dpcli.file.pipeline.datasets import dataset_problems
 
-
-def _uncertified(delta: float) -> Condition:
-    return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
-
-
-def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
-    """What the pipeline spends against a further cap, at the delta of that."""
-    assert pipeline.budget is not None
-    budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
-    judged = headline(replace(pipeline, budget=budget), delta=cap.delta).budget
-    assert judged is not None and judged.epsilon is not None
-    return judged.epsilon
+    counted = Counter(names)
+    for index, name in enumerate(names):
+        yield from (((key, index), expected, value) for _, expected, value in dataset_problems(name))
+        if counted[name] > 1 and name not in names[index + 1 :]:
+            yield (key, index), "each name once", quoted(name)

@@ -1,8 +1,10 @@
-"""Changes that make a file cheaper by what it says of data and program: no noise is added, and no accountant can tell if it is true."""
+"""Changes that no noise stands behind: claims about data and program, costs that a mechanism states itself, and other data to read."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from dpcli.analysis.changes import LISTS, Edit
 from dpcli.analysis.difference import Priced
@@ -12,18 +14,27 @@ from dpcli.base.rounding import up
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.member import Members
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.gate.blame import edits, path_of
-from dpcli.gate.verdicts import Condition
+from dpcli.file.pipeline.parts import named
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import escaped, first_names, shown, without_passwords
+from dpcli.gate.blame import edits_in_words, path_of
+from dpcli.gate.verdicts import Condition, Judged, JudgedTogether, Standing
 
 PRICED = 2  # evidence of a charge that a theorem prices
 ROUNDING = 1e-3  # nats by which two accounts of one thing may differ
+RESTS = {0: "costs nothing by its own word", 1: "states its own cost", 2: "is priced by its noise"}
+RESTED = {0: "cost nothing by its own word", 1: "stated its own cost", 2: "was priced by its noise"}
+PRIVATE = frozenset({"data", "votes", "path", "url"})  # of the keys that say what is read, those of what is not declared public
+INSIDE = frozenset({"table"})  # of the keys that say what is read, that within a place and not a place
+UNNAMED = "and the file names no dataset (privacy.dataset), by which what is released of them is added up"
 
 
 def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
-    """A warning for each change of a claim, but for a number that raises epsilon.
+    """Warn of each change that makes a file cheaper by what it says of data and program, which no accountant can check.
 
-    Two changes that do nothing alone may do much together; so may one that raises epsilon alone, where it is a word or a table: entries
-    on disjoint parts are each a little dearer alone, and all of them cost what one does.
+    A number that raises epsilon is none. Two changes that do nothing alone may do much together; so may a word or a table that raises
+    epsilon alone: entries on disjoint parts are each a little dearer alone, and all of them cost what one does.
     """
     from dpcli.file.pipeline.series import by_name  # only against a base
 
@@ -46,13 +57,15 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
             continue
         sign = "+" if one.increase > 0.0 else ""
         effect = "cannot be priced alone" if one.epsilon is None else f"changes epsilon by {sign}{up(one.increase)} alone"
-        text = f"{edits(one)}: {effect}, by what the file says of its data or program, and not by noise"
+        text = f"{edits_in_words(one)}: {effect}, by what the file says of its data or program, and not by noise"
         yield Condition("claim", "warn", text, path_of(one, pipeline))
 
 
-def _says_whose(edit: Edit) -> bool:
-    """Whether a key of [source], of a query or of a section states what data or program are: the rest of them is done as they say. So does
-    a section that comes or goes with such a key."""
+def _claims_of_section(edit: Edit) -> bool:
+    """Return whether a key of [source], of a query or of a section states what data or program are; the rest is done as it says.
+
+    So does a section that comes or goes with such a key.
+    """
     members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
         return any(key in members and members[key].claim for table in (edit.old, edit.new) for key in table or ())
@@ -66,25 +79,28 @@ def _is_number(edit: Edit) -> bool:
 
 
 def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], cheap: bool) -> bool:
-    """Whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
+    """Return whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
 
-    gone: whether the change takes mechanisms or queries away, whose place it may take: what bounds a query, dpcli release sees to, and
-    of an entry somebody states it. cheap: whether it costs next to nothing.
+    gone: whether the change takes mechanisms or queries away, whose place it may take: dpcli release sees to the bounds of a query, and
+    of an entry somebody states them. cheap: whether it costs next to nothing.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
     entry = entries[edit.path[1]]
     sampled = entry.sampling is not None
-    told = entry.spec.evidence < PRICED or sampled or getattr(entry.spec, "sensitivity", None) is not None
+    stated = entry.spec.evidence < PRICED or sampled or getattr(entry.spec, "sensitivity", None) is not None
     return (
-        entry.spec.evidence == 0 or entry.partition is not None or (bool(gone) and sampled) or (told and (cheap or "query" in gone))
+        entry.spec.evidence == 0
+        or entry.partition is not None
+        or (bool(gone) and sampled)
+        or (stated and (cheap or "query" in gone))
     )
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
-    """Whether the key states what data or program are; every number of a guarantee that somebody states is such a key."""
+    """Return whether the key states what data or program are; every number of a stated guarantee is such a key."""
     if edit.path[0] in RELEASED or edit.path[0] in SECTIONS:
-        return _says_whose(edit)
+        return _claims_of_section(edit)
     if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
         return False
     entry, key = entries[edit.path[1]], edit.path[2]
@@ -97,3 +113,143 @@ def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     own = members_of(kind)
     member = own.get(key) or members_of(Entry).get(key)
     return member is None or member.claim or (key in own and bool(entry.spec.evidence < PRICED))
+
+
+def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
+    """Return every entry by name; one that names others is worth the weakest of them."""
+    entries = {entry.name: entry for entry in pipeline.mechanisms}
+    return {name: (entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
+
+
+def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
+    parts = (entries[name] for name in named(entry.spec) if name in entries)
+    return min((entry.spec.evidence, *(_evidence(part, entries) for part in parts)))
+
+
+def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator[Condition]:
+    """Fail each entry whose cost rested on noise and now rests on somebody's word, and each new one that may stand for one that is gone.
+
+    before: the standings of the file as it was. An entry that is gone and has no such successor is a warning.
+    """
+    from dpcli.file.pipeline.series import counterparts  # only against a base
+
+    now = standings_of(pipeline)
+    places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}
+    earlier = {name: before[was] for name, was in counterparts(now, before).items()}
+    still = counterparts(before, now)
+    gone = {name: standing for name, standing in before.items() if name not in still}
+    for name, (kind, evidence) in now.items():
+        rests, key = f"{escaped(name)}: it {RESTS[evidence]}", (*places[name], "type")
+        if name in earlier:
+            if evidence < earlier[name][1]:
+                yield _restated(f"{rests}, and {_rested(earlier[name])}", key)
+            continue
+        for other in (other for other, (was, worth) in gone.items() if was != kind and evidence < worth):
+            yield _restated(f"{rests}, and {escaped(other)}, which is gone, {_rested(gone[other])}", key)
+    for name, (kind, _) in gone.items():
+        yield Condition("mechanism", "warn", f"{escaped(name)} ({kind}) is gone: nothing counts what it released", ("mechanism",))
+
+
+def _rested(was: Standing) -> str:
+    return f"as {was[0]} it {RESTED[was[1]]}"
+
+
+def _restated(message: str, key: Path) -> Condition:
+    return Condition("restatement", "fail", f'{message} (a waiver of "restatement" lets it pass)', key)
+
+
+def other_data(changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None) -> Iterator[Condition]:
+    """Warn of each key by which other data are read than at the base, whatever epsilon does: they may be other people's.
+
+    path, was: of the file now and at the base. One place in another spelling is the same data.
+    """
+    edits = [edit for one in changes for edit in one.change.edits]
+    renamed = any(edit.path == ("privacy", "dataset") for edit in edits)
+    name = pipeline.privacy.dataset
+    meant = "" if renamed else f", {UNNAMED if name is None else f'under the dataset {shown(name)} as before'}"
+    for edit in edits:
+        for key, old, new in _edited_sources(edit):
+            if key[-1] in INSIDE or not _one_place(was or path, old, path, new):
+                before = "none" if old is None else shown(old)
+                dotted = ".".join(map(str, key))
+                yield Condition("data", "warn", f"{dotted} {before} -> {shown(new)}: other data are read{meant}", key)
+
+
+def moved_data(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
+    """Warn of each key that is as it was and leads elsewhere, since the file was moved from `was` to `path`.
+
+    Where the old place is empty and the new one is not, the data were moved along.
+    """
+    edited = {edit.path[:2] for one in changes for edit in one.change.edits}
+    for name in (*SECTIONS, "source"):
+        table = tables.get(name)
+        if not isinstance(table, dict):
+            continue
+        for key, member in _members(name).items():
+            value = table.get(key)
+            if not member.reads or key in INSIDE or not {(name,), (name, key)}.isdisjoint(edited) or not isinstance(value, str):
+                continue
+            old, new = place_of(was, value), place_of(path, value)
+            if old != new and (os.path.exists(old) or not os.path.exists(new)):
+                moved = f"{shown(value)} is relative to the file, which was moved from {escaped_path(was)}"
+                yield Condition("data", "warn", f"{name}.{key} {moved}: other data are read", (name, key))
+
+
+def _one_place(was: str, old: Any, path: str, new: Any) -> bool:
+    return isinstance(old, str) and isinstance(new, str) and place_of(was, old) == place_of(path, new)
+
+
+def _edited_sources(edit: Edit) -> Iterator[tuple[Path, Any, Any]]:
+    """Yield place, old and new value of each key that says what is read; of one that is gone nothing is read."""
+    table = str(edit.path[0])
+    if table not in SECTIONS and table != "source":
+        return
+    members = _members(table)
+    old, new = ({edit.path[1]: value} if len(edit.path) == 2 else value for value in (edit.old, edit.new))
+    if len(edit.path) > 2 or not isinstance(new, dict):
+        return
+    before = old if isinstance(old, dict) else {}
+    for key, value in new.items():
+        if key in members and members[key].reads and value is not None and value != before.get(key):
+            yield (table, key), before.get(key), value
+
+
+def _members(table: str) -> Members:
+    return members_of(load({**RELEASED, **SECTIONS}[table]))
+
+
+def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
+    """Return the private data that the tables of a file at `path` have commands read; a file of data by where it is."""
+    return frozenset(
+        f"{place_of(path, value)}#{table.get('table', '')}" if "://" in value else place_of(path, value)
+        for name in (*SECTIONS, "source")
+        if isinstance(table := tables.get(name), dict) and not PRIVATE.isdisjoint(table)
+        for key, value in table.items()
+        if key in PRIVATE and isinstance(value, str) and _members(name)[key].reads
+    )
+
+
+def place_of(path: str, value: str) -> str:
+    """Return where the data are that a file at `path` names so, whatever the spelling: links are followed."""
+    if "://" in value or not set("./:") & set(value):
+        return without_passwords(value)  # an address, or data that dpcli itself has
+    file, colon, function = (value, "", "") if "/" in value else value.partition(":")
+    return os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(path)), file)) + colon + function
+
+
+def one_source(files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+    """Warn of each source that files read under different datasets, of which at least one has a name: nothing adds them up."""
+    readers: dict[str, list[Judged]] = {}
+    for file in files:
+        for source in file.sources:
+            readers.setdefault(source, []).append(file)
+    for source, reading in sorted(readers.items()):
+        names = {file.path: file.own.privacy.dataset for file in reading if file.own is not None}
+        if len(set(names.values())) < 2:
+            continue
+        stated = [f"{escaped_path(path)}: {'no dataset' if name is None else shown(name)}" for path, name in sorted(names.items())]
+        place = shown(source) if "://" in source else escaped_path(os.path.relpath(source) if os.path.isabs(source) else source)
+        text = f"{place} is read as different datasets ({first_names(stated)}): what they release is not added up"
+        datasets = tuple(sorted({name for name in names.values() if name is not None}))
+        condition = Condition("together", "warn", text, ())
+        yield JudgedTogether("data", None, (condition,), at=reading[0].path, datasets=datasets, members=tuple(names))

@@ -9,5 +9,5 @@ PLUGIN = Plugin(
     commands={
         "gate": ("dpcli.gate.commands.gate:command", "Stop a change that overspends: verdict by exit code."),
     },
-    files={"policy": ("dpcli.gate.policy_read:KEYS", "dpcli.gate.policy_read:read_policy_bytes")},
+    files={"policy": ("dpcli.gate.policy:KEYS", "dpcli.gate.policy:read_policy_bytes")},
 )

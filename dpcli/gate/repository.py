@@ -1,30 +1,132 @@
-"""What the gate judges where nobody names a file: every pipeline that the change touches, wherever it is."""
+"""Pipelines of a repository, given to the gate or not, and those that a change touches: also of repositories inside it (submodules)."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.document import is_pipeline
 from dpcli.file.pipeline.folders import may_be_pipeline, toml_name
 from dpcli.file.pipeline.lookalikes import LFS_POINTER
-from dpcli.file.pipeline.read import toml_document
+from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.looks import looks
 from dpcli.file.toml.render import InvalidFile
-from dpcli.gate.missed import of_other_endings, touched_files
-from dpcli.git.history import pasts, says_pipeline
-from dpcli.git.work_tree import listed, top_of
+from dpcli.git.command import commit_of, link_of, listed, review_of, top_of, work_tree
+from dpcli.git.history import blobs, pasts, says_pipeline, touched
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
+
+Touched = tuple[str, str | None, str]  # folder of a repository, its commit at the revision, path of a file in it
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFile:
+    """A pipeline file: its path from the working directory, its bytes, and its unchecked tables."""
+
+    path: str
+    data: bytes
+    tables: Mapping[str, Any]
+
+
+def tops_of(paths: Sequence[str]) -> list[str]:
+    """Return the roots of the repositories under review, and of those inside them that the files are in."""
+    tops: dict[str, None] = {}
+    for path in paths:
+        if work_tree(os.path.dirname(os.path.abspath(path))) is None and work_tree(os.path.realpath(os.getcwd())) is None:
+            continue
+        top, inner = review_of(path)
+        tops.update(dict.fromkeys(place for place in (top, inner) if place is not None))
+    return list(tops)
+
+
+def linked(top: str) -> Iterator[str]:
+    """Yield the folders of the repositories inside, checked out or not."""
+    for line in listed(top, "ls-files", "-z", "--stage"):
+        about, _, name = line.partition(b"\t")
+        if about.startswith(b"160000"):
+            yield os.path.join(top, os.fsdecode(name))
+
+
+def absent(paths: Sequence[str]) -> Iterator[str]:
+    """Yield what git knows and the work tree does not have: repositories inside, and pipelines outside of a sparse checkout."""
+    for top in tops_of(paths):
+        yield from (os.path.relpath(place) for place in linked(top) if not os.path.lexists(os.path.join(place, ".git")))
+        for line in listed(top, "ls-files", "-z", "-t"):
+            place = os.path.join(top, os.fsdecode(line[2:]))
+            if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
+                yield os.path.relpath(place)
+
+
+def trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
+    """Return the commits to look through, by the repository under review and the folder that each is checked out in: also those inside.
+
+    None for a repository inside that was not there. paths: of the files that are judged; where there are none, the repository around the
+    working directory is under review. Raises InputError where git knows no such commit, or lacks one that a repository inside is linked to.
+    """
+    tops = list(dict.fromkeys(top for top, _ in map(review_of, paths))) or [top_of(os.getcwd())]
+    commits: dict[tuple[str, str], str | None] = {(top, top): commit_of(top, ref) for top in tops}
+    for top in tops:
+        for inner in (os.path.realpath(place) for place in linked(top) if os.path.lexists(os.path.join(place, ".git"))):
+            commits[top, inner] = link_of(commit_of(top, ref), top, inner)
+    return commits
+
+
+def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
+    """Yield each other pipeline (*.toml) in the repositories of these files, in order; nothing where no repository is around a file.
+
+    What git ignores is no part of a repository; the files of submodules are. Raises InputError where git cannot list the files.
+    """
+    known = {os.path.realpath(path) for path in paths}
+    for top in tops_of(paths):
+        committed = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
+        fresh = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
+        for name in sorted({*map(os.fsdecode, (*committed, *fresh))}):
+            place = os.path.join(top, name)
+            real = os.path.realpath(place)
+            if toml_name(name) and real not in known and os.path.isfile(real):
+                known.add(real)
+                data = content_of(real) or b""
+                tables = _tables(data)
+                if is_pipeline(tables):
+                    yield OtherFile(os.path.relpath(place), data, tables)
+
+
+def of_other_endings(places: Mapping[str, Touched], paths: Sequence[str]) -> Iterator[OtherFile]:
+    """Yield pipelines that git knows by other names than *.toml: every command reads them as well."""
+    given = frozenset(map(os.path.realpath, paths))
+    tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder, _, _ in places.values()}
+    for place, (folder, _, name) in sorted(places.items()):
+        if toml_name(name) or name not in tracked[folder] or place in given or not os.path.isfile(place):
+            continue
+        data = content_of(place) or b""
+        # "privacy" as it stands, or with an escape in it: what has neither need not be read as TOML.
+        if (b"privacy" in data or b"\\" in data) and says_pipeline(data):
+            yield OtherFile(os.path.relpath(place), data, _tables(data))
+
+
+def touched_files(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
+    """Yield each file that is new or changed by the work tree's doing."""
+    for (_, folder), tree in trees(ref, paths).items():
+        if tree is None:  # a repository inside that was not there
+            names = frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z", "-co", "--exclude-standard")))
+        else:
+            names = touched(folder, tree)
+        yield from ((folder, tree, name) for name in names)
 
 
 def touched_pipelines(ref: str) -> list[str]:
     """Return the pipelines that git knows and that differ from the revision by the work tree's doing, each by every name that it has.
 
-    They are looked for in the whole repository around the working directory and in those inside it. A file that is no TOML is one where
-    it was one at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
-    git does not know is in no change; `dpcli.gate.missed` tells of it.
+    They are looked for in the repository around the working directory and in those inside it. A file that is no TOML counts where it was
+    a pipeline at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
+    git does not know is in no change; `dpcli.gate.coverage` warns of it.
 
     Raises:
         InputError: no repository is here, git does not know the revision, or cannot list the files.
@@ -35,8 +137,8 @@ def touched_pipelines(ref: str) -> list[str]:
     spelled = {os.path.join(folder, name) for folder, _, name in places.values()}
     paths = [os.path.join(top, name) for name in names if toml_name(name)]
     changed = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
-    found = [path for path in map(os.path.relpath, changed) if _is_pipeline(ref, path)]
-    return [*found, *(file.path for file in of_other_endings(places, ()))]
+    pipelines = [path for path in map(os.path.relpath, changed) if _is_pipeline(ref, path)]
+    return [*pipelines, *(file.path for file in of_other_endings(places, ()))]
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
@@ -48,3 +150,53 @@ def _is_pipeline(ref: str, path: str) -> bool:
         was = pasts(ref, [path])[path]
         perhaps = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
         return perhaps or (was is not None and says_pipeline(was.data))
+
+
+def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
+    """Yield files that the change touches, that were not given, and that name one of these datasets or did at the revision.
+
+    What is added up under a cap is compared with what it was, whichever files are given. Raises InputError where git cannot say.
+    """
+    wanted, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted else ():
+        place = os.path.join(folder, name)
+        if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
+            continue
+        was = blobs(folder, [f"{tree}:{name}"])[0] if tree is not None else None
+        named = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
+        if named & wanted and _can_be_compared(was):
+            yield os.path.relpath(place)
+
+
+def _can_be_compared(was: bytes | None) -> bool:
+    """Return whether a file is new or was readable; one that was broken, and is mended now, was not."""
+    try:
+        return was is None or bool(parse(was, ""))
+    except DpcliError:
+        return False
+
+
+def datasets_of(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the datasets that files name, as far as they can be read: those that the cap of a flag holds for."""
+    yield from filter(None, (dataset_of(_tables(content_of(path))) for path in paths if path != "-"))
+
+
+def dataset_of(tables: Mapping[str, Any]) -> str:
+    """Return the dataset that a file names, however little else of it can be read; "" where it names none."""
+    privacy = tables.get("privacy")
+    name = privacy.get("dataset") if isinstance(privacy, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def content_of(place: str) -> bytes | None:
+    """Return the bytes of a file, None where it cannot be read."""
+    try:
+        return read_bytes(place)
+    except InputError:
+        return None
+
+
+def _tables(data: bytes | None) -> Mapping[str, Any]:
+    with suppress(InvalidFile):
+        return toml_document(data or b"", "")[1]
+    return {}

@@ -1,33 +1,37 @@
-"""What a repository says of one dataset, added up, against the policy's caps on several files together."""
+"""Sums over all pipelines of a dataset: against the caps on files together, and against what they came to at the base."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.together import smallest_delta, together
+from dpcli.analysis.together import FIXED, smallest_delta, together
 from dpcli.base.errors import CannotCertify, DpcliError, InputError, NotRepresentable
+from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
+from dpcli.file.pipeline.datasets import by_dataset
+from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.folders import toml_name
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.looks import looks
 from dpcli.file.toml.render import InvalidFile
-from dpcli.file.toml.shown import quoted
-from dpcli.gate.caps import cap_conditions, capped, holding
-from dpcli.gate.findings import first_of
-from dpcli.gate.horizon import runs_of
-from dpcli.gate.judgement import Judged, JudgedTogether
-from dpcli.gate.merged_caps import Outside
-from dpcli.gate.shared_caps import SharedCaps
-from dpcli.gate.unjudged import OtherFile, absent, dataset_of, unjudged
-from dpcli.gate.verdicts import Condition, Verdict
+from dpcli.file.toml.shown import first_names, quoted
+from dpcli.gate.caps import Outside, SharedCaps
+from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudged
+from dpcli.gate.requirements import cap_conditions, capped, holding, runs_of
+from dpcli.gate.verdicts import Base, Condition, Judged, JudgedTogether, Verdict, first_of
+from dpcli.git.command import commit_of, listed
+from dpcli.git.history import blobs, up_to_date
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"
-NAMED = 5  # files of a sum that are named in a sentence
+UNTOUCHED = (0.0, False)
+REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,17 @@ class Counted:
     judged: bool
 
 
+def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
+    """Return the cap of a flag on each dataset that the files name. Raises InputError where they name none."""
+    if cap is None or all(file.own is None for file in files):  # what cannot be read says so itself
+        return ()
+    names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
+    caps = tuple(SharedCaps((name,), cap) for name in names if name is not None)
+    if not caps:
+        raise InputError("--max-together: no file names a dataset (privacy.dataset)")
+    return caps
+
+
 def totals(
     caps: Sequence[SharedCaps],
     files: Sequence[Judged],
@@ -46,7 +61,7 @@ def totals(
     outside: Callable[[str, Pipeline], Outside],
     ref: str | None = None,
 ) -> tuple[JudgedTogether, ...]:
-    """A sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
+    """Return a sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
 
     Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
 
@@ -56,10 +71,7 @@ def totals(
         return ()
     unread = [file.path for file in files if file.own is None]
     if unread:
-        return tuple(
-            _without(one, Condition(NAME, "unknown", f"{one.words}: no sum, as {listed(unread)} cannot be judged", ()), unread[0])
-            for one in caps
-        )
+        return tuple(_unknown(one, f"no sum, as {first_names(unread)} cannot be judged", unread[0]) for one in caps)
     judged = list(_judged(files))
     paths = [file.path for file in files]
     try:
@@ -67,22 +79,14 @@ def totals(
     except InputError as error:
         return tuple(_refused(one, error, files[0].path) for one in caps)
     if hidden:
-        text = f"no sum, as {listed(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
-        return tuple(_without(one, Condition(NAME, "unknown", f"{one.words}: {text}", ()), files[0].path) for one in caps)
-    return tuple(_compared(one, _total(one, judged, others, horizon, outside, files[0].path), horizon, ref) for one in caps)
-
-
-def _compared(caps: SharedCaps, found: JudgedTogether, horizon: Horizon | None, ref: str | None) -> JudgedTogether:
-    if ref is None or found.account is None:
-        return found
-    from dpcli.gate.sums_before import before
-
-    base = before(caps, ref, found.members, horizon, found.account)
-    return found if base is None else replace(found, base=base, now=found.account.upper)
+        text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
+        return tuple(_unknown(one, text, files[0].path) for one in caps)
+    sums = ((one, _total(one, judged, others, horizon, outside, files[0].path)) for one in caps)
+    return tuple(total if ref is None else _compared(one, total, horizon, ref) for one, total in sums)
 
 
 def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
-    """A file that was given twice, or is a link to another, is one file."""
+    """Yield each file once: one that was given twice, or is a link to another, is one file."""
     places: set[str] = set()
     for file in files:
         place = os.path.realpath(file.path)
@@ -92,11 +96,11 @@ def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
 
 
 def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile]) -> Iterator[Counted]:
-    """The files that name one of the datasets. Raises InputError for one that cannot be read, or has a name that looks like one."""
+    """Yield the files that name one of the datasets. Raises InputError for one that cannot be read, or has a name that looks like one."""
     alike = {looks(name) for name in caps.datasets}
-    found = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
-    found += [Counted(one.path, parse(one.data, one.path), False) for one in others if looks(dataset_of(one.tables)) in alike]
-    for member in found:
+    members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
+    members += [Counted(one.path, parse(one.data, one.path), False) for one in others if looks(dataset_of(one.tables)) in alike]
+    for member in members:
         name = member.pipeline.privacy.dataset
         if name not in caps.datasets:
             wanted = " or ".join(map(quoted, caps.datasets))
@@ -115,69 +119,191 @@ def _total(
 ) -> JudgedTogether:
     try:
         members = tuple(_members(caps, judged, others))
-        parts = [
-            (_as_one(_held(member, outside(member.path, member.pipeline)), caps), runs_of(member.pipeline, horizon))
-            for member in members
-        ]
-        smallest = smallest_delta(holding(member.pipeline, outside(member.path, member.pipeline)).delta for member in members)
+        runs = [runs_of(member.pipeline, horizon) for member in members]
+        around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
+        # Several datasets with the same people in them are one to who is in all; an adaptive file costs the cap that holds for it.
+        parts = [_under_name(capped(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
+        smallest = smallest_delta(holding(own, more).delta for own, more in around)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
-        result = together(parts, budget=budget, rows=False) if parts else None
+        result = together(list(zip(parts, runs, strict=True)), budget=budget, rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _refused(caps, error, at)
     if result is None:
         return _without(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
-    counted = f"{caps.words}: {_counted(members, [runs for _, runs in parts])}"
-    conditions = tuple(cap_conditions(result))
-    said = tuple(replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in conditions)
-    said += tuple(_large_delta(caps, result, members))
-    return JudgedTogether(
-        caps.words, result, said, at=members[0].path, datasets=caps.datasets, members=tuple(m.path for m in members)
-    )
+    counted = f"{caps.words}: {_counted(members, runs)}"
+    conditions = [
+        replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in cap_conditions(result)
+    ]
+    conditions += _large_delta(caps, result, members)
+    paths = tuple(member.path for member in members)
+    return JudgedTogether(caps.words, result, tuple(conditions), at=paths[0], datasets=caps.datasets, members=paths)
+
+
+def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
+    return replace(pipeline, privacy=replace(pipeline.privacy, dataset=", ".join(datasets)))
 
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
-    """What DP105 says of the delta of a sum, by the largest of its datasets."""
+    """Apply DP105 to the delta of a sum, with the largest of its datasets."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
-    for found in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
-        yield Condition(found.rule, "fail" if found.severity == "error" else "warn", f"{found.key}: {found.message}", ())
-
-
-def _held(member: Counted, outside: Outside) -> Pipeline:
-    """An adaptive file costs the cap that holds it, whoever states it; any other what it lists."""
-    return capped(member.pipeline, outside) if member.pipeline.privacy.adaptive else member.pipeline
-
-
-def _as_one(pipeline: Pipeline, caps: SharedCaps) -> Pipeline:
-    """Several datasets with the same people in them are one to who is in all."""
-    return replace(pipeline, privacy=replace(pipeline.privacy, dataset=", ".join(caps.datasets)))
+    for one in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
+        yield Condition(one.rule, "fail" if one.severity == "error" else "warn", f"{one.key}: {one.message}", ())
 
 
 def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
-    """`3 files (a.toml, b.toml 53 times, c.toml, not judged here)`."""
-    said = [
-        member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else ", not judged here")
+    """Return `3 files (a.toml, b.toml 53 times, c.toml (not judged here))`."""
+    words = [
+        member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else " (not judged here)")
         for member, count in zip(members, runs, strict=True)
     ]
-    return f"{len(members)} file{'s' if len(members) > 1 else ''} ({listed(said)})"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Some of them, and how many more."""
-    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
-    return "; ".join(words[:NAMED]) + more
+    return f"{len(members)} file{'s' if len(members) > 1 else ''} ({first_names(words)})"
 
 
 def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedTogether:
-    """No sum, with the reason; shown at the file that cannot be read, where one cannot."""
+    """Return no sum, with the reason; shown at the file that cannot be read, where one cannot."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
-        found = error.diagnostics[0]
-        text, at, place = f"{found.path}: {first_of(error.diagnostics)}", found.path, (found.line, found.column)
+        first = error.diagnostics[0]
+        text, at, place = f"{first.path}: {first_of(error.diagnostics)}", first.path, (first.line, first.column)
     else:
         text, place = str(error).removeprefix("--base-ref: "), (1, 1)
     return _without(caps, Condition(NAME, verdict, f"{caps.words}: {text}", (), place), at)
 
 
-def _without(caps: SharedCaps, said: Condition, at: str) -> JudgedTogether:
-    """Datasets of which there is no number."""
-    return JudgedTogether(caps.words, None, (said,), at=at, datasets=caps.datasets)
+def _unknown(caps: SharedCaps, text: str, at: str) -> JudgedTogether:
+    return _without(caps, Condition(NAME, "unknown", f"{caps.words}: {text}", ()), at)
+
+
+def _without(caps: SharedCaps, condition: Condition, at: str) -> JudgedTogether:
+    return JudgedTogether(caps.words, None, (condition,), at=at, datasets=caps.datasets)
+
+
+def _compared(caps: SharedCaps, total: JudgedTogether, horizon: Horizon | None, ref: str) -> JudgedTogether:
+    base = None if total.account is None else total_at(caps, ref, total.members, horizon, total.account)
+    return total if base is None or total.account is None else replace(total, base=base, now=total.account.upper)
+
+
+def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
+    """Return the sum at the revision and at the delta of now; None where it is not known, or there was nothing to add up.
+
+    It is not known where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the
+    work tree left it.
+
+    Args:
+        paths: of all that is in the sum now. horizon: of flags or policy.
+    """
+    tops = tops_of(paths)
+    plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
+    if len(tops) != 1 or now.delta is None or not plain or not up_to_date(tops[0], commit_of(tops[0], ref)):
+        return None
+    try:
+        members = [(_under_name(one, caps.datasets), runs_of(one, horizon)) for one in _members_at(caps, ref, tops[0])]
+        total = together(members, delta=now.delta, rows=False) if members else None
+    except DpcliError:
+        return None
+    return None if total is None else Base(total.upper, total.delta, {}, {}, {})
+
+
+def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
+    tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
+    lines = (line.partition(b"\t") for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree))
+    names = [name for about, _, raw in lines if about.startswith(b"100") and toml_name(name := os.fsdecode(raw))]
+    for name, data in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+        try:
+            tables = toml_document(data or b"", name)[1]
+        except InvalidFile:
+            continue
+        if is_pipeline(tables) and looks(dataset_of(tables)) in alike:
+            yield parse(data or b"", f"{ref}:{name}")
+
+
+def uncapped(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedTogether]:
+    """Warn of each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up.
+
+    Each file counts once, or as often as its horizon plans. horizon: of flags or policy.
+    """
+    alike: dict[str, list[Judged]] = {}
+    for file in files:
+        if file.account is not None and file.own is not None and file.own.privacy.dataset not in (None, *capped):
+            alike.setdefault(looks(file.own.privacy.dataset or ""), []).append(file)
+    for members in alike.values():
+        if len(members) > 1:
+            yield from _above(members, horizon)
+
+
+def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedTogether]:
+    paths = tuple(file.path for file in files)
+    owns = [file.own for file in files if file.own is not None]
+    names = tuple(dict.fromkeys(own.privacy.dataset or "" for own in owns))
+    dataset = f"dataset {', '.join(names)}"
+
+    def warning(text: str, total: Account | None = None) -> JudgedTogether:
+        condition = Condition(NAME, "warn", f"{dataset}: {len(paths)} files ({first_names(paths)}): {text}", ())
+        return JudgedTogether(dataset, None, (condition,), at=paths[0], datasets=names, members=paths, uncapped=total)
+
+    try:
+        by_dataset(owns)
+        parts = [(_without_cap(file, own), runs_of(own, horizon)) for file, own in zip(files, owns, strict=True)]
+        total = together(parts, rows=False)
+    except (InputError, CannotCertify, NotRepresentable) as error:
+        yield warning(f"no sum: {error}")
+        return
+    budgets = [file.account.budget for file in files if file.account is not None and file.account.budget is not None]
+    epsilon = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=math.inf)
+    rho = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=math.inf)
+    above = []
+    if total.upper > epsilon:
+        above.append(f"epsilon {up(total.upper)} at delta = {total.delta!r}, above the cap of each of them (at most {epsilon!r})")
+    if total.rho.value > rho:
+        above.append(f"rho {up(total.rho.value)}, above the cap of each of them (at most {rho!r})")
+    if above:
+        yield warning(f"{' and '.join(above)}; {REMEDY}", total)
+
+
+def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
+    """Return the file without its cap; an adaptive one with the cap that holds for it, which is what it costs."""
+    return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
+
+
+def at_the_change(together: Iterable[JudgedTogether], files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+    """Show each sum at the member whose own epsilon rose most, of a new one all of it.
+
+    Where none rose, at one that changed and costs what it did, or that joins the dataset at less than it did, as that raises the sum too;
+    else at the first, as it was.
+
+    files: as they were compared with the base.
+    """
+    for one in together:
+        touched = [(_touched(file, one.datasets), file.path) for file in files if file.path in one.members]
+        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, one.at))
+        yield replace(one, at=at) if most > UNTOUCHED else one
+
+
+def with_joined(together: Iterable[JudgedTogether], files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+    """Warn of files that came to a sum after the base, where it had others then: they may have been chosen by outputs.
+
+    files: as they were compared with the base.
+    """
+    for one in together:
+        later = [file.path for file in files if file.path in one.members and (file.base is None or _joins(file, one.datasets))]
+        if (one.account or one.uncapped) is None or not later or len(later) == len(one.members):
+            yield one
+            continue
+        text = f"{one.path}: not yet in the sum at the base: {first_names(later)}; {FIXED}"
+        yield replace(one, conditions=(*one.conditions, Condition("joined", "warn", text, ())))
+
+
+def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
+    """Return the rise of its epsilon, less than 0 where it fell, and whether anything in it changed, as far as the base tells."""
+    if file.base is None:
+        return (0.0 if file.account is None else file.account.upper, True)
+    if file.now is None or file.now == file.base.epsilon:  # both may be infinite
+        return (0.0, bool(file.changes))
+    rise = file.now - file.base.epsilon
+    return (max(rise, 0.0) if _joins(file, datasets) else rise, True)
+
+
+def _joins(file: Judged, datasets: Sequence[str]) -> bool:
+    """Return whether it named none of the datasets before."""
+    edits = [edit for one in file.changes for edit in one.change.edits if edit.path == ("privacy", "dataset")]
+    return any(edit.old not in datasets for edit in edits)

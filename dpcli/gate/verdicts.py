@@ -1,24 +1,94 @@
-"""What the gate says of a file: its conditions, each with a verdict, and the worst of them; unknown is never a pass."""
+"""Verdicts of the gate: conditions, the files and sums that they judge, and the worst of them; unknown is never a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Path
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+    from dpcli.analysis.difference import Priced
     from dpcli.file.pipeline.gate_keys import Waiver
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.file.toml.diagnostics import Diagnostic
 
+Standing = tuple[str, int]  # the type of an entry, and the evidence of its charge
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
 PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waived", "pass")
 
+# By the name of a condition: its title, and what it demands.
+CONDITIONS: dict[str, tuple[str, str]] = {
+    "budget": ("cap on epsilon", "Epsilon, as an upper bound at the budget's delta, is at most the cap of flag, policy or file."),
+    "rho": ("cap on rho", "Rho of zero-concentrated differential privacy is at most its cap, which holds with that on epsilon."),
+    "delta": ("delta of the budget", "A file holds its epsilon to no larger delta than the one that it promises."),
+    "increase": ("rise of epsilon", "Epsilon rises over the base by no more than is allowed, at the base's delta."),
+    "statement": (
+        "changed statement",
+        "The number still means what it meant at the base, and the file holds itself to no less than before.",
+    ),
+    "terms": ("changed terms", "The file changed other words of its statement, none of which weakens a cap that holds."),
+    "claim": (
+        "cheaper by a claim",
+        "A change lowers epsilon by what the file says of its data or program, and not by noise: check that it is true.",
+    ),
+    "data": ("other data", "The file has a command read the data that it read at the base: other data may be other people's."),
+    "restatement": (
+        "noise replaced by a stated cost",
+        "A mechanism that was priced by its noise does not come to state its own cost, which nobody can check.",
+    ),
+    "mechanism": ("removed mechanism", "A mechanism of the base is gone: what it has released stays released."),
+    "deleted": ("removed pipeline", "A pipeline of the base is gone: what it has released stays released, and nothing counts it."),
+    "moved": ("pipeline moved out of view", "A pipeline of the base was moved to a file that was not given to the gate."),
+    "missed": ("pipeline not given to the gate", "A pipeline that the change touches was not given to the gate."),
+    "workflow": (
+        "changed workflow",
+        "No workflow file that calls dpcli differs from the base: it decides whether the gate runs and counts.",
+    ),
+    "horizon": ("cap on planned runs", "All runs of a schedule that was fixed in advance stay within their cap together."),
+    "together": (
+        "sum over a dataset",
+        "What the pipelines of the repository say of one dataset stays within the policy's cap, added up. Premise: all files were "
+        "fixed before the first of them ran.",
+    ),
+    "joined": (
+        "file added to a sum",
+        "No file came to a sum after the base: what was chosen from outputs of the others is charged to a ledger, not added up.",
+    ),
+    "ledger": ("room in the ledger", "The runs of all files would still fit into what is left of the dataset's budget."),
+    "policy": (
+        "policy",
+        "The file keeps to what the policy requires and forbids; a policy's own rules and waivers match something.",
+    ),
+    "policy-change": (
+        "changed policy",
+        "The policy changed. The base's version applies; a new policy applies as written.",
+    ),
+    "waiver": (
+        "waiver",
+        "A waiver lets one condition fail until a day; one that ends soon, is not needed or does not count is listed.",
+    ),
+    "link": ("link out of the repository", "A file lies in the repository itself, where the change that is reviewed holds it."),
+    "file": ("unreadable file", "A file can be read, and has a number and a cap to judge it by."),
+    "files": ("nothing to judge", "There is something to judge."),
+}
+
+# Titles of conditions that fail, where the noun alone would not say so.
+FAILURES = {
+    "budget": "epsilon above its cap",
+    "rho": "rho above its cap",
+    "increase": "epsilon rose more than allowed",
+    "horizon": "planned runs above their cap",
+    "together": "sum over a dataset above its cap",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a remedy must meet: epsilon at most this at delta, for so many runs."""
+    """The goal of a remedy: epsilon at most this at delta, for so many runs."""
 
     epsilon: float
     delta: float | None
@@ -27,7 +97,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Pardon:
-    """A waiver that turned a no into "waived". new: the change itself adds it; external: it is written in the policy."""
+    """A waiver that turned a failure into "waived". new: the change itself adds it; external: it is written in the policy."""
 
     waiver: Waiver
     days: int
@@ -37,7 +107,7 @@ class Pardon:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing a file must satisfy, and whether it does.
+    """A requirement of a file, and its verdict.
 
     key: what it is about, as a path into the file; place: line and column of that.
     measured: the epsilon that it judged, where it did. target: what would pass. shares: of a ledger's cap, taken and left before; delta:
@@ -58,6 +128,100 @@ class Condition:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that decides the exit code; a warning passes."""
-    found = set(verdicts)
-    return next((verdict for verdict in PRECEDENCE if verdict in found), "pass")
+    """Return the verdict that decides the exit code; a warning passes."""
+    present = set(verdicts)
+    return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A file at the base: epsilon at delta, what it was a statement about, and the conditions it set itself.
+
+    terms, standings, waivers: as `bases.terms_of`, `claims.standings_of`, `bases.waiver_data` write them. horizon: runs and cap.
+    account, data: where the file itself is at hand, not only its figures. renamed: its earlier name in the repository, if another.
+    """
+
+    epsilon: float
+    delta: float | None
+    statement: Mapping[str, Any]
+    terms: Mapping[str, Any]
+    standings: Mapping[str, Standing]
+    horizon: tuple[int, float] | None = None
+    waivers: tuple[Mapping[str, Any], ...] = ()
+    account: Account | None = None
+    data: bytes | None = None
+    renamed: str = ""
+
+    @property
+    def max_increase(self) -> float | None:
+        """The limit that it set to its own rise."""
+        limit: float | None = self.terms.get("gate.max_increase")
+        return limit
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A file that was judged: its account (None where it cannot be read), the conditions, and how it compares with the base.
+
+    now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
+    granting: positions of the policy's waivers that match a condition. own: the file as it stands, where it can be read, with its own
+    caps, which the account's pipeline has only where no others hold. sources: the private data that it has commands read.
+    """
+
+    path: str
+    account: Account | None
+    conditions: tuple[Condition, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    base: Base | None = None
+    now: float | None = None
+    changes: tuple[Priced, ...] = ()
+    granting: frozenset[int] = frozenset()
+    own: Pipeline | None = None
+    sources: frozenset[str] = frozenset()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the conditions."""
+        return worst(condition.verdict for condition in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTogether(Judged):
+    """All files of some datasets, added up; path: what a table calls them.
+
+    base, now: as of a file, where all that was in the sum at the revision can be added up.
+    at: the file where reports for a place in the source show it. members: every file that is in the sum. uncapped: the sum where no cap
+    holds for it, so that it can only be a warning.
+    """
+
+    at: str = ""
+    datasets: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    uncapped: Account | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """All files, sums over files, and warnings about the policy itself."""
+
+    files: tuple[Judged, ...]
+    policy: str | None = None
+    notices: tuple[Condition, ...] = ()
+    together: tuple[JudgedTogether, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        """Everything that has a verdict."""
+        return (*self.files, *self.together)
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(one.verdict for one in self.judged)
+
+
+def first_of(diagnostics: Sequence[Diagnostic]) -> str:
+    """Return the first thing that is wrong with a file, and how many more there are."""
+    first = diagnostics[0]
+    more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+    place = f"line {first.line}: " if first.line else ""  # a file that is something else has none
+    return f"{place}{first.key + ': ' if first.key else ''}{first.message}{more}"

@@ -1,33 +1,35 @@
-"""Waivers against the conditions of a file: what one lets through, and what is to be said of each."""
+"""Waivers against the conditions of a file, and whether an approver wrote the waiver himself, by git blame."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Waiver
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Findings, Path
-from dpcli.gate.bases import Base, waiver_data
-from dpcli.gate.policy import Policy
-from dpcli.gate.verdicts import Condition, Pardon
-from dpcli.gate.waivable import problem_of
-
-if TYPE_CHECKING:
-    from dpcli.git.authors import Author
+from dpcli.file.toml.looks import looks
+from dpcli.file.toml.positions import locate
+from dpcli.gate.bases import waiver_data
+from dpcli.gate.policy import Policy, unwaivable
+from dpcli.gate.verdicts import Base, Condition, Pardon
+from dpcli.git.authors import Author, addressed, authors_of
 
 SOON = 14  # days before its end from which a waiver is a warning
+GRANTED = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys that grant: the reason may be corrected by anybody
+_BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)  # of an approver's text
+_AROUND = " \t\r\n.\"'`<>()[]"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A waiver and where it is written: the policy, or the file, where the change itself may have added it.
 
-    writers: who wrote it there, empty where nobody knows; None where nobody asks.
+    writers: its authors, empty where git does not know; None where the policy does not ask.
     """
 
     waiver: Waiver
@@ -38,11 +40,11 @@ class Grant:
 
     @property
     def key(self) -> Path:
-        """Its place in the pipeline file; none where it stands in the policy."""
+        """The place in the pipeline file; none where it stands in the policy."""
         return () if self.external else ("gate", "waiver", self.index)
 
     def concerns(self, condition: Condition) -> bool:
-        """Whether it was written for such a condition: a lint code also where it only warns, a cap only where it says no."""
+        """Return whether it was written for such a condition: a lint code also where that only warns, a cap only where that fails."""
         lint = condition.name.startswith("DP")
         return (
             condition.name == self.waiver.rule
@@ -51,33 +53,25 @@ class Grant:
         )
 
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
-        """Why it does not hold here, if it does not."""
+        """Return the reason why it does not hold, None where it does."""
         name = f"the waiver approved by {self.waiver.approver}"
-        own = self._own_author()
+        own = self_approved(self.waiver.approver, self.writers or ())
         if own is not None:
             return (
                 f"{name} was written by {own.name} <{own.mail}>: the policy's waiver_author asks for the approval of another person"
             )
         if as_of > self.waiver.expires:
-            return f"{name} expired on {self.waiver.expires} ({_days(as_of - self.waiver.expires)} ago)"
+            return f"{name} expired on {self.waiver.expires} ({_days((as_of - self.waiver.expires).days)} ago)"
         bound = self.waiver.epsilon
         if bound is not None and not (condition.measured is not None and condition.measured <= bound):
-            measured = "nothing that can be compared" if condition.measured is None else f"{up(condition.measured)}"
+            measured = "no epsilon" if condition.measured is None else up(condition.measured)
             return f"{name} holds up to epsilon {bound!r}, found {measured}"
         return None
-
-    def _own_author(self) -> Author | None:
-        """The approver himself, where he is who wrote it."""
-        if not self.writers:
-            return None
-        from dpcli.gate.waiver_authors import self_approved
-
-        return self_approved(self.waiver.approver, self.writers)
 
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """The conditions after the waivers, with a warning for each waiver that needs one; granting: those of the policy with a say."""
+    """The conditions after the waivers, with a warning for each waiver that needs one; granting: positions of the policy's that matched."""
 
     conditions: tuple[Condition, ...]
     granting: frozenset[int]
@@ -92,17 +86,19 @@ def waived(
     as_of: datetime.date,
     data: bytes,
 ) -> Waived:
-    """Turn each no that a waiver covers into "waived"; what is unknown or invalid stays so.
+    """Turn each failure that a waiver covers into "waived"; what is unknown or invalid stays so.
 
-    base: what the file was, for telling which waivers the change itself adds; None where it is not compared, or new. data: what it is.
+    base: the file at the base, which tells the waivers that the change itself adds; None where it is not compared, or new. data: the file.
     """
     grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
     used = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
     notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used, as_of)]
-    ignored = [_ignored(index) for index in range(len(pipeline.gate.waiver)) if not policy.takes_from_files]
-    return Waived((*judged, *notices, *ignored), frozenset(granting))
+    ignored = "does not count: the policy takes no waivers from pipeline files"
+    if not policy.takes_from_files:
+        notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
+    return Waived((*judged, *notices), frozenset(granting))
 
 
 def _external(path: str, policy: Policy) -> Iterator[Grant]:
@@ -112,21 +108,16 @@ def _external(path: str, policy: Policy) -> Iterator[Grant]:
 
 
 def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
-    asked = bool(pipeline.gate.waiver) and policy.takes_from_files and policy.waiver_author == "another"
-    writers = _writers(pipeline, path, data) if asked else ()
-    known: Sequence[Mapping[str, Any]] = base.waivers if base is not None else ()
-    for index, waiver in enumerate(pipeline.gate.waiver if policy.takes_from_files else ()):
-        yield Grant(waiver, index, False, base is not None and waiver_data(waiver) not in known, writers[index] if asked else None)
-
-
-def _writers(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
-    from dpcli.gate.waiver_authors import writers_of  # only where a policy asks
-
-    return writers_of(pipeline, path, data)
+    if not policy.takes_from_files:
+        return
+    writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)
+    for index, waiver in enumerate(pipeline.gate.waiver):
+        new = base is not None and waiver_data(waiver) not in base.waivers
+        yield Grant(waiver, index, False, new, writers[index])
 
 
 def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
-    """The condition as the first waiver that holds makes it; where none does, with what each lacks."""
+    """Apply the first waiver that holds; where none does, add to the message what each lacks."""
     objections = []
     for grant in grants:
         if not grant.concerns(condition):
@@ -141,9 +132,9 @@ def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date)
 
 
 def pardon_words(pardon: Pardon) -> str:
-    """Who waived it, until when, and why."""
+    """Return who waived it, until when, and why."""
     waiver, kind = pardon.waiver, "new waiver, added by this change" if pardon.new else "waived"
-    until = f"until {waiver.expires} ({_count(pardon.days)} left)"
+    until = f"until {waiver.expires} ({_days(pardon.days)} left)"
     bound = "" if waiver.epsilon is None else f" up to epsilon {waiver.epsilon!r}"
     return f"{kind}: approved by {waiver.approver} {until}{bound}: {' '.join(waiver.reason.split())}"
 
@@ -152,40 +143,70 @@ def _notices(grant: Grant, conditions: Sequence[Condition], used: bool, as_of: d
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
     whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
     if used and days <= SOON:
-        yield Condition(
-            "waiver", "warn", f"{whose} expires {f'in {_count(days)}' if days else 'today'} ({waiver.expires})", grant.key
-        )
+        yield _notice(f"{whose} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
     if used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
-        yield Condition("waiver", "warn", f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
+        yield _notice(f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):
         late = f", and expired on {waiver.expires}" if days < 0 else ""
         fresh = " (new waiver, added by this change)" if grant.new else ""
-        yield Condition("waiver", "warn", f"{whose} is not needed{late}{fresh}: remove it", grant.key)
+        yield _notice(f"{whose} is not needed{late}{fresh}: remove it", grant.key)
 
 
-def _ignored(index: int) -> Condition:
-    return Condition("waiver", "warn", "does not count: the policy takes no waivers from pipeline files", ("gate", "waiver", index))
+def _notice(text: str, key: Path = ()) -> Condition:
+    return Condition("waiver", "warn", text, key)
 
 
 def unused(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
-    """A warning for each waiver of the policy that covers one of the files and was needed by none."""
+    """Warn of each waiver of the policy that covers one of the files and was needed by none."""
     for index, waiver in enumerate(policy.waiver):
         if index not in granting and any(waiver.covers(path, policy.path) for path in paths):
-            yield Condition("waiver", "warn", f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it", ())
+            yield _notice(f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it")
 
 
 def check_waivers(pipeline: Pipeline, findings: Findings) -> None:
     """Add a finding for each waiver of something that cannot be waived."""
     for index, waiver in enumerate(pipeline.gate.waiver):
-        problem = problem_of(waiver.rule)
-        if problem is not None:
-            findings.add("DP005", ("gate", "waiver", index, "rule"), *problem)
+        for key, expected, value in unwaivable(waiver):
+            findings.add("DP005", ("gate", "waiver", index, *key), expected, value)
 
 
-def _days(span: datetime.timedelta) -> str:
-    return _count(span.days)
+def _days(count: int) -> str:
+    return f"{count} day{'s' if count != 1 else ''}"
 
 
-def _count(days: int) -> str:
-    return f"{days} day{'s' if days != 1 else ''}"
+def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
+    """Return for each waiver of a file everybody who wrote what it grants; nobody where git does not know one of its lines."""
+    count = len(pipeline.gate.waiver)
+    if path == "-" or not count:
+        return ((),) * count
+    keys = [("gate", "waiver", index, key) for index in range(count) for key in GRANTED]
+    places = locate(data.decode("utf-8", "replace").replace("\r\n", "\n"), keys)
+    known = authors_of(path, [line for line, _ in places.values()])
+    return tuple(_all({places["gate", "waiver", index, key][0] for key in GRANTED}, known) for index in range(count))
+
+
+def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
+    if not lines <= set(known):
+        return ()
+    return tuple(dict.fromkeys(one for line in sorted(lines) for one in (known[line], *known[line].co_authors)))
+
+
+def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
+    """Return the writer with a name that the approver's text holds, or with a confusable one."""
+    approvers = {looks(each) for each in _called(approver)} - {""}  # what shows nothing names nobody
+    return next((one for one in writers if any(looks(name) in approvers for name in one.names)), None)
+
+
+def _called(approver: str) -> tuple[str, ...]:
+    """Return the names in an approver's text: "Name <address>", "@login", "Last, First", "Name (office)", several people.
+
+    Of several the writer may be none: nobody can say whether the other one approved.
+    """
+    pieces = [piece for part in _BETWEEN.split(approver) for piece in (part, *part.split("/"))]
+    last, comma, first = approver.partition(",")
+    pieces += [approver, *([f"{first.strip()} {last.strip()}"] if comma else [])]
+    mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
+    pieces += [approver.replace(word, " ") for word in mails if word]
+    logins = [login for mail in mails for login in addressed(mail)]
+    return tuple(plain for each in (*pieces, *mails, *logins) if (plain := each.strip(_AROUND).removeprefix("@")))

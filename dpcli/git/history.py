@@ -1,4 +1,4 @@
-"""What git has of a file at a revision: under its path, through the links that lead there, or under the name that it had."""
+"""Files as git has them at a revision: under their path, through the links that lead there, or under their earlier name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.file.pipeline.document import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.render import InvalidFile
-from dpcli.git.work_tree import commit_of, git, link_of, listed, review_of
+from dpcli.git.command import commit_of, git, link_of, listed, review_of
 
 Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file
 _OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -22,7 +22,7 @@ ALIKE = 0.5  # share of what a file says that is still in the one it became
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The bytes of a file as they were committed; renamed: its path in the repository where that was another, else ""."""
+    """The bytes of a file as they were committed. renamed: its earlier path in the repository, "" where that is the same."""
 
     data: bytes
     renamed: str = ""
@@ -34,11 +34,11 @@ Lost = dict[tuple[str, str, tuple[str, ...]], list[Gone]]  # by commit, reposito
 
 
 def pasts(ref: str, paths: Sequence[str]) -> dict[str, Past | None]:
-    """Each file at the git revision `ref`, None where nothing there became it.
+    """Return each file at the git revision `ref`, None where nothing there became it.
 
-    A link is followed as it was then; a file under a new name, committed or not, is the one that is gone of whose keys and values it
-    has the most, and at least half. A file of a repository inside the one under review is compared with what stood in its place there,
-    else with the commit that was linked there: the names of branches inside are nothing that a review has seen.
+    A link is followed as it was then; a file under a new name, committed or not, is compared with the deleted file that shares most of its
+    keys and values, and at least half. A file of a repository inside the one under review is compared with what stood in its place, else
+    with the commit that was linked there: the names of branches inside are nothing that a review has seen.
 
     Raises:
         InputError: git knows no such commit around a file, or cannot say what was there.
@@ -49,29 +49,29 @@ def pasts(ref: str, paths: Sequence[str]) -> dict[str, Past | None]:
         tops.setdefault(top, []).append(path)
     versions = {top: _versions(commit_of(top, ref), inside, top) for top, inside in tops.items()}
     lost: Lost = {}
-    found = {path: _past(ref, path, top, inner, versions[top][path], lost) for path, (top, inner) in reviews.items()}
-    return _each_once(found, {path: top for path, (top, _) in reviews.items()})
+    files = {path: _past(ref, path, top, inner, versions[top][path], lost) for path, (top, inner) in reviews.items()}
+    return _each_once(files, {path: top for path, (top, _) in reviews.items()})
 
 
-def _each_once(found: dict[str, Past | None], tops: Mapping[str, str]) -> dict[str, Past | None]:
-    """A file that is gone became one other: the most like it. The others that are like it are new."""
+def _each_once(files: dict[str, Past | None], tops: Mapping[str, str]) -> dict[str, Past | None]:
+    """Let each deleted file become one other, the most like it; the others that are like it are new."""
     heirs: dict[tuple[str, str], str] = {}
-    for path, past in found.items():
+    for path, past in files.items():
         if past is not None and past.renamed:
             other = heirs.setdefault((tops[path], past.renamed), path)
-            rival = found[other]
+            rival = files[other]
             if rival is not None and past.share > rival.share:
                 heirs[tops[path], past.renamed] = path
     kept = set(heirs.values())
-    return {path: past if past is None or not past.renamed or path in kept else None for path, past in found.items()}
+    return {path: past if past is None or not past.renamed or path in kept else None for path, past in files.items()}
 
 
 def _past(ref: str, path: str, top: str, inner: str | None, versions: Versions, lost: Lost) -> Past | None:
     tree = commit_of(top, ref)
-    found = _committed(versions, top)
-    linked = None if found is not None or inner is None else link_of(tree, top, inner)
-    if found is not None or inner is None or linked is None:
-        return found or _renamed(tree, path, top, lost)
+    past = _committed(versions, top)
+    linked = None if past is not None or inner is None else link_of(tree, top, inner)
+    if past is not None or inner is None or linked is None:
+        return past or _renamed(tree, path, top, lost)
     # The change may have another commit of the repository inside: what counts is the one that the base links to.
     within = _committed(_versions(linked, [path], inner)[path], inner) or _renamed(linked, path, inner, lost)
     renamed = within and within.renamed and os.path.relpath(os.path.join(inner, within.renamed), top)
@@ -79,11 +79,11 @@ def _past(ref: str, path: str, top: str, inner: str | None, versions: Versions, 
 
 
 def _versions(tree: str, paths: Sequence[str], top: str) -> dict[str, Versions]:
-    """For each file what a commit has under each name that the file may have had; git is asked once for all of them."""
+    """Return for each file what a commit has under each name that the file may have had; git is asked once for all of them."""
     names = {path: [f"{tree}:{name}" for name in dict.fromkeys(_names(path, top))] for path in paths}
     every = [name for own in names.values() for name in own]
-    found = dict(zip(every, blobs(top, every), strict=True))
-    return {path: {name: found[name] for name in own} for path, own in names.items()}
+    contents = dict(zip(every, blobs(top, every), strict=True))
+    return {path: {name: contents[name] for name in own} for path, own in names.items()}
 
 
 def _committed(versions: Versions, top: str) -> Past | None:
@@ -92,18 +92,18 @@ def _committed(versions: Versions, top: str) -> Past | None:
             return Past(data)
         # The tree may list what the clone lacks (a partial one, offline): a file that was there is not a new one.
         if git(top, "rev-parse", "--verify", "--quiet", name).returncode == 0:
-            _whole(top, name)
+            _require_object(top, name)
     return None
 
 
-def _whole(top: str, name: str) -> None:
+def _require_object(top: str, name: str) -> None:
     """Raise InputError where git knows the object of a name, but does not have it."""
     if git(top, "cat-file", "-e", name).returncode != 0:
         raise InputError(f"--base-ref: {escaped_path(name)} is missing from this clone: fetch it (git fetch --refetch)")
 
 
 def _names(path: str, top: str) -> Iterator[str]:
-    """What the file may have been called: as spelled, then without the links among its folders, then without any."""
+    """Yield the names that the file may have had: as spelled, then without the links among its folders, then without any."""
     spelled = os.path.abspath(path)
     above = spelled
     while above != (above := os.path.dirname(above)):
@@ -117,19 +117,18 @@ def _names(path: str, top: str) -> Iterator[str]:
 
 
 def blobs(top: str, names: Sequence[str]) -> list[bytes | None]:
-    """The files that git knows by these names, as they were committed: no filter of the repository's settings has a part in it."""
+    """Return the files that git knows by these names, as they were committed: no filter of the repository's settings has a part in it."""
     plain = [name for name in names if "\n" not in name]
-    found = dict(zip(plain, _answers(_asked(top, plain, b"\n"), len(plain)), strict=True))
+    known = dict(zip(plain, _answers(_batch(top, plain, b"\n"), len(plain)), strict=True))
     # git repeats the name of what it does not have, so that nothing can be read behind one of several lines.
-    broken = {name: next(_answers(_asked(top, [name], b"\0", "-z"), 1)) for name in names if "\n" in name}
-    return [broken[name] if name in broken else found[name] for name in names]
+    broken = {name: next(_answers(_batch(top, [name], b"\0", "-z"), 1)) for name in names if "\n" in name}
+    return [broken[name] if name in broken else known[name] for name in names]
 
 
-def _asked(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes:
+def _batch(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes:
     if not names:
         return b""
-    asked = b"".join(os.fsencode(name) + end for name in names)
-    answer = git(top, "cat-file", "--batch", "--follow-symlinks", *flags, asked=asked)
+    answer = git(top, "cat-file", "--batch", "--follow-symlinks", *flags, stdin=b"".join(os.fsencode(name) + end for name in names))
     if answer.returncode != 0:
         raise InputError(f"--base-ref: git cannot read what was committed: {os.fsdecode(answer.stderr).strip()}")
     return answer.stdout
@@ -162,21 +161,21 @@ def _renamed(tree: str, path: str, top: str, lost: Lost) -> Past | None:
 
 
 def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """(path, bytes) of each file of the commit that is no file of its own any more, or that keeps less than half of what it said.
+    """Yield (path, bytes) of each file of the commit that is no file of its own any more, or that keeps less than half of what it said.
 
-    So does a pipeline that is none any more, whatever is left of it. What a link led to counts as what it said. What the commit has and
+    So is a pipeline that is none any more, whatever is left of it. What a link led to counts as what it said. What the commit has and
     the work tree never had, as somebody added it after they parted, is not gone. Raises InputError where the clone lacks one.
     """
-    lost = [(name, blob, there) for name, blob, there in _perhaps_gone(tree, top, endings)]
-    for (name, blob, there), data in zip(lost, blobs(top, [blob for _, blob, _ in lost]) if lost else (), strict=True):
+    lost = list(_perhaps_gone(tree, top, endings))
+    for (name, blob, present), data in zip(lost, blobs(top, [blob for _, blob, _ in lost]) if lost else (), strict=True):
         if data is None:
-            _whole(top, blob)
-        elif not there or not _is_kept(data, os.path.join(top, name)):
+            _require_object(top, blob)
+        elif not present or not _is_kept(data, os.path.join(top, name)):
             yield name, data
 
 
 def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """Path, object, and whether it is there as the file or link that it was: of what differs or is not."""
+    """Yield path, object, and whether it is still the file or link that it was, of what differs or is gone."""
     changed, common = frozenset(differing(top, tree)), _common(top, tree)
     for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
         about, _, name = line.partition(b"\t")
@@ -188,9 +187,9 @@ def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
             or (common is not None and name not in common)
         ):
             continue
-        there = os.path.isfile(place) and (link or os.path.realpath(place) == place)
-        if not there or name in changed:
-            yield os.fsdecode(name), f"{tree}:{os.fsdecode(name)}" if link else os.fsdecode(blob), there
+        present = os.path.isfile(place) and (link or os.path.realpath(place) == place)
+        if not present or name in changed:
+            yield os.fsdecode(name), f"{tree}:{os.fsdecode(name)}" if link else os.fsdecode(blob), present
 
 
 def _is_kept(data: bytes, place: str) -> bool:
@@ -202,7 +201,7 @@ def _is_kept(data: bytes, place: str) -> bool:
 
 
 def says_pipeline(data: bytes) -> bool:
-    """Whether a file is a pipeline, with a fault or without."""
+    """Return whether a file is a pipeline, with a fault or without."""
     try:
         return is_pipeline(toml_document(data, "")[1])
     except InvalidFile:
@@ -210,7 +209,7 @@ def says_pipeline(data: bytes) -> bool:
 
 
 def _common(top: str, tree: str) -> frozenset[bytes] | None:
-    """The files at the commits from which the work tree and `tree` went on; None where they are not known, or `tree` is one."""
+    """Return the files at the merge bases of the work tree and `tree`; None where they are not known, or `tree` is one."""
     began = _began(top, tree)
     if not began or tree in began:
         return None
@@ -222,19 +221,19 @@ def _began(top: str, tree: str) -> list[str]:
 
 
 def touched(top: str, tree: str) -> frozenset[str]:
-    """Paths of the files that are new or other than at the commit, by the work tree's doing: none that `tree` alone has changed since."""
+    """Return the paths of files that the work tree made new or other than at the commit: none that `tree` alone has changed since."""
     began = _began(top, tree) or [tree]
     own = frozenset(name for one in began for name in differing(top, one)) & frozenset(differing(top, tree))
     return frozenset(map(os.fsdecode, (*own, *listed(top, "ls-files", "-z", "--others", "--exclude-standard"))))
 
 
 def differing(top: str, tree: str) -> list[bytes]:
-    """The paths of a repository whose files differ from a commit, committed or not; those that git does not know are none of them."""
+    """Return the paths whose files differ from a commit, committed or not; those that git does not know are none of them."""
     return listed(top, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty", tree)
 
 
 def parts_of(data: bytes) -> frozenset[Hashable]:
-    """What a file says, in parts that can be counted: every key of TOML with its value, else the lines without the spaces in them."""
+    """Return what a file says, in parts that can be counted: every key of TOML with its value, else the lines without spaces."""
     try:
         return frozenset(_leaves(toml_document(data, "")[1], ()))
     except InvalidFile:
@@ -244,7 +243,7 @@ def parts_of(data: bytes) -> frozenset[Hashable]:
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
-    """A table in a list stands under its name where it has one: order, comments and spelling mean nothing."""
+    """Yield keys with values; a table in a list stands under its name where it has one: order, comments and spelling mean nothing."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, (*path, key))
@@ -260,5 +259,5 @@ def share_of(old: frozenset[Hashable], new: frozenset[Hashable]) -> float:
 
 
 def up_to_date(top: str, tree: str) -> bool:
-    """Whether the work tree goes on from the commit."""
+    """Return whether the work tree goes on from the commit."""
     return tree in _began(top, tree)

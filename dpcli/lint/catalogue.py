@@ -1,50 +1,55 @@
-"""The rules by code; each is imported only when it is asked for."""
+"""The rules by code, each imported only when it is used; which of them are selected, and one rule in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from textwrap import indent, wrap
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
+from dpcli.base.values import dataclass
+from dpcli.file.toml.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere
-    from dpcli.lint.rule import RuleInfo
+    from dpcli.lint.rule_info import RuleInfo
+
 
 READER_RULES: dict[str, str] = {
-    "DP001": "dpcli.lint.reading:SYNTAX",
-    "DP002": "dpcli.lint.reading:UNKNOWN_KEY",
-    "DP003": "dpcli.lint.reading:WRONG_TYPE",
-    "DP004": "dpcli.lint.reading:OUT_OF_RANGE",
-    "DP005": "dpcli.lint.reading:INCONSISTENT",
+    "DP001": "dpcli.lint.rule_info:SYNTAX",
+    "DP002": "dpcli.lint.rule_info:UNKNOWN_KEY",
+    "DP003": "dpcli.lint.rule_info:WRONG_TYPE",
+    "DP004": "dpcli.lint.rule_info:OUT_OF_RANGE",
+    "DP005": "dpcli.lint.rule_info:INCONSISTENT",
 }
 
 FILE_RULES: dict[str, str] = {
     "DP101": "dpcli.lint.sampling:NOT_AMPLIFIED",
     "DP102": "dpcli.lint.sampling:FIXED_SIZE",
-    "DP103": "dpcli.lint.neighbours:MIXED_ADJACENCY",
-    "DP104": "dpcli.lint.neighbours:RECORD_OR_UNIT",
+    "DP103": "dpcli.lint.guarantees:MIXED_ADJACENCY",
+    "DP104": "dpcli.lint.guarantees:RECORD_OR_UNIT",
     "DP105": "dpcli.lint.delta:LARGE_DELTA",
-    "DP106": "dpcli.lint.claims:CLASSICAL",
+    "DP106": "dpcli.lint.guarantees:CLASSICAL",
     "DP109": "dpcli.lint.delta:UNREACHABLE_DELTA",
-    "DP111": "dpcli.lint.claims:DATA_DEPENDENT",
+    "DP111": "dpcli.lint.guarantees:DATA_DEPENDENT",
     "DP110": "dpcli.lint.composition:TUNING",
     "DP112": "dpcli.lint.composition:ADAPTIVE",
     "DP117": "dpcli.lint.sampling:ROUNDED_STEPS",
     "DP119": "dpcli.lint.composition:PARTITION",
     "DP120": "dpcli.lint.composition:SAME_SAMPLE",
-    "DP121": "dpcli.lint.claims:VECTOR",
+    "DP121": "dpcli.lint.guarantees:VECTOR",
     "DP122": "dpcli.lint.sampling:ONE_STEP",
     "DP123": "dpcli.lint.slips:FEWER_THAN_ONE_PASS",
     "DP124": "dpcli.lint.wording:OTHER_NORM",
     "DP125": "dpcli.lint.wording:ONE_BIN",
     "DP126": "dpcli.lint.wording:UNCOUNTED_RUNS",
-    "DP201": "dpcli.lint.statement:FLOATING_POINT",
-    "DP210": "dpcli.lint.names:PRIVATE_NAMES",
-    "DP213": "dpcli.lint.repeated:ASKED_AGAIN",
-    "DP301": "dpcli.lint.statement:NOT_STATED",
-    "DP304": "dpcli.lint.statement:LARGE_EPSILON",
+    "DP201": "dpcli.lint.guarantees:FLOATING_POINT",
+    "DP210": "dpcli.lint.choices:PRIVATE_NAMES",
+    "DP213": "dpcli.lint.composition:ASKED_AGAIN",
+    "DP301": "dpcli.lint.guarantees:NOT_STATED",
+    "DP304": "dpcli.lint.guarantees:LARGE_EPSILON",
     "DP305": "dpcli.lint.sampling:NEVER_SAMPLED",
     "DP306": "dpcli.lint.delta:UNKNOWN_SIZE",
     "DP307": "dpcli.lint.slips:PERCENTAGE",
@@ -55,13 +60,13 @@ FILE_RULES: dict[str, str] = {
 
 # Nothing to find where a file has no [train], [pate], [pmixed] or [audit]; `lint` then does not load them.
 SECTION_RULES: dict[str, str] = {
-    "DP107": "dpcli.lint.claims:APPROXIMATION",
-    "DP113": "dpcli.lint.training:RESUMED",
-    "DP115": "dpcli.lint.training:NORMALISED",
-    "DP116": "dpcli.lint.training:CLIPPED_TOGETHER",
+    "DP107": "dpcli.lint.guarantees:APPROXIMATION",
+    "DP113": "dpcli.lint.training_step:RESUMED",
+    "DP115": "dpcli.lint.training_step:NORMALISED",
+    "DP116": "dpcli.lint.training_step:CLIPPED_TOGETHER",
     "DP204": "dpcli.lint.choices:SEEDED",
-    "DP206": "dpcli.lint.training:OTHER_NOISE",
-    "DP208": "dpcli.lint.training:SKIPS_EMPTY",
+    "DP206": "dpcli.lint.training_step:OTHER_NOISE",
+    "DP208": "dpcli.lint.training_step:SKIPS_EMPTY",
     "DP209": "dpcli.lint.choices:CHOSEN_ON_PRIVATE_DATA",
     "DP211": "dpcli.lint.choices:SHOWN_IN_LOGS",
 }
@@ -81,53 +86,53 @@ ELSEWHERE: dict[str, str] = {
 }
 
 LEDGER_RULES: dict[str, str] = {
-    "DP401": "dpcli.lint.ledger_rules:RACE",
-    "DP402": "dpcli.lint.ledger_rules:NOT_DURABLE",
-    "DP403": "dpcli.lint.ledger_rules:REFUND",
-    "DP404": "dpcli.lint.ledger_rules:CHARGED_TWICE",
-    "DP405": "dpcli.lint.ledger_rules:RESTORED",
-    "DP406": "dpcli.lint.ledger_rules:RENAMED",
-    "DP407": "dpcli.lint.ledger_rules:DRIFT",
-    "DP408": "dpcli.lint.ledger_rules:REPRICED",
-    "DP409": "dpcli.lint.ledger_rules:NETWORK",
+    "DP401": "dpcli.lint.outside:RACE",
+    "DP402": "dpcli.lint.outside:NOT_DURABLE",
+    "DP403": "dpcli.lint.outside:REFUND",
+    "DP404": "dpcli.lint.outside:CHARGED_TWICE",
+    "DP405": "dpcli.lint.outside:RESTORED",
+    "DP406": "dpcli.lint.outside:RENAMED",
+    "DP407": "dpcli.lint.outside:DRIFT",
+    "DP408": "dpcli.lint.outside:REPRICED",
+    "DP409": "dpcli.lint.outside:NETWORK",
 }
 
 
 def codes() -> tuple[str, ...]:
-    """Every code that a file can be found to break, ascending."""
+    """Return every code that a file can break, ascending."""
     return tuple(RULES)
 
 
 def checked(sections: bool) -> tuple[str, ...]:
-    """The codes whose checks can find something in a file that was read; sections: whether it has [train] or a sibling of it."""
+    """Return the codes whose checks can find something in a file that was read; sections: whether it has [train] or a sibling of it."""
     return tuple(code for code in RULES if code in FILE_RULES or (sections and code in SECTION_RULES))
 
 
 def rule(code: str) -> RuleInfo:
-    """The rule of one code, upper or lower case. Raises InputError for a code that no rule about files has."""
-    found: RuleInfo = _loaded(code, RULES)
-    return found
+    """Return the rule of one code, upper or lower case. Raises InputError for a code that no rule about files has."""
+    info: RuleInfo = _loaded(code, RULES)
+    return info
 
 
 def words(code: str) -> RuleInfo | Elsewhere:
-    """What there is to say about a code: a rule about files, or what catches the failure elsewhere. Raises as `rule` does."""
-    found: RuleInfo | Elsewhere = _loaded(code, {**RULES, **ELSEWHERE, **LEDGER_RULES})
-    return found
+    """Return the words about a code: a rule about files, or a failure that is caught elsewhere. Raises as `rule` does."""
+    info: RuleInfo | Elsewhere = _loaded(code, {**RULES, **ELSEWHERE, **LEDGER_RULES})
+    return info
 
 
 def waivable(code: str) -> bool:
-    """Whether a gate may waive what a rule says of a file; of a ledger it may nothing."""
+    """Return whether a gate may waive a rule: never one about ledgers."""
     return code in RULES and rule(code).waivable
 
 
 def in_short(code: str) -> str:
-    """What, why, fix and source, a paragraph each, without the example files. Raises InputError for an unknown code."""
+    """Return what, why, fix and source, a paragraph each, without the example files. Raises InputError for an unknown code."""
     info = words(code)
     return "\n\n".join(f"{title}: {getattr(info, name)}" for name, title in PARAGRAPHS.items() if hasattr(info, name))
 
 
 def address(code: str) -> str:
-    """Where the failure is shown, as a link; empty where the source is on paper. Raises InputError for an unknown code."""
+    """Return a link to the source of the failure; empty where the source is on paper. Raises InputError for an unknown code."""
     import re
 
     source = words(code).source
@@ -143,7 +148,7 @@ def _loaded(code: str, known: Mapping[str, str]) -> Any:
 
 
 def _hint(code: str, known: list[str]) -> str:
-    """The nearest code, as a question."""
+    """Return the nearest code, as a question."""
     import re
     from difflib import get_close_matches
 
@@ -151,3 +156,95 @@ def _hint(code: str, known: list[str]) -> str:
         return f"; the manual page dpcli(1) lists them, from {min(known)} to {max(known)}"
     near = get_close_matches(code.upper(), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"
+
+
+WIDTH = 100
+UNREAD = (
+    "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
+)
+
+
+def explain(code: str) -> str:
+    """Return what a rule finds, why it matters, how to mend it, its source, and a bad and a good file.
+
+    For a failure that no file can show: what catches it, in place of the files. Returns plain text of at most 100 columns, without
+    a newline at its end. Raises InputError for an unknown code.
+    """
+    info = words(code)
+    paragraphs = [_paragraph(title, getattr(info, name)) for name, title in PARAGRAPHS.items() if hasattr(info, name)]
+    if info.code in SECTION_RULES:
+        paragraphs.append(_paragraph("note", UNREAD))
+    examples = [_example(name, getattr(info, name)) for name in ("bad", "good") if hasattr(info, name)]
+    return "\n\n".join([_heading(info), *paragraphs, *examples])
+
+
+def _heading(info: RuleInfo | Elsewhere) -> str:
+    waiver = "may be waived" if getattr(info, "waivable", False) else "cannot be waived"
+    return f"{info.code}: {info.title} " + (
+        f"({info.severity}, {waiver})" if hasattr(info, "severity") else "(not decided by a file)"
+    )
+
+
+def _paragraph(title: str, text: str) -> str:
+    return "\n".join(wrap(f"{title}: {text}", WIDTH, break_long_words=False, break_on_hyphens=False))
+
+
+def _example(name: str, text: str) -> str:
+    return f"{name}:\n\n{indent(text.strip(), '    ')}"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleScope:
+    """Beginnings of codes that are selected (all, where none is) or ignored. The longer beginning decides.
+
+    Findings of the reader are always selected: nothing else holds of a file that cannot be read. So is an error that no gate may waive.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def tells(self, code: str) -> bool:
+        """Return whether findings of this rule are selected."""
+        if code in READER_RULES or not code.startswith("DP"):
+            return True
+        chosen = _longest(code, self.select) if self.select else 0
+        return chosen is not None and chosen > (-1 if (ignored := _longest(code, self.ignore)) is None else ignored)
+
+    def selected(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], dict[str, int]]:
+        """Return the findings that are selected, and how many of each rule are not."""
+        selected: list[Diagnostic] = []
+        left: Counter[str] = Counter()
+        for one in findings:
+            if self.tells(one.rule) or (one.severity == "error" and not waivable(one.rule)):
+                selected.append(one)
+            else:
+                left[one.rule] += 1
+        return selected, dict(sorted(left.items()))
+
+
+def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
+    """Return the rules that flags name, by codes or their beginnings with commas between them.
+
+    Raises InputError for one that begins no code, and for a rule of the reader in `ignore`.
+    """
+    chosen, ignored = (tuple(_codes(flag, given)) for flag, given in (("--select", select), ("--ignore", ignore)))
+    for code in ignored:
+        if code in READER_RULES:
+            raise InputError(f"--ignore: expected a rule about files that can be read, found {code}: {words(code).title}")
+    return RuleScope(chosen, ignored)
+
+
+def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
+    for code in (part.strip().upper() for text in given for part in text.split(",")):
+        if not code.startswith("DP") or not any(known.startswith(code) for known in (*RULES, *LEDGER_RULES)):
+            try:
+                words(code)
+            except InputError as error:
+                raise InputError(f"{flag}: {error}") from None
+            raise InputError(f"{flag}: expected a rule that a file or a ledger can break, found {code}: {words(code).title}")
+        yield code
+
+
+def _longest(code: str, beginnings: Iterable[str]) -> int | None:
+    """Return the length of the longest beginning of a code; None where none begins it."""
+    return max((len(one) for one in beginnings if code.startswith(one)), default=None)

@@ -1,4 +1,4 @@
-"""Rules about what is learnt from the private data beside the noisy steps: choices, statistics, logs; and about seeds."""
+"""Rules about what is learnt from private data without noise: choices, statistics, logs, names, ranges; and about seeds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo
-from dpcli.lint.settings import chosen, covered, on, one_of, section, settings, spelled, switched_on, words
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, entries
+from dpcli.lint.sections import OF_TEXT, chosen, covered, on, one_of, section, settings, spelled, switched_on, words
 
 LAYERS = frozenset({"norm", "norm_layer", "layers", "modules"})
 CLIPPING = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
@@ -85,7 +85,6 @@ def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
 SEEDED = RuleInfo(
     code="DP204",
     severity="error",
-    waivable=True,
     title="seeded noise",
     what="A section other than [audit] states seed, noise_seed, sampling_seed, data_seed, random_seed, manual_seed or "
     "insecure_seed; or secure_mode = false or secure_rng = false.",
@@ -102,7 +101,6 @@ SEEDED = RuleInfo(
 CHOSEN_ON_PRIVATE_DATA = RuleInfo(
     code="DP209",
     severity="error",
-    waivable=True,
     title="choices and statistics from private data without noise",
     what="A section names batch normalisation (norm, layers, modules, batch_norm), or switches on early_stopping "
     '(early_stopping_patience, load_best_model_at_end, save_best_only) without validation = "public", validation = '
@@ -121,8 +119,6 @@ CHOSEN_ON_PRIVATE_DATA = RuleInfo(
 
 SHOWN_IN_LOGS = RuleInfo(
     code="DP211",
-    severity="warning",
-    waivable=True,
     title="logs that show records",
     what="A section switches on debug, log_examples, log_samples, log_batches, log_inputs, log_predictions or "
     "log_gradients. (What error messages of a program show, no file says.)",
@@ -132,4 +128,45 @@ SHOWN_IN_LOGS = RuleInfo(
     bad=HEAD + TRAIN + section({"log_examples": "true"}),
     good=HEAD + TRAIN + section({}),
     check=_shown,
+)
+
+
+DOMAINS = {"vocabulary", "vocab", "tokenizer", "tokeniser", "classes", "categories", "labels", "domain"}
+NAMES = DOMAINS | {"bins", "bin_edges", "scaler", "feature_range"}
+FITTED = ("data", "from_data", "private", "private_data", "train", "fit", "fitted", "trained", "learned", "learnt", "infer", "auto")
+
+
+def _private_names(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    message = "fitted to private records, so it reveals them: declare it, take it from public data, or count a noisy selection"
+    for path, name, value in settings(pipeline):
+        if name in NAMES and one_of(*FITTED)(value) and not covered(pipeline, name):
+            yield RuleFinding(path, message)
+    if not covered(pipeline, "tokenizer", "vocabulary"):
+        yield from switched_on(pipeline, frozenset({"train_tokenizer", "build_vocabulary", "build_vocab"}), message)
+    if pipeline.privacy.releases == "outputs":
+        for path, entry in entries(pipeline):
+            if isinstance(entry.partition, str):
+                message = (
+                    "list the parts in the file (partition = { of = ..., part = ... }): which parts appear in the output "
+                    "must not depend on the data"
+                )
+                yield RuleFinding((*path, "partition"), message, "warning")
+
+
+PRIVATE_NAMES = RuleInfo(
+    code="DP210",
+    severity="error",
+    title="private keys, edges or ranges in the output",
+    what="A section takes its vocabulary, tokenizer, classes, categories, labels, bins, bin_edges, domain, scaler or "
+    'feature_range from the data ("from-data", "fit", "private", "auto", ...), or switches on train_tokenizer or '
+    'build_vocab, without a note in covers; or, as a warning, a file with releases = "outputs" has a partition '
+    "without naming its parts.",
+    why="A rare word in a vocabulary, a key of a histogram or the largest value of a range can be one person's. Noise on "
+    "the counts does not hide that the key is there.",
+    fix="Declare the domain, take it from public data, or release it through a noisy threshold that is a mechanism of "
+    "the file, and set covers.vocabulary (or the key's own name) to a note that says which.",
+    source="Korolova et al. 2009, Releasing Search Queries and Clicks Privately, WWW; Desfontaines et al. 2022, arXiv:2006.03684",
+    bad=HEAD + TRAIN + section({**OF_TEXT, "tokenizer": '"from-data"'}),
+    good=HEAD + TRAIN + section({**OF_TEXT, "tokenizer": '"gpt2"'}),
+    check=_private_names,
 )

@@ -1,9 +1,10 @@
-"""Rules about what is added up, and how."""
+"""Rules about what is added up, and how; and about a question that is asked again."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
@@ -11,8 +12,8 @@ from dpcli.file.pipeline.model import OWN, Entry, Pipeline
 from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.file.pipeline.parts import named as parts_named
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import covered, switched_on
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.sections import covered, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 
@@ -40,8 +41,8 @@ def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in searches:
         if entry.description is None:
             message = (
-                "expected a description that says by which score the best run is kept: one on public data, or one that the trial's entry "
-                "prices, in an order that is fixed beforehand; found none"
+                "no description says by which score the best run is kept: one on public data, or one that the trial's entry prices, in an "
+                "order that is fixed beforehand"
             )
             yield RuleFinding((*path, "mechanism"), message, "warning")
     if not searches:
@@ -72,12 +73,12 @@ def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
             continue
         steps = entry.steps if entry.epochs is None else ceil(Fraction(repr(entry.epochs)) / rate)
         alike.setdefault((type(scheme), float(rate), steps, entry.partition), []).append((path, entry))
-    for found in alike.values():
-        yield from _unsaid(_one_of_each_list(found))
+    for members in alike.values():
+        yield from _unsaid(_one_of_each_list(members))
 
 
 def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
-    """Without the entries of a list of values but for its first: they are stages of one mechanism, one after the other."""
+    """Return of each list of values only the first entry: the others are stages of one mechanism, one after the other."""
     first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
     for path, entry in alike:
         table, listed = PLACE.subn("", entry.name)
@@ -86,7 +87,7 @@ def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, E
 
 
 def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
-    """Of entries that are sampled alike, those that do not say whether they share; of several, all but the first of them."""
+    """Warn of entries that are sampled alike and do not say whether they share; of several, all but the first."""
     unsaid = [(path, entry) for path, entry in alike if entry.sample is None]
     first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
     for path, entry in unsaid:
@@ -103,7 +104,7 @@ def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
 
 
 def _charged(entry: Entry, contributions: int) -> str:
-    """What is counted, in words; `resolve` counts it."""
+    """Return in words what `resolve` counts."""
     if contributions == 1:
         counted = "counted once for all parts"
     elif entry.spec.contribution_form:
@@ -134,7 +135,6 @@ def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
 TUNING = RuleInfo(
     code="DP110",
     severity="error",
-    waivable=True,
     title="hyperparameter search that is not accounted for",
     what="A section has a sweep, grid, search, hyperparameter_search, optuna, tune or tuning key switched on; "
     "train.covers.tuning does not say that the file counts its runs, and no repeat-and-select mechanism stands in the"
@@ -154,7 +154,6 @@ TUNING = RuleInfo(
 
 ADAPTIVE = RuleInfo(
     code="DP112",
-    severity="warning",
     waivable=False,
     title="parameters chosen from earlier outputs",
     what="privacy.adaptive is true. dpcli then adds up with one privacy filter, zCDP (at delta = 0 the sum of epsilons), and leaves "
@@ -172,8 +171,6 @@ ADAPTIVE = RuleInfo(
 
 SAME_SAMPLE = RuleInfo(
     code="DP120",
-    severity="warning",
-    waivable=True,
     title="two mechanisms that may read one sample",
     what="Two mechanisms are sampled in the same way, at the same rate and for as many steps, and the file does not say whether they share "
     "a sample: one has no sample, the other none either or that of further entries. The entries of one list of values are stages of one "
@@ -192,8 +189,6 @@ SAME_SAMPLE = RuleInfo(
 
 PARTITION = RuleInfo(
     code="DP119",
-    severity="warning",
-    waivable=True,
     title="parallel composition",
     what="A mechanism is counted once for all parts of a partition whose parts are not named, or are drawn by quantiles "
     "or clusters (a warning; parts that are named with { of, part } pass). The max_contributions records of a unit may lie in "
@@ -210,4 +205,54 @@ PARTITION = RuleInfo(
     bad=HEAD + edited(TRAIN, "steps = 1000", 'steps = 1000\npartition = "region"'),
     good=HEAD + TRAIN,
     check=_partition,
+)
+
+
+AGAIN = re.compile(r"[-_ .]+\(?(?:again|retry|retried|repeat|repeated|rerun|copy|bis|[2-9])\)?$", re.IGNORECASE)
+
+
+def _asked_again(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    if pipeline.privacy.releases != "outputs":
+        return
+    questions = [(path, entry, _question(entry)) for path, entry in entries(pipeline) if not entry.spec.free]
+    named = {(question, entry.name) for _, entry, question in questions}
+    described: dict[tuple[Entry, str], str] = {}
+    for path, entry, question in questions:
+        first = AGAIN.sub("", entry.name)
+        if first == entry.name or (question, first) not in named:
+            first = described.setdefault((question, entry.description), entry.name) if entry.description else entry.name
+        if first != entry.name:
+            message = f'the same as mechanism["{first}"] with fresh noise, which averages out: publish the first answer again'
+            yield RuleFinding((*path, "name"), message)
+
+
+def _question(entry: Entry) -> Entry:
+    """Return the question without its name."""
+    return replace(entry, name="", description=None)
+
+
+COUNTS = """
+[[mechanism]]
+name = "sign-ups"
+type = "discrete-laplace"
+scale = 20.0
+sensitivity = 1
+"""
+
+OUTPUTS = HEAD.replace("final-model", "outputs")
+
+ASKED_AGAIN = RuleInfo(
+    code="DP213",
+    title="the same question answered again with fresh noise",
+    what='Under releases = "outputs", two mechanisms agree in every key but their names, and have the same description, or '
+    'names that differ by a trailing "again", "retry", "copy" or number. A warning, as dpcli charges both; not to charge the '
+    "second would be the error.",
+    why="Answers to one question average out: after k of them the noise is smaller by the square root of k, and every "
+    "answer is paid for. Jobs that failed after the noise was drawn, and were started again, are how this happens.",
+    fix="Keep the first answer and publish it again (an idempotency key in the ledger does that); or say in the "
+    "descriptions how the questions differ.",
+    source="Dinur & Nissim 2003, Revealing Information while Preserving Privacy, PODS; Dwork & Roth 2014, section 8",
+    bad=OUTPUTS + COUNTS + COUNTS.replace("sign-ups", "sign-ups-retry"),
+    good=OUTPUTS + COUNTS + COUNTS.replace("sign-ups", "log-ins"),
+    check=_asked_again,
 )

@@ -10,7 +10,7 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import named
 from dpcli.file.toml.diagnostics import Diagnostic, Severity
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 
 CODE, UNKNOWN = "DP105", "DP306"
 MISSING = "missing, so nothing checks whether delta is small enough"
@@ -36,7 +36,7 @@ def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, p
 
 
 def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity] | None:
-    """What is wrong with a delta for so many records, and how bad it is; None for a right one, and where nobody knows how many."""
+    """Return what is wrong with a delta for so many records, and its severity; None for a right one, or an unknown number of records."""
     if dataset_size is None or not isfinite(delta):  # which no command takes for a delta
         return None
     expected_victims = Fraction(repr(delta)) * dataset_size  # exact: at delta = 1/size the rule must not depend on rounding
@@ -54,7 +54,7 @@ def mark(delta: float | None, dataset_size: int | None) -> str:
 
 
 def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
-    """Every delta that the file itself sets as a target."""
+    """Yield every delta that the file itself sets as a target."""
     for table, values in (("privacy", pipeline.privacy), ("budget", pipeline.budget)):
         if values is not None and values.delta is not None:
             yield (table, "delta"), values.delta
@@ -92,13 +92,13 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _free(entry: Entry, dataset_size: int | None) -> bool:
-    """Whether an entry costs nothing although its type does: it never samples a record, or states 0."""
+    """Return whether an entry costs nothing although its type does: it never samples a record, or states 0."""
     never = entry.sampling is not None and entry.sampling.exact_rate(dataset_size) == 0
     return never or getattr(entry.spec, "rho", None) == 0 or set(getattr(entry.spec, "values", ())) == {0.0}
 
 
 def _spent(pipeline: Pipeline) -> float:
-    """A delta that the entries need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
+    """Return a delta that the entries need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     kept = 0.0
     for entry in pipeline.mechanisms:
@@ -110,7 +110,6 @@ def _spent(pipeline: Pipeline) -> float:
 LARGE_DELTA = RuleInfo(
     code=CODE,
     severity="error",
-    waivable=True,
     title="delta too large for the dataset",
     what="A delta at which something is judged or printed is at least 1/dataset_size (an error), or above a tenth of that (a "
     "warning): privacy.delta, budget.delta, --delta, a policy's, a ledger's, that of a sum over files (whose largest dataset counts).",
@@ -126,8 +125,6 @@ LARGE_DELTA = RuleInfo(
 
 UNKNOWN_SIZE = RuleInfo(
     code=UNKNOWN,
-    severity="warning",
-    waivable=True,
     title="delta without a dataset size",
     what="A delta above 0 is stated, in the file or outside of it, and privacy.dataset_size is not, so that rule DP105 cannot be "
     "checked.",
@@ -151,8 +148,6 @@ steps = 20
 
 UNREACHABLE_DELTA = RuleInfo(
     code="DP109",
-    severity="warning",
-    waivable=True,
     title="a delta at which no epsilon can be finite",
     what="privacy.delta or budget.delta is 0 with Gaussian noise or another mechanism that is never pure; or it is below"
     " the sum of the deltas that approx-dp mechanisms state; or below 1e-300, where floating point ends.",

@@ -20,8 +20,40 @@ from dpcli.file.toml.positions import locate
 from dpcli.file.toml.rename import renamed
 from dpcli.file.toml.shown import shown
 from dpcli.file.toml.syntax import NotToml, tables_of
-from dpcli.lint.certain import certain
 from dpcli.lint.run import findings
+
+SHORTEST = 5  # letters: shorter words are near to too many others
+SEPARATORS = str.maketrans("", "", "-_ ")
+
+
+def is_slip(word: str, meant: str) -> bool:
+    """Return whether two words differ in case and separators alone, or besides in one letter: too many, missing, another, or two exchanged.
+
+    A digit is never a slip: l1 is not l2.
+    """
+    first, second = (text.casefold().translate(SEPARATORS) for text in (word, meant))
+    if first == second:
+        return True
+    if min(len(first), len(second)) < SHORTEST - 1 or max(len(first), len(second)) < SHORTEST:
+        return False
+    begin = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+    one, other = first[begin:], second[begin:]
+    if one[:1].isdigit() or other[:1].isdigit():
+        return False
+    exchanged = one[:2] == other[:2][::-1] and len(one) > 1 and one[2:] == other[2:] and not one[1].isdigit()
+    return one[1:] == other or one == other[1:] or one[1:] == other[1:] or exchanged
+
+
+def certain(word: str, among: Iterable[str]) -> str | None:
+    """The one word that this can only be a slip for; None where there is none, or several.
+
+    A word that differs in case and separators alone comes before those that differ in a letter.
+    """
+    near = [one for one in dict.fromkeys(among) if is_slip(word, one)]
+    same = [one for one in near if one.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)]
+    nearest = same or near
+    return nearest[0] if len(nearest) == 1 else None
+
 
 MOST = 1_000  # repairs of one file
 EXACT = 2**53  # below which a float is every whole number
@@ -33,7 +65,7 @@ FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One repair. line: 1-based, of the text before. words: `steps: "10" -> 10`."""
+    """A repair in words. line: 1-based, of the text before. words: `steps: "10" -> 10`."""
 
     rule: str
     line: int
@@ -42,7 +74,7 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What is to be done at a key: give it another value, another name, or both."""
+    """A repair at a key: another value, another name, or both."""
 
     mend: Mend
     path: Path
@@ -118,7 +150,7 @@ def _applied(text: str, repairs: Iterable[Repair]) -> str:
 
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
-    """What the reader's advice comes to, where that can be nothing else."""
+    """Return the reader's advice as a repair, where it can mean nothing else."""
     meant, write = MEANT.match(fault.hint), WRITE.match(fault.hint)
     key, was = str(fault.key[-1]) if fault.key else "", _at(tables, fault.key)
     if fault.rule == "DP002" and meant and certain(key, fault.among) == meant[1]:
@@ -160,9 +192,9 @@ def _rounded(text: str, path: str) -> tuple[str, list[Mend]] | None:
         price = _price(pipeline)
     except InputError:  # "calibrate", or what has no price
         return None
-    found = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
-    lines = locate(text, found)
-    repairs = [(None, _in_steps(pipeline, place, lines[place][0])) for place in found]
+    places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
+    lines = locate(text, places)
+    repairs = [(None, _in_steps(pipeline, place, lines[place][0])) for place in places]
     return _first_that_holds(text, repairs, lambda after, _: _price(parse(after.encode(), path)) == price)
 
 

@@ -18,11 +18,11 @@ from dpcli.lint.delta import CODE, UNKNOWN, judged_deltas
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
-    from dpcli.lint.rule import RuleFinding, RuleInfo
+    from dpcli.lint.rule_info import RuleFinding, RuleInfo
 
 
 def lint(path: str) -> tuple[Diagnostic, ...]:
-    """Everything the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
+    """Return everything that the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
 
     Of a policy file of the gate, or a schedule of planned runs, it is what the reader says.
 
@@ -34,14 +34,14 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 
 def is_own(tables: Mapping[str, Any]) -> bool:
-    """Whether a file is one that `lint` judges, where a folder holds many."""
+    """Return whether `lint` judges a file, where a folder holds many."""
     from dpcli.file.pipeline.folders import may_be_pipeline
 
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
 
 def _other_reader(tables: Mapping[str, Any]) -> str | None:
-    """What reads a file that is no pipeline, having no key that only pipelines have."""
+    """Return the reader of a file that is no pipeline, having no key that only pipelines have."""
     if not TOP.keys().isdisjoint(key for key in tables if key != "format"):
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
@@ -87,25 +87,25 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
     """
     if used is None:
         return ()
-    return _with_deltas(tuple(_asked((CODE, UNKNOWN), pipeline)), pipeline, data, {"--delta": flag})
+    return _with_deltas(tuple(_findings_of((CODE, UNKNOWN), pipeline)), pipeline, data, {"--delta": flag})
 
 
 def _with_deltas(
-    found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
+    pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
 ) -> tuple[Diagnostic, ...]:
-    """The findings with their places, and what is said of other deltas: that the size is missing once in all."""
-    placed = _placed(found, pipeline, data) if found else ()
+    """Return the findings with their places, and those about other deltas: that the size is missing only once."""
+    placed = _placed(pairs, pipeline, data) if pairs else ()
     if any(one.rule == UNKNOWN for one in placed):
         return placed
     return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
 
 
 def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
-    """What each rule finds in a pipeline that was read, in the order of the codes."""
-    yield from _asked(checked(bool(pipeline.sections)), pipeline)
+    """Yield what each rule finds in a pipeline, in the order of the codes."""
+    yield from _findings_of(checked(bool(pipeline.sections)), pipeline)
 
 
-def _asked(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
+def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
     for info in map(rule, codes):
         if info.check is not None:
             for finding in info.check(pipeline):
@@ -116,18 +116,18 @@ def _title(pipeline: Pipeline) -> str:
     return "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
 
 
-def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
-    """The findings with line, column and source line."""
+def _placed(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
+    """Return the findings with line, column and source line."""
     from dpcli.file.toml.shown import key_text
     from dpcli.file.toml.syntax import text_of
 
     text = text_of(data)
     lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-    stated = {finding.path: pipeline.stated_at(finding.path) for _, finding in found}
-    found_at = located(text, stated.values())
-    places = {path: found_at[place] for path, place in stated.items()}
+    stated = {finding.path: pipeline.stated_at(finding.path) for _, finding in pairs}
+    located_at = located(text, stated.values())
+    places = {path: located_at[place] for path, place in stated.items()}
     title, placed = _title(pipeline), []
-    for info, finding in sorted(found, key=lambda pair: (places[pair[1].path], pair[0].code)):
+    for info, finding in sorted(pairs, key=lambda pair: (places[pair[1].path], pair[0].code)):
         line, column = places[finding.path]
         severity, key = finding.severity or info.severity, key_text(finding.path, names)
         placed.append(Diagnostic(info.code, severity, finding.message, title, key, line, column, lines[line - 1]))

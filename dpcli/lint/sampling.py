@@ -11,8 +11,8 @@ from math import ceil
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import RELEASING, chosen, one_of, says, switched_on
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.sections import RELEASING, chosen, one_of, says, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 
@@ -54,7 +54,7 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """What the file says in words about how its batches are drawn."""
+    """Yield the words of the file about how its batches are drawn."""
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, Poisson) and entry.description is not None:
             yield (*path, "description"), entry.description
@@ -120,8 +120,6 @@ def _never_sampled(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 NOT_AMPLIFIED = RuleInfo(
     code="DP101",
-    severity="warning",
-    waivable=True,
     title="batches that are not Poisson samples",
     what="A mechanism takes its batches by shuffle or cyclic order. dpcli then claims no amplification "
     "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
@@ -144,7 +142,6 @@ NOT_AMPLIFIED = RuleInfo(
 FIXED_SIZE = RuleInfo(
     code="DP102",
     severity="error",
-    waivable=True,
     title="samples of fixed size under an adjacency that changes the size",
     what='A mechanism samples with scheme = "fixed-size" while the adjacency is add-remove or zero-out; or a section has sampler = '
     '"fixed-size" (or "without-replacement") with a mechanism that is counted as Poisson sampling.',
@@ -159,8 +156,6 @@ FIXED_SIZE = RuleInfo(
 
 ROUNDED_STEPS = RuleInfo(
     code="DP117",
-    severity="warning",
-    waivable=True,
     title="steps rounded up from epochs",
     what="epochs divided by the sampling rate is not a whole number of steps; dpcli counts the next whole number.",
     why="A program that rounds in another way runs another number of steps than the accountant counts.",
@@ -173,8 +168,6 @@ ROUNDED_STEPS = RuleInfo(
 
 ONE_STEP = RuleInfo(
     code="DP122",
-    severity="warning",
-    waivable=True,
     title="a sampled mechanism that is counted once",
     what="A mechanism has a sampling table and states neither steps nor epochs; dpcli counts one step.",
     why="What samples its records seldom runs once: a training run whose steps are left out prints the epsilon of a single step, which "
@@ -188,8 +181,6 @@ ONE_STEP = RuleInfo(
 
 NEVER_SAMPLED = RuleInfo(
     code="DP305",
-    severity="warning",
-    waivable=True,
     title="a sampling rate of 0",
     what='A mechanism samples with scheme = "poisson" at rate 0.',
     why="No record ever takes part, so its epsilon is 0. That is true, and seldom what was meant: a rate computed as a "

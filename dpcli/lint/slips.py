@@ -9,8 +9,8 @@ from math import ceil, sqrt
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.lint.composition import PLACE
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import worded
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.sections import worded
 from dpcli.mechanisms.sampling.schemes import Batched
 
 # Epochs written as steps are few and next to nothing of the data; a short run that is meant takes large batches or more steps.
@@ -94,12 +94,12 @@ def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
 
 
 def _trains(entry: Entry) -> bool:
-    """Whether its noise is stated as that of training: Gaussian, over one record's contribution."""
+    """Return whether its noise is stated as that of training: Gaussian, over one record's contribution."""
     return entry.spec.needs_delta and getattr(entry.spec, "noise_multiplier", None) is not None
 
 
 def _steps(entry: Entry, rate: Fraction) -> int:
-    """How often it runs; no command takes more than MAX_COUNT."""
+    """Return how often it runs; no command takes more than MAX_COUNT."""
     return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(Fraction(repr(entry.epochs)) / (rate or 1)))
 
 
@@ -116,7 +116,7 @@ def _noise(entry: Entry) -> float | None:
 
 
 def _unhidden(entry: Entry, rate: Fraction, steps: int) -> bool:
-    """Whether the sum of all steps alone tells a record's presence from its absence by more than SEPARATED.
+    """Return whether the sum of all steps alone tells a record's presence from its absence by more than SEPARATED.
 
     Each step moves by rate / noise in the mean, so a sampled Gaussian leaks this much or more. More steps than any command takes are the
     reader's affair.
@@ -127,8 +127,6 @@ def _unhidden(entry: Entry, rate: Fraction, steps: int) -> bool:
 
 FEWER_THAN_ONE_PASS = RuleInfo(
     code="DP123",
-    severity="warning",
-    waivable=True,
     title="fewer steps than one pass over the data",
     what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 30 steps that together take less than a tenth of "
     "one pass over the data (steps times rate below 0.1), in a file that states no epochs and no longer run. Not asked about are lists "
@@ -145,8 +143,6 @@ FEWER_THAN_ONE_PASS = RuleInfo(
 
 PERCENTAGE = RuleInfo(
     code="DP307",
-    severity="warning",
-    waivable=True,
     title="a sampling rate that may be a percentage",
     what="A mechanism with Gaussian noise states a rate above 0.1 and below 1, runs more than 100 steps, and rate * sqrt(steps) / noise is "
     "above 2, where epsilon is above 10 at delta = 1e-6. Small data sets, large batches with the noise for them, and batch_size are "
@@ -162,8 +158,6 @@ PERCENTAGE = RuleInfo(
 
 LITTLE = RuleInfo(
     code="DP308",
-    severity="warning",
-    waivable=True,
     title="noise too small to hide a record",
     what="Gaussian noise has a noise_multiplier below 0.2, or a sigma below 0.2 of its sensitivity. One release with such noise, if a "
     "record is in it, has an epsilon above 35 at delta = 1e-6.",
@@ -180,8 +174,6 @@ LITTLE = RuleInfo(
 
 EPOCHS = RuleInfo(
     code="DP309",
-    severity="warning",
-    waivable=True,
     title="epochs that may be steps",
     what="A sampled mechanism with Gaussian noise states more than 1,000 epochs, and rate * sqrt(steps) / noise is above 2, where epsilon "
     "is above 10 at delta = 1e-6. Long runs with the noise for them are not asked about.",

@@ -7,8 +7,8 @@ from math import sqrt
 
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import says, spelled, worded
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.sections import says, spelled, worded
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 
@@ -70,15 +70,15 @@ def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
                 f'its description speaks of an L2 norm, and "{entry.type}" noise needs the L1 sensitivity, which may be larger'
             )
             yield RuleFinding((*path, "sensitivity"), message)
-        elif (whole := _root_of(moved)) is not None and worded(VECTOR, entry) and not worded(ROOTED, entry):
-            message = f'{moved:g} is the root of {whole}, as an L2 norm is, and "{entry.type}" noise needs the L1 sensitivity'
+        elif (square := _root_of(moved)) is not None and worded(VECTOR, entry) and not worded(ROOTED, entry):
+            message = f'{moved:g} is the root of {square}, as an L2 norm is, and "{entry.type}" noise needs the L1 sensitivity'
             yield RuleFinding((*path, "sensitivity"), f"{message}, which may be larger")
 
 
 def _root_of(value: float) -> int | None:
-    """The whole number, 10 at most and no square, of which this is the root to three decimals or more."""
+    """Return the whole number, 10 at most and no square, of which this is the root to three decimals or more."""
     decimals = len(f"{value:.12g}".partition(".")[2])
-    return next((whole for whole in (2, 3, 5, 6, 7, 8, 10) if decimals >= 3 and abs(value - sqrt(whole)) < 1e-3), None)
+    return next((square for square in (2, 3, 5, 6, 7, 8, 10) if decimals >= 3 and abs(value - sqrt(square)) < 1e-3), None)
 
 
 def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -112,7 +112,7 @@ def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """What the file says of the search for settings."""
+    """Yield the words of the file about the search for settings."""
     if pipeline.disclosure.tuning is not None:
         yield ("disclosure", "tuning"), pipeline.disclosure.tuning
     for section, table in pipeline.sections:
@@ -169,8 +169,6 @@ data = "patients of one clinic; the number of patients is published"
 
 OTHER_NORM = RuleInfo(
     code="DP124",
-    severity="warning",
-    waivable=True,
     title="Laplace noise for an L2 sensitivity",
     what="A laplace or discrete-laplace mechanism states a sensitivity, and its name or description speaks of an L2 (Euclidean) "
     "sensitivity, norm or bound and not of L1, nor of norms that are themselves released; or the sensitivity is the root of 2, 3, 5, 6, 7, "
@@ -186,8 +184,6 @@ OTHER_NORM = RuleInfo(
 
 ONE_BIN = RuleInfo(
     code="DP125",
-    severity="warning",
-    waivable=True,
     title="a histogram under replace-one with sensitivity 1",
     what="Under replace-one, a mechanism whose name or description says histogram or contingency table states a sensitivity of 1, and not "
     "dimension = 1. Not asked about is one number of a histogram (its total, its largest bin, one of its bins), or one weighted by half. "
@@ -205,8 +201,6 @@ ONE_BIN = RuleInfo(
 
 UNCOUNTED_RUNS = RuleInfo(
     code="DP126",
-    severity="warning",
-    waivable=True,
     title="runs that the file says are not counted",
     what="disclosure.tuning, or the note on tuning in a covers table, says of a number of runs that they are not counted (not accounted "
     'for, not charged), as in "50 runs, not counted", and does not speak of public or synthetic data. A warning, as whoever says so is '
@@ -222,8 +216,6 @@ UNCOUNTED_RUNS = RuleInfo(
 
 SECRET_SIZES = RuleInfo(
     code="DP310",
-    severity="warning",
-    waivable=True,
     title="a size that is called confidential and stated",
     what="disclosure.data says that the size of the data, or the number of records, patients or users, is confidential, secret or not "
     "public, while the file states dataset_size or the text itself a large number. Texts that speak of a rounded number or a bound are "

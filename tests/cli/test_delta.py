@@ -10,7 +10,7 @@ import pytest
 
 import dpcli as package
 from dpcli.file.pipeline.key_places import tables
-from dpcli.gate.policy_read import KEYS as POLICY_KEYS
+from dpcli.gate.policy import KEYS as POLICY_KEYS
 from tests.cases import of_each
 from tests.cli.commands import commands
 from tests.command import ROOT, Result, dpcli

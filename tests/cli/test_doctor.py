@@ -16,10 +16,7 @@ import pytest
 
 from dpcli import __version__
 from dpcli.doctor import examine as machine
-from dpcli.doctor import storage
-from dpcli.doctor.examine import examine, healthy
-from dpcli.doctor.fact import Fact
-from dpcli.doctor.requirements import OF_DEVELOPERS, Requirement, declared
+from dpcli.doctor.examine import OF_DEVELOPERS, Fact, Requirement, declared, examine, healthy
 from tests.command import ROOT, dpcli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -234,12 +231,12 @@ def test_it_loads_nothing_heavy_and_needs_no_table_library() -> None:
     ],
 )
 def test_the_longest_mount_point_decides(folder: str, kind: str) -> None:
-    assert storage.mounted(Path(folder), MOUNTS) == kind
+    assert machine.mounted(Path(folder), MOUNTS) == kind
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
 def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    monkeypatch.setattr(storage, "mounted", lambda folder: kind)
+    monkeypatch.setattr(machine, "mounted", lambda folder: kind)
     facts = examine(str(tmp_path / "ledger.db"))
     fact = named(facts, "file system, ledger's folder")
     assert (fact.value, fact.verdict) == (kind, "warn")
@@ -249,7 +246,7 @@ def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.M
 
 
 def test_a_machine_without_a_mount_table_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "mounted", lambda folder: None)
+    monkeypatch.setattr(machine, "mounted", lambda folder: None)
     assert named(examine(), "file system, current directory").verdict == "absent"
 
 

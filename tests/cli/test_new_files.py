@@ -19,7 +19,7 @@ from dpcli.base.registry import COMMANDS
 from dpcli.cli import new_file
 from dpcli.cli.main import cli
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.commands.importing_group import SUBCOMMANDS
+from dpcli.exchange.commands.importing import SUBCOMMANDS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.comments import text as comment_module
+from dpcli.comments import comment_text as comment_module
 from dpcli.exam.subjects import SEED
 from tests.command import dpcli
 from tests.gate.repositories import git

@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.comments.client import checked_api
-from dpcli.comments.surroundings import github_pull, gitlab_merge
+from dpcli.comments.forge import github_pull, gitlab_merge
 from tests.cases import of_each
 
 TOKEN = "t0ken"
@@ -48,7 +48,7 @@ def test_the_number_of_an_event_is_found_where_the_ref_has_none(tmp_path: Path, 
     event.write_text(json.dumps({"pull_request": {"number": 9}}))
     monkeypatch.setenv("GITHUB_EVENT_PATH", str(event))
     monkeypatch.setenv("GITHUB_REF", "refs/heads/main")
-    assert github_pull("a/b", None, None, 1.0).number == 9
+    assert github_pull("a/b", None, None, 1.0).place == "a/b#9"
     for text in (
         "{}",
         "[]",
@@ -58,7 +58,7 @@ def test_the_number_of_an_event_is_found_where_the_ref_has_none(tmp_path: Path, 
         '{"pull_request": {"number": true}}',
     ):
         event.write_text(text)
-        with pytest.raises(InputError, match="expected"):
+        with pytest.raises(InputError, match=r"expected|not the JSON"):
             github_pull("a/b", None, None, 1.0)
     monkeypatch.delenv("GITHUB_EVENT_PATH")
     with pytest.raises(InputError, match="expected --number, or a workflow that runs for a pull request"):
@@ -135,4 +135,4 @@ def test_a_job_token_is_taken_where_there_is_no_other(monkeypatch: pytest.Monkey
     assert gitlab_merge("12", 1, None, 1.0).client.token.header == "PRIVATE-TOKEN"
     monkeypatch.delenv("GITLAB_TOKEN")
     merge = gitlab_merge("12", 1, None, 1.0)
-    assert (merge.job, merge.client.token.header, merge.client.token.value) == (True, "JOB-TOKEN", "of-the-job")
+    assert (merge.client.token.header, merge.client.token.value) == ("JOB-TOKEN", "of-the-job")

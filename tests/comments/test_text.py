@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from dpcli.comments.text import LIMIT, comment_text
+from dpcli.comments.comment_text import LIMIT, comment_text
 from dpcli.document.document import Document, Finding, Table, visible
 from dpcli.exam.subjects import SEED
 from tests.command import dpcli

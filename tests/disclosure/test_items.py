@@ -12,7 +12,7 @@ from dpcli.disclosure import items, registry_form
 from dpcli.disclosure.item import NOT_STATED, Item
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Disclosure
-from dpcli.lint.settings import section
+from dpcli.lint.sections import section
 from tests.cases import of_each
 from tests.command import dpcli
 

@@ -15,11 +15,10 @@ import pytest
 from dpcli.analysis.account import headline
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
-from dpcli.exchange import carried
-from dpcli.exchange.carried import MOST, TABLES, plain_copy
-from dpcli.exchange.events.files import event_json
-from dpcli.exchange.opacus.exporting import json_text, state_of
-from dpcli.exchange.stated import Asserted, read_text
+from dpcli.exchange import foreign as carried
+from dpcli.exchange.events.dp_event import event_json
+from dpcli.exchange.foreign import MOST, TABLES, Asserted, plain_copy, read_text
+from dpcli.exchange.opacus.phases import json_text, state_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.write import toml_text
 from tests.cases import of_each
@@ -160,7 +159,7 @@ HOSTILE = {
 @of_each("where", ["dpcli", "privacy", "adjacency", "mechanism", "elsewhere"])
 def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pickle, wherever it is; refused where the file would be made of it."""
-    monkeypatch.setattr(carried, "MOST", MOST // 100)  # as what is shared has far more
+    monkeypatch.setattr(carried, "MOST_VALUES", MOST // 100)  # as what is shared has far more
     value, path = HOSTILE[name], tmp_path / "c.pkl"
     document = exported("opacus")
     if where in TABLES:

@@ -27,13 +27,12 @@ from dpcli import account
 from dpcli.base.errors import InputError
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.opacus import checkpoint, inert_pickle
-from dpcli.exchange.opacus.checkpoint import read_checkpoint
-from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
-from dpcli.exchange.opacus.history import OpacusState, Phase, state_in
-from dpcli.exchange.opacus.importing import file_of_state, tables_of_state
+from dpcli.exchange.foreign import Asserted, read_text
+from dpcli.exchange.opacus import accountant as checkpoint
+from dpcli.exchange.opacus import inert_pickle
+from dpcli.exchange.opacus.accountant import OpacusState, Phase, read_checkpoint, state_in
 from dpcli.exchange.opacus.inert_pickle import read_pickle
-from dpcli.exchange.stated import Asserted, read_text
+from dpcli.exchange.opacus.phases import file_of_state, json_text, state_of, tables_of_state, torch_bytes
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
@@ -66,7 +65,7 @@ def test_the_command_needs_no_torch_and_says_what_it_assumes(tmp_path: Path) -> 
     assert [(e.spec.noise_multiplier, e.sampling.rate, e.steps) for e in made.mechanisms] == [(1.1, 0.125, 8), (1.5, 0.125, 8)]  # type: ignore[attr-defined, union-attr]
     assert made.privacy.unit is None and "NOT STATED" in out.read_text()
     loaded = (
-        "import sys; from dpcli.exchange.opacus.checkpoint import read_checkpoint as r; "
+        "import sys; from dpcli.exchange.opacus.accountant import read_checkpoint as r; "
         f"r({str(FILES / 'checkpoint.pt')!r}); print('torch' in sys.modules, 'opacus' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, cwd=ROOT).stdout == "False False\n"

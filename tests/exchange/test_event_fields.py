@@ -18,10 +18,10 @@ import pytest
 import dpcli
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.events.exporting import RELATIONS
-from dpcli.exchange.events.files import event_json, file_of_json
-from dpcli.exchange.events.tree import DEPTH, EVENTS
-from dpcli.exchange.stated import Asserted, read_text
+from dpcli.exchange.events.dp_event import event_json, file_of_json
+from dpcli.exchange.events.event_tree import DEPTH, EVENTS
+from dpcli.exchange.events.writer import RELATIONS
+from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import ROOT

@@ -21,12 +21,12 @@ from dpcli.base.errors import InputError, Unavailable
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.events.exporting import RELATIONS, tree_of_pipeline
-from dpcli.exchange.events.files import event_json, file_of_json
-from dpcli.exchange.events.importing import NESTED, REFUSED, tables_of_event
+from dpcli.exchange.events.dp_event import event_json, file_of_json
+from dpcli.exchange.events.event_tree import EVENTS, plain_of, tree_of
 from dpcli.exchange.events.leaves import LEAVES
-from dpcli.exchange.events.tree import EVENTS, plain_of, tree_of
-from dpcli.exchange.stated import Asserted, read_text
+from dpcli.exchange.events.reader import NESTED, REFUSED, tables_of_event
+from dpcli.exchange.events.writer import RELATIONS, tree_of_pipeline
+from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.write import toml_text

@@ -13,10 +13,10 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import InputError
-from dpcli.exchange.commands.importing_group import SUBCOMMANDS
+from dpcli.exchange.commands.importing import SUBCOMMANDS
+from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.exchange.jax_privacy import file_of_config
 from dpcli.exchange.opendp import file_of_accountant
-from dpcli.exchange.stated import Asserted, read_text
 from dpcli.exchange.tf_privacy import file_of_flags
 from dpcli.exchange.tumult import file_of_session
 from dpcli.file.pipeline.model import Pipeline

@@ -12,8 +12,8 @@ import pytest
 import dpcli
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.schedule import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
-from dpcli.exchange.stated import Asserted, read_text
+from dpcli.exchange.foreign import Asserted, read_text
+from dpcli.exchange.schedule_csv import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
 from dpcli.file.pipeline.series import MOST
 from dpcli.file.toml.limits import MAX_BYTES
 from dpcli.file.toml.render import InvalidFile

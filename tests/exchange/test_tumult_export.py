@@ -10,9 +10,8 @@ import pytest
 import dpcli
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.exchange.stated import Asserted
-from dpcli.exchange.tumult import file_of_session
-from dpcli.exchange.tumult_export import BUDGETS, session_of
+from dpcli.exchange.foreign import Asserted
+from dpcli.exchange.tumult import BUDGET_OF, file_of_session, session_of
 from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
@@ -44,7 +43,7 @@ def test_every_session_comes_back(case: dict[str, Any]) -> None:
 @of_each("kind", sorted(MECHANISMS.registry))
 def test_every_type_is_a_budget_or_refused_by_its_name(kind: str) -> None:
     spec = load(MECHANISMS.registry[kind])
-    if kind in BUDGETS:
+    if kind in BUDGET_OF:
         keys = {"pure-dp": "epsilon = 1.0", "approx-dp": "epsilon = 1.0\ndelta = 1e-7", "zcdp": "rho = 0.1"}[kind]
         assert "privacy_budget" in session_of(
             parse(f'{HEAD}[[mechanism]]\nname = "it"\ntype = "{kind}"\nstated_for = "unit"\n{keys}\n'.encode(), ""), "t"

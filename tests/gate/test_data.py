@@ -16,8 +16,7 @@ from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.claims import claims
-from dpcli.gate.data_read import other_data
+from dpcli.gate.claims import claims, other_data
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import committed, git

@@ -17,8 +17,8 @@ from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.positions import locate
-from dpcli.gate.restatement import standings_of
-from dpcli.gate.terms import _keys, terms_of, word
+from dpcli.gate.bases import _keys, terms_of, word
+from dpcli.gate.claims import standings_of
 from dpcli.mechanisms.spec import Spec
 from tests.cases import of_each
 from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
@@ -126,7 +126,7 @@ def words_of(name: str, dropped: bool) -> str:
 @of_each(
     "old, new, words",
     [
-        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens nothing that holds here)"),
+        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens no cap that holds)"),
         (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (--allow-statement-change lets it pass)"),
     ],
 )

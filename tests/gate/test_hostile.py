@@ -88,7 +88,7 @@ PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "the policy weakened": (
         write(POLICY.replace("2.0", "9.0"), name="policy.toml"),
         0,
-        "policy.toml: warning: changed by this change: the policy as it is at main binds",
+        "policy.toml: warning: the policy changed: its version at main applies",
     ),
     "a waiver for itself": (
         write(RESTATED + waiver("restatement")),
@@ -169,9 +169,7 @@ def test_a_new_policy_is_told(repository: Path) -> None:
     (repository / "fresh.toml").write_text("format = 1\nepsilon = 9.0\n")
     result = dpcli("gate", "ads/train.toml", "--base-ref", "main", "--policy", "fresh.toml", "-f", "json", folder=repository)
     assert result.code == 0
-    assert json.loads(result.out)["policy"]["warnings"] == [
-        "new in this change: main has no such policy, so that it binds as it stands"
-    ]
+    assert json.loads(result.out)["policy"]["warnings"] == ["new in this change: main has no such policy, so it applies as written"]
 
 
 RULES = [
@@ -234,7 +232,7 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     (alone / "train.toml").write_text(GATE)
     outside = dpcli("gate", "train.toml", "--base-ref", "main", folder=alone)
     assert outside.code == 2
-    assert "found not a git repository" in outside.err
+    assert "is not a git repository" in outside.err
     for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
         none = dpcli(*words, folder=alone)
         assert none.code == 2 and "git reads no repository here: not a git repository" in none.err, none.err

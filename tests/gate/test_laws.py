@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpcli.document.formats.facts import renderable
 from dpcli.file.pipeline.gate_keys import Caps, Gate, Waiver
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.flags import GateTerms, checked_terms
+from dpcli.gate.gate_terms import GateTerms, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import NO_POLICY
 from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst

@@ -16,7 +16,7 @@ import pytest
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
-from dpcli.gate.ledger import room
+from dpcli.gate.gate_terms import room
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
@@ -112,7 +112,7 @@ def test_a_bug_is_not_a_verdict(ledger: Callable[[Answer | Exception], Asked]) -
 
 
 def test_a_dataset_needs_a_ledger() -> None:
-    assert dpcli("gate", "examples/gate.toml", "--dataset", "x").err == "dpcli: --dataset: expected --ledger too, found none\n"
+    assert dpcli("gate", "examples/gate.toml", "--dataset", "x").err == "dpcli: --dataset: needs --ledger\n"
 
 
 @pytest.mark.long

@@ -75,7 +75,7 @@ def test_a_policy_of_a_repository_inside_does_not_bind(
     result = gate(root, "ads/over.toml", "--base-ref", "main", "--policy", "policies/p.toml")
     assert result.code == 1
     assert "cap 2.0" in result.out
-    assert "the policy as it is at main binds" in result.out
+    assert "its version at main applies" in result.out
 
 
 @pytest.mark.long

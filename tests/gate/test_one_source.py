@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from dpcli.gate.one_source import sources
+from dpcli.gate.claims import sources
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE
@@ -49,7 +49,7 @@ def test_a_cap_on_the_sum_does_not_silence_it(tmp_path: Path) -> None:
     written(tmp_path, "a.toml", TRAINED, "people")
     written(tmp_path, "sub/b.toml", TRAINED.replace("breast-cancer.csv", "../breast-cancer.csv"), "others")
     (found,) = told(tmp_path, "--max-together", "9")
-    assert 'breast-cancer.csv is read as different datasets (a.toml: "people"; sub/b.toml: "others")' in found
+    assert 'breast-cancer.csv is read as different datasets (a.toml: "people", sub/b.toml: "others")' in found
 
 
 def test_a_table_is_known_by_its_name_and_no_password_is_said(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.gate.places import matches
+from dpcli.gate.policy import matches
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.repositories import git, policy
@@ -107,7 +107,7 @@ def test_a_policy_at_a_revision_is_out_of_reach_of_the_change(repository: Path, 
     git(repository, "add", ".")
     git(repository, "commit", "-qm", "policy")
     policy(repository, "epsilon = 100.0\n")
-    from dpcli.gate.policy_read import read_policy
+    from dpcli.gate.policy import read_policy
 
     monkeypatch.chdir(repository)
     assert read_policy("main:policy.toml").epsilon == 1.3

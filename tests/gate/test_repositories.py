@@ -43,7 +43,9 @@ def test_a_branch_or_tag_named_as_the_base_does_not_take_its_place(repository: P
     for arguments in (("--base-ref", f"origin/main{suffix}"), ("--policy", f"origin/main{suffix}:train.toml")):
         result = gate(repository, "train.toml", *arguments)
         assert result.code == 2
-        assert f"found 'origin/main' to name refs/{kind}/origin/main and refs/remotes/origin/main, which differ" in result.err
+        assert (
+            f"'origin/main' names refs/{kind}/origin/main and refs/remotes/origin/main, which are different commits" in result.err
+        )
     assert gate(repository, "train.toml", "--base-ref", f"refs/remotes/origin/main{suffix}").code == 1
 
 
@@ -118,7 +120,7 @@ def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
     monkeypatch.setenv("HOME", str(repository))
     result = gate(repository, "train.toml", "--base-ref", "main")
     assert result.code == 2
-    assert "found one that git does not read: detected dubious ownership" in result.err
+    assert "is a git repository that git does not read: detected dubious ownership" in result.err
     for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
         told = dpcli(*words, folder=repository)
         assert told.code == 2 and "git reads no repository here: detected dubious ownership" in told.err, told.err
@@ -173,7 +175,7 @@ def test_in_a_repository_without_a_commit_all_is_new_against_head(tmp_path: Path
     result = gate(tmp_path, "--base-ref", "HEAD")
     assert result.code == 1 and "a.toml: pass" in result.out and "over.toml: FAIL" in result.out
     for ref in ("main", "HEAD~1"):
-        assert "expected a commit known to git" in gate(tmp_path, "--base-ref", ref).err
+        assert "is no commit that git knows" in gate(tmp_path, "--base-ref", ref).err
 
 
 def test_a_head_whose_commit_is_lost_is_no_empty_one(repository: Path) -> None:

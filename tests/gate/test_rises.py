@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.exam.subjects import SEED
-from dpcli.gate.rises import RiseLimits
+from dpcli.gate.caps import RiseLimits
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli

@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.analysis import account as accounting
 from dpcli.gate import bases, judge
-from dpcli.git import work_tree
+from dpcli.git import command
 from tests.command import dpcli
 from tests.gate.repositories import git
 from tests.gate.samples import GATE
@@ -32,8 +32,8 @@ def test_git_is_asked_as_often_for_many_files_as_for_one(many: Path, monkeypatch
         asked.append(arguments)
         return plain(folder, *arguments, **given)
 
-    plain = work_tree.run_git
-    monkeypatch.setattr(work_tree, "run_git", counted)
+    plain = command.run_git
+    monkeypatch.setattr(command, "run_git", counted)
     paths = [f"p{k}.toml" for k in range(FILES)]
     assert dpcli("gate", "--base-ref", "HEAD", *paths, folder=many).code == 0
     assert sum(arguments[0] == "rev-parse" and "--verify" in arguments for arguments in asked) == 1

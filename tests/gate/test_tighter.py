@@ -11,8 +11,8 @@ import pytest
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.model import Budget
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.caps import holding
-from dpcli.gate.merged_caps import Outside
+from dpcli.gate.caps import Outside
+from dpcli.gate.requirements import holding
 from tests.command import dpcli
 from tests.gate.repositories import policy
 from tests.gate.samples import GATE, conditions, judged, named, waiver
@@ -132,7 +132,7 @@ def test_the_level_of_the_warning_is_a_share_of_the_cap_that_holds(repository: P
         ("epsilon = 3.0", "epsilon = 6.0", "epsilon = 3.0", "terms", "budget.epsilon raised from 3 to 6; the policy's 3.0 holds"),
         ("epsilon = 6.0", "epsilon = 9.0", "epsilon = 2.0", "terms", "budget.epsilon raised from 6 to 9; the policy's 2.0 holds"),
         ("epsilon = 2.0", "epsilon = 6.0", "epsilon = 3.0", "statement", "budget.epsilon 2 -> 6"),
-        ("epsilon = 2.0", "epsilon = 1.9", "epsilon = 3.0", "terms", "budget.epsilon 2 -> 1.9 (weakens nothing that holds here)"),
+        ("epsilon = 2.0", "epsilon = 1.9", "epsilon = 3.0", "terms", "budget.epsilon 2 -> 1.9 (weakens no cap that holds)"),
         ("epsilon = 2.0", "epsilon = 3.0", "epsilon = 1.6\ndelta = 1e-7", "statement", "budget.epsilon 2 -> 3"),
         ("rho = 1.0", "rho = 2.0", "rho = 1.0", "terms", "budget.rho raised from 1 to 2; the policy's 1.0 holds"),
         ("rho = 1.0", "rho = 2.0", "rho = 1.5", "statement", "budget.rho 1 -> 2"),

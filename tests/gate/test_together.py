@@ -14,9 +14,8 @@ from unittest.mock import Mock
 import pytest
 
 from dpcli.analysis.changes import Change
-from dpcli.gate.bases import Base
-from dpcli.gate.judgement import Judged, JudgedTogether
-from dpcli.gate.shown_at import at_the_change
+from dpcli.gate.totals import at_the_change
+from dpcli.gate.verdicts import Base, Judged, JudgedTogether
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import copied, git, submodule
@@ -70,7 +69,7 @@ def test_the_files_of_a_dataset_are_added_up_whichever_are_given(folder: Path, g
     assert found["result"]["epsilon_upper"] == pytest.approx(epsilon_of(folder, "a", "b", "c"), rel=1e-9)
     assert found["budget"]["epsilon"] == 5.0 and found["datasets"] == ["clicks"]
     for name in {"ads/a.toml", "ads/b.toml", "misc/c.toml"} - set(given):
-        assert f"{name}, not judged here" in found["conditions"][0]["message"]
+        assert f"{name} (not judged here)" in found["conditions"][0]["message"]
 
 
 def test_each_file_is_within_its_cap_and_all_together_are_not(folder: Path) -> None:
@@ -281,7 +280,7 @@ def test_files_that_cannot_be_added_up_are_told(folder: Path) -> None:
     result = dpcli("gate", "ads/a.toml", "ads/b.toml", "-f", "text", folder=folder)
     assert result.code == 0 and "no sum: ads/b.toml: privacy.adjacency" in result.out
     none = dpcli("gate", "train.toml", "--max-together", "3", folder=folder)
-    assert none.code == 2 and "--max-together: expected files that name a dataset" in none.err
+    assert none.code == 2 and "--max-together: no file names a dataset" in none.err
 
 
 HELD = 'format = 1\n[[together]]\ndatasets = ["clicks"]\nepsilon = 9.0\n'
@@ -484,7 +483,7 @@ def test_a_file_that_joins_a_sum_later_is_told_and_no_other(
     assert result.code == 0 and len(lines) == (told and bool(later)), result.out
     for line in lines:
         assert "dataset clicks: " in line
-        assert f"not yet in the sum at the base: {'; '.join(later)}; " in line and "warning" in line and "fixed before" in line
+        assert f"not yet in the sum at the base: {', '.join(later)}; " in line and "warning" in line and "fixed before" in line
 
 
 def test_files_that_all_come_at_once_are_fixed_before_the_first(folder: Path) -> None:

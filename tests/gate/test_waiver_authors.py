@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.gate.waiver_authors import self_approved
+from dpcli.gate.waivers import self_approved
 from dpcli.git.authors import Author, authors_of
 from tests.cases import of_each
 from tests.gate.repositories import copied

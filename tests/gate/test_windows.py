@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.lazy import load
-from dpcli.gate.windows import WIDEST, keeps_its_width
+from dpcli.gate.bases import WIDEST, keeps_its_width
 from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.plugin import BLOCKS
 from tests.cases import of_each

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.gate.ledger import ledger_conditions
+from dpcli.gate.gate_terms import ledger_conditions
 from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.ledger.plugin import FILTERS
-from dpcli.lint.rule import HEAD, TRAIN
+from dpcli.lint.rule_info import HEAD, TRAIN
 from tests.command import dpcli
 
 RUNS = {

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.gate.ledger import ledger_conditions
+from dpcli.gate.gate_terms import ledger_conditions
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import postgres_errors
 from dpcli.ledger.stores.places import init, open_store

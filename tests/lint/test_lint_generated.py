@@ -6,11 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpcli.lint.choices import CLIPPING, METRICS, RATES, SCHEDULES, SEEDS, SHOWN, STOPPING
+from dpcli.lint.choices import CLIPPING, METRICS, NAMES, RATES, SCHEDULES, SEEDS, SHOWN, STOPPING
 from dpcli.lint.composition import SEARCHES
-from dpcli.lint.names import NAMES
 from dpcli.lint.run import lint, lint_bytes
-from dpcli.lint.training import CLIP_PER, MICROBATCHES, NORMALISE, RESUME, SKIPS
+from dpcli.lint.training_step import CLIP_PER, MICROBATCHES, NORMALISE, RESUME, SKIPS
 from tests.lint.toml_text import spelled
 
 ADJACENCIES = st.sampled_from(["add-remove", "replace-one", "zero-out"])

@@ -13,8 +13,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint.catalogue import RULES, rule
-from dpcli.lint.certain import is_slip
-from dpcli.lint.mend import mended
+from dpcli.lint.mend import is_slip, mended
 from dpcli.lint.run import lint_bytes
 from tests.cases import of_each
 from tests.command import dpcli

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dpcli.lint.rule import HEAD, TRAIN
+from dpcli.lint.rule_info import HEAD, TRAIN
 from dpcli.lint.run import lint_bytes
 from tests.cases import of_each
 

@@ -17,9 +17,8 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import faults
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
-from dpcli.lint.certain import certain
 from dpcli.lint.commands import rewriting
-from dpcli.lint.mend import mended
+from dpcli.lint.mend import certain, mended
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.lint.rule import HEAD, TRAIN, edited
+from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
-from dpcli.lint.settings import section
+from dpcli.lint.sections import section
 from tests.cases import of_each
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'

@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.lint.rule import HEAD, TRAIN, edited
+from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'

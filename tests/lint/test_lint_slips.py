@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import headline
-from dpcli.lint.rule import HEAD, TRAIN, edited
+from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import findings, lint, lint_bytes
-from dpcli.lint.settings import section
+from dpcli.lint.sections import section
 from dpcli.lint.slips import LITTLE_NOISE, SEPARATED
 from tests.cases import of_each
 from tests.command import ROOT

@@ -17,9 +17,9 @@ from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.lint.claims import APPROXIMATIONS
+from dpcli.lint.guarantees import APPROXIMATIONS
 from dpcli.lint.run import findings
-from dpcli.lint.settings import spelled
+from dpcli.lint.sections import spelled
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.cases import of_each
 from tests.strategies import entry, pipeline

@@ -38,8 +38,7 @@ from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import key_text
-from dpcli.gate.policy import Policy
-from dpcli.gate.policy_read import KEYS, read_policy_bytes
+from dpcli.gate.policy import KEYS, Policy, read_policy_bytes
 from dpcli.lint.run import lint_bytes
 from dpcli.train.plugin import STYLES, TASKS
 from tests.command import dpcli

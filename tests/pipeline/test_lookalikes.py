@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.commands.importing_group import SUBCOMMANDS
+from dpcli.exchange.commands.importing import SUBCOMMANDS
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.limits import MAX_BYTES
 from dpcli.file.toml.render import InvalidFile

@@ -22,9 +22,9 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.exam.drawing import Document, text_of
 from dpcli.exam.subjects import SEED
-from dpcli.exchange.events.exporting import tree_of_pipeline
-from dpcli.exchange.events.tree import plain_of
-from dpcli.exchange.opacus.exporting import state_of
+from dpcli.exchange.events.event_tree import plain_of
+from dpcli.exchange.events.writer import tree_of_pipeline
+from dpcli.exchange.opacus.phases import state_of
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.parts import shares_its_price

@@ -8,34 +8,33 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from dpcli.base.errors import DpcliError
-from dpcli.comments.text import code
+from dpcli.comments.comment_text import code
 from dpcli.document.document import Document, Finding, Table
-from dpcli.gate.binding import POLICY_CHANGE
 from dpcli.gate.documents import gate as gate_report
-from dpcli.gate.judgement import Gated, Judged, JudgedTogether
-from dpcli.gate.verdicts import PRECEDENCE
+from dpcli.gate.policy import POLICY_CHANGE
+from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedTogether
 
 
 def document(gated: Gated, name: str | None, base: str) -> Document:
-    """What `dpcli gate` says, the files that matter most first.
+    """Return what `dpcli gate` says, the files that matter most first.
 
     name: of the comment, where there are several. base: what the files are compared with.
     """
     files = _ordered(gated.files)
     together = tuple(sorted(gated.together, key=lambda one: (PRECEDENCE.index(one.verdict), not _warned(one))))
-    found = gate_report.document(replace(gated, files=files, together=together))
-    said = len(found.findings) - len(gated.notices)  # those of the policy are the last, and of all files
+    report = gate_report.document(replace(gated, files=files, together=together))
+    of_files = len(report.findings) - len(gated.notices)  # those of the policy are the last, and of all files
     return replace(
-        found,
-        headline=_headed(name, found.headline),
-        tables=_sums_first(found.tables, len(files), sum(map(_warned, together))),
-        findings=(*found.findings[said:], *found.findings[:said]),
-        notes=(*_meanings(gated), f"compared with {base}", *found.notes),
+        report,
+        headline=_headed(name, report.headline),
+        tables=_sums_first(report.tables, len(files), sum(map(_warned, together))),
+        findings=(*report.findings[of_files:], *report.findings[:of_files]),
+        notes=(*_meanings(gated), f"compared with {base}", *report.notes),
     )
 
 
 def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
-    """By verdict, news first; of the news in turn what rises most, what promises less than before, and the dearest new file.
+    """Sort by verdict, news first; of the news in turn what rises most, what promises less than before, and the dearest new file.
 
     In turn, as many of one kind must not push the others out of a comment that has no room for all.
     """
@@ -45,14 +44,14 @@ def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
         [file for file in files if file.base is None],
     )
     rank: dict[str, tuple[int, int]] = {}
-    for kind, found in enumerate(kinds):
-        for place, file in enumerate(sorted(found, key=_added, reverse=True)):
+    for kind, members in enumerate(kinds):
+        for place, file in enumerate(sorted(members, key=_added, reverse=True)):
             rank[file.path] = min((place, kind), rank.get(file.path, (place, kind)))
     return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _news(file), rank[file.path])))
 
 
 def _added(file: Judged) -> float:
-    """Epsilon more than before: all of it, where the file is new; inf where nobody knows."""
+    """Return the rise of epsilon: all of it, where the file is new; inf where nobody knows."""
     if file.account is None:
         return 0.0
     more = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon
@@ -60,7 +59,7 @@ def _added(file: Judged) -> float:
 
 
 def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Table, ...]:
-    """The rows of files, after those of sums that do not simply pass."""
+    """Put the rows of sums that do not simply pass before those of files."""
     if not tables or len(tables[0].rows) < files:
         return tables
     rows = tables[0].rows
@@ -69,7 +68,7 @@ def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Tab
 
 
 def stopped(error: DpcliError, name: str | None) -> Document:
-    """That nothing was judged, and why."""
+    """Return the comment that nothing was judged, and why."""
     finding = Finding(".", "dpcli/stopped", "error", " ".join(str(error).split()))
     return Document(_headed(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
 
@@ -79,7 +78,7 @@ def _headed(name: str | None, headline: str) -> str:
 
 
 def _meanings(gated: Gated) -> Iterator[str]:
-    """Whom the numbers protect, and against what: no epsilon is one without them."""
+    """Yield unit and adjacency, without which no epsilon means anything."""
     stated = [file.account.pipeline.privacy for file in gated.judged if file.account is not None]
     counts = Counter((privacy.unit or "record", privacy.adjacency.value) for privacy in stated)
     for (unit, adjacency), count in counts.items():
@@ -87,18 +86,15 @@ def _meanings(gated: Gated) -> Iterator[str]:
         yield f"epsilon per {unit}, {adjacency}, rounded up{rows}"
 
 
-def told(gated: Gated) -> bool:
-    """Whether a pull request should hear of it: something fails or is waived, rises, is new, is gone, or changed what it promises.
-
-    So is a change of the policy, whatever it does to the files of today.
-    """
+def is_news(gated: Gated) -> bool:
+    """Return whether something fails or is waived, rises, is new, is gone, or changed what it promises; or the policy changed."""
     policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
     settled = {file.path for file in gated.files if _settled(file)}
     return policy or any(map(_news, gated.files)) or any(_sum_news(one, settled) for one in gated.together)
 
 
 def _sum_news(one: JudgedTogether, settled: Set[str]) -> bool:
-    """Whether a sum fails, or warns and may not have done so before: a file of it changed, or was not given."""
+    """Return whether a sum fails, or warns and may not have done so before: a file of it changed, or was not given."""
     return one.verdict != "pass" or (_warned(one) and not (one.members and settled >= set(one.members)))
 
 
@@ -107,7 +103,7 @@ def _warned(one: Judged) -> bool:
 
 
 def _settled(file: Judged) -> bool:
-    """Whether a file is in a sum as it was."""
+    """Return whether a file is in a sum as it was."""
     return file.base is not None and file.base.data is not None and not file.changes and file.now == file.base.epsilon
 
 

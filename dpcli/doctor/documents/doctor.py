@@ -1,21 +1,24 @@
-"""A diagnosis as a document."""
+"""A diagnosis, and the versions, as documents."""
 
 from __future__ import annotations
 
-from dpcli.doctor.examine import healthy
-from dpcli.doctor.fact import Fact
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from dpcli.doctor.examine import Fact, healthy
 from dpcli.document.document import Check, Document, Table
+from dpcli.document.schemas import SCHEMAS
 
 
 def document(facts: tuple[Fact, ...]) -> Document:
-    """Everything that `dpcli doctor` says; exit code 1 where something that dpcli needs is broken."""
+    """Return everything that `dpcli doctor` says; exit code 1 where something that dpcli needs is broken."""
     well = healthy(facts)
     warned = [fact for fact in facts if fact.verdict == "warn"]
     advised = [fact for fact in facts if fact.advice and fact.verdict in ("warn", "fail")]
     rows = tuple((fact.name, fact.verdict, fact.value) for fact in facts)
     return Document(
         headline=_headline(facts, len(warned)),
-        data={"schema": "dpcli/doctor/v1", "facts": [_record(fact) for fact in facts], "exit_code": int(not well)},
+        data={"schema": "dpcli/doctor/v1", "facts": [asdict(fact) for fact in facts], "exit_code": int(not well)},
         verdict="fail" if not well else "warn" if warned else "pass",
         tables=(
             Table(
@@ -29,7 +32,7 @@ def document(facts: tuple[Fact, ...]) -> Document:
         checks=tuple(Check(fact.name, fact.verdict != "fail", fact.advice) for fact in facts),
         exit_code=int(not well),
         log=tuple(map(_line, facts)),
-        records=[_record(fact) for fact in facts],
+        records=[asdict(fact) for fact in facts],
     )
 
 
@@ -44,5 +47,31 @@ def _line(fact: Fact) -> str:
     return f"{fact.verdict:<6}  {fact.name}: {fact.value}" + (f" ({fact.advice})" if fact.advice else "")
 
 
-def _record(fact: Fact) -> dict[str, str]:
-    return {"name": fact.name, "value": fact.value, "verdict": fact.verdict, "advice": fact.advice}
+def version_document(
+    version: str, python: str, platform: str, packages: Mapping[str, str], extras: Mapping[str, str], formats: Mapping[str, int]
+) -> Document:
+    """Return everything that `dpcli version` says.
+
+    packages: what dpcli computes with; extras: which optional packages are installed. formats: the newest format of each kind of file
+    or database that is read and written.
+    """
+    lines = (("python", python), *packages.items())
+    return Document(
+        headline=f"dpcli {version}",
+        data={
+            "schema": "dpcli/version/v1",
+            "version": version,
+            "python": python,
+            "platform": platform,
+            "packages": packages,
+            "extras": extras,
+            "formats": formats,
+            "schemas": SCHEMAS,
+            "exit_code": 0,
+        },
+        tables=(
+            Table("installed", ("package", "version"), (*lines, *extras.items())),
+            Table("formats", ("of", "version"), tuple((name, str(number)) for name, number in formats.items())),
+        ),
+        details=tuple(f"{name} {number}" for name, number in lines),
+    )

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.events.tree import EventTree, is_number
+from dpcli.exchange.events.event_tree import EventTree, is_number
 from dpcli.exchange.rounded import above, below
 
 Keys = dict[str, Any]
@@ -25,20 +25,20 @@ EXACT = 1e-3  # noise parameters from here on are told by `keep` to 13 digits
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """Who is compared with whom, as far as a conversion depends on it."""
+    """The neighbouring relation, as far as a conversion depends on it."""
 
     replaces: bool
     contributions: int = 1
 
     @property
     def moved(self) -> int:
-        """How many C one record moves a sum."""
+        """The distance in C that one record moves a sum."""
         return 2 if self.replaces else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One class of events and one type of mechanism that say the same.
+    """A class of events and a type of mechanism that say the same.
 
     keys: of the event's fields, the entry's keys. fields: of the entry's keys, the event's fields; it takes what it has said out of the
     keys, and what is left has no words in the event. Both raise InputError for what the other cannot say.
@@ -76,7 +76,7 @@ def _discrete_laplace_keys(event: EventTree, side: RecordChange) -> Keys:
     parameter = event.number("noise_parameter")
     if not 0.0 < parameter < math.inf:
         raise event.refused(f"expected noise_parameter > 0, found {parameter!r}: without noise nothing is private")
-    return {"scale": below(1 / Fraction(parameter)), "sensitivity": event.whole("sensitivity") * side.moved}
+    return {"scale": below(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * side.moved}
 
 
 def _discrete_laplace_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _discrete_laplace_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 def _discrete_gaussian_keys(event: EventTree, side: RecordChange) -> Keys:
     _per_record(event, side)
     sensitivity = event.number("sensitivity") if "sensitivity" in event.fields else 1.0
-    dimension = None if event.fields.get("dimension") is None else event.whole("dimension")
+    dimension = None if event.fields.get("dimension") is None else event.count("dimension")
     if dimension == 1 and sensitivity.is_integer():
         moved: Keys = {"sensitivity": int(sensitivity), "dimension": 1}
     else:
@@ -103,7 +103,7 @@ def _discrete_gaussian_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 
 
 def _response_keys(event: EventTree, side: RecordChange) -> Keys:
-    probability, buckets = event.number("noise_parameter"), event.whole("num_buckets")
+    probability, buckets = event.number("noise_parameter"), event.count("num_buckets")
     if not 0 < probability < 1 or buckets < 2:
         raise event.refused("expected noise_parameter in (0, 1) and at least 2 buckets: 0 is no privacy, 1 no information")
     parameter = Fraction(probability)
@@ -187,7 +187,7 @@ def _tree_keys(event: EventTree, side: RecordChange) -> Keys:
         raise event.refused("expected one tree, found several that share no record, which no mechanism type says")
     if isinstance(steps, tuple):
         event = EventTree(event.name, {**event.fields, "step_counts": steps[0]})
-    return {"noise_multiplier": event.number("noise_multiplier"), "iterations": event.whole("step_counts"), "max_participations": 1}
+    return {"noise_multiplier": event.number("noise_multiplier"), "iterations": event.count("step_counts"), "max_participations": 1}
 
 
 def _tree_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:

@@ -25,18 +25,18 @@ DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builti
 
 
 class Mark:
-    """Where a group of values begins on the stack."""
+    """The beginning of a group of values on the stack."""
 
 
 class Global:
-    """A name that the pickle would import: never imported here."""
+    """A name that the pickle would import: it is never imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class Inert:
-    """What the pickle would make by calling something: what was to be called and its arguments, with the state given to it afterwards."""
+    """A call that the pickle would make: its name and arguments, with the state that is set afterwards."""
 
     def __init__(self, name: str, arguments: Any) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Inert:
 
 
 def read_pickle(stream: IO[bytes]) -> Any:
-    """The value of the next pickle in the stream, with an Inert wherever it would call something; dicts stay dicts.
+    """Return the value of the next pickle in the stream, with an Inert wherever it would call something; dicts stay dicts.
 
     Raises InputError where it is no pickle, or names what is not in any checkpoint of tensors; nothing of it has run then either.
     """
@@ -61,10 +61,7 @@ def read_pickle(stream: IO[bytes]) -> Any:
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, UnicodeError):
         pass
-    raise InputError(
-        "expected an Opacus checkpoint (a torch file, a pickle, or JSON with history and mechanism), "
-        "found none of these, or a damaged one"
-    )
+    raise InputError("not an Opacus checkpoint (a torch file, a pickle, or JSON with history and mechanism), or a damaged one")
 
 
 class _Machine:
@@ -100,9 +97,9 @@ def _step(machine: _Machine, name: str, argument: Any) -> None:
 def _named(name: str) -> Global:
     """`module name`, if checkpoints have it."""
     if not KNOWN.fullmatch(name):
-        found = escaped(name.replace(" ", "."))
+        call = escaped(name.replace(" ", "."))
         raise InputError(
-            f"expected a checkpoint of tensors and plain values, found a pickle that would run {found}; none of it was run"
+            f"expected a checkpoint of tensors and plain values, found a pickle that would run {call}; none of it was run"
         )
     return Global(name)
 

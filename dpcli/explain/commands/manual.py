@@ -20,7 +20,7 @@ from dpcli.file.keys.described import keys_of
 from dpcli.file.keys.member import Members
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.key_places import tables
-from dpcli.gate.policy_read import KEYS
+from dpcli.gate.policy import KEYS
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 
 

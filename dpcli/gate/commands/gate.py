@@ -47,7 +47,7 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     cannot be asked. Of several files, 4 comes before 2, 2 before 3, 3 before 1.
     """
     from dpcli.gate.documents.gate import document
-    from dpcli.gate.flags import checked_terms
+    from dpcli.gate.gate_terms import checked_terms
     from dpcli.gate.judge import gate
 
     return emit(document(gate(files, checked_terms(**flags))), format_, outputs)

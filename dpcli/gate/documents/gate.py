@@ -13,10 +13,19 @@ from dpcli.document.document import Check, Document, Finding, Level, Sheet, Supp
 from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.file.toml.shown import key_text
 from dpcli.gate.bases import form, waiver_data
-from dpcli.gate.blame import edits
-from dpcli.gate.judgement import Gated, Judged, JudgedTogether
-from dpcli.gate.meanings import meaning
-from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, Pardon, Verdict
+from dpcli.gate.blame import edits_in_words
+from dpcli.gate.verdicts import (
+    CONDITIONS,
+    EXIT_CODES,
+    FAILURES,
+    PRECEDENCE,
+    Condition,
+    Gated,
+    Judged,
+    JudgedTogether,
+    Pardon,
+    Verdict,
+)
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 WORDS: dict[Verdict, str] = {
@@ -37,7 +46,7 @@ LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": 
 
 
 def document(gated: Gated) -> Document:
-    """Everything that `dpcli gate` says about several files."""
+    """Return everything that `dpcli gate` says about several files."""
     judged, verdict = gated.judged, gated.verdict
     checks = (_check(file.path, condition) for file in judged for condition in file.conditions)
     return Document(
@@ -53,7 +62,7 @@ def document(gated: Gated) -> Document:
         verdict=COLOURS.get(verdict, verdict),
         tables=tuple(table for table in _tables(judged) if table.rows),
         notes=(
-            *(f"{one.path}: {_premise()}" for one in gated.together if one.account or one.told),
+            *(f"{one.path}: {_premise()}" for one in gated.together if one.account or one.uncapped),
             *(f"{gated.policy}: warning: {notice.message}" for notice in gated.notices),
         ),
         findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
@@ -67,17 +76,17 @@ def document(gated: Gated) -> Document:
 
 
 def headline(gated: Gated) -> str:
-    """The verdict, and how many files and sums have which; what is only told of is counted as the warning that it is."""
+    """Return the verdict, and how many files and sums have which; what has no account counts by its warnings."""
     counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
     counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
-    said = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
+    listed = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
     warnings = sum(c.verdict == "warn" for file in gated.judged for c in file.conditions) + len(gated.notices)
     tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
-    return f"gate: {WORDS[gated.verdict]}{f' ({said})' if said else ''}{tail}"
+    return f"gate: {WORDS[gated.verdict]}{f' ({listed})' if listed else ''}{tail}"
 
 
 def _summary(file: Judged) -> str:
-    """What a file costs, in a few words."""
+    """Return what a file costs, in a few words."""
     assert file.account is not None
     cap = file.account.budget
     if cap is None:
@@ -102,10 +111,10 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 
 
 def _row(file: Judged) -> tuple[str, ...]:
-    told = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
-    word = WORDS["warn" if told and file.verdict == "pass" else file.verdict]
-    if isinstance(file, JudgedTogether) and file.told is not None:
-        return (word, file.path, "-", up(file.told.upper), "-", "-", f"{file.told.delta!r}")
+    warned = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
+    word = WORDS["warn" if warned and file.verdict == "pass" else file.verdict]
+    if isinstance(file, JudgedTogether) and file.uncapped is not None:
+        return (word, file.path, "-", up(file.uncapped.upper), "-", "-", f"{file.uncapped.delta!r}")
     if file.account is None or file.account.budget is None:
         return (word, file.path, "-", "-", "-", "-", "-")
     cap = file.account.budget
@@ -119,7 +128,7 @@ def _row(file: Judged) -> tuple[str, ...]:
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
     before = None if file.base is None else file.base.epsilon
     increase = None if before is None or file.now is None else file.now - before
-    account = file.told if isinstance(file, JudgedTogether) and file.told is not None else file.account
+    account = file.uncapped if isinstance(file, JudgedTogether) and file.uncapped is not None else file.account
     if account is None:
         return (file.path, file.verdict, before, None, increase, *[None] * 6)
     cap, privacy = account.budget, account.pipeline.privacy
@@ -141,7 +150,7 @@ def _signed(x: float) -> str:
 def _changes(file: Judged) -> Iterator[tuple[str, ...]]:
     for one in (one for one in file.changes if not one.change.free or one.change.edits[0].path[0] == "mechanism"):
         epsilon = "-" if one.epsilon is None else up(one.epsilon)
-        yield (file.path, edits(one), epsilon, one.reason or _signed(one.increase))
+        yield (file.path, edits_in_words(one), epsilon, one.reason or _signed(one.increase))
 
 
 def _waiver(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
@@ -161,18 +170,18 @@ def _data(file: Judged) -> dict[str, Any]:
         "changes": [priced_data(one) for one in file.changes],
     }
     if file.account is None:
-        found = [diagnostic_data(d) for d in file.diagnostics]
-        return {"pipeline": {"path": file.path}, **common, "result": None, "diagnostics": found}
-    whole = account_report.data(file.account, file.diagnostics)
+        diagnostics = [diagnostic_data(d) for d in file.diagnostics]
+        return {"pipeline": {"path": file.path}, **common, "result": None, "diagnostics": diagnostics}
+    account = account_report.data(file.account, file.diagnostics)
     return {
-        **{key: whole[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
+        **{key: account[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
         **common,
         "base_form": form(file.own or file.account.pipeline, file.account.pipeline),
     }
 
 
 def _together(one: JudgedTogether) -> dict[str, Any]:
-    """Of a sum what a file's entry has too, with the files that are in it."""
+    """Return the entry of a sum, as a file has one, with the files that are in it."""
     common = {
         "datasets": list(one.datasets),
         "files": list(one.members),
@@ -182,15 +191,15 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
         "conditions": [_condition(c) for c in one.conditions],
         "base_epsilon": one.base.epsilon if one.base else None,
     }
-    account = one.account or one.told
+    account = one.account or one.uncapped
     if account is None:
         return {**common, "result": None}
-    whole = account_report.data(account, ())
-    return {**common, **{key: whole[key] for key in ("statement", "delta", "result", "budget")}}
+    report = account_report.data(account, ())
+    return {**common, **{key: report[key] for key in ("statement", "delta", "result", "budget")}}
 
 
 def _premise() -> str:
-    """What must be true for a sum over files to hold; accounts of one file load nothing for it."""
+    """Return what must be true for a sum over files to hold; accounts of one file load nothing for it."""
     from dpcli.analysis.together import FIXED
 
     return FIXED
@@ -225,22 +234,22 @@ def _check(path: str, condition: Condition) -> Check:
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Every condition that does not simply pass; where there is no account, what reading found at its lines, instead of "file"."""
-    said = {condition.name for condition in file.conditions}
-    unread = any(one.line > 0 and one.severity == "error" and one.rule not in said for one in file.diagnostics)
+    """Yield every condition that does not simply pass; without an account, the reader's findings at their lines, instead of "file"."""
+    names = {condition.name for condition in file.conditions}
+    unread = any(one.line > 0 and one.severity == "error" and one.rule not in names for one in file.diagnostics)
     for condition in file.conditions:
         if condition.verdict != "pass" and not (condition.name == "file" and unread):
             yield _finding(file, condition)
-    yield from (finding(d) for d in file.diagnostics if d.rule not in said and not _repeated(d, file))
+    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _repeated(d, file))
 
 
-def _repeated(found: Diagnostic, file: Judged) -> bool:
-    """Whether a condition says it already, of the file as a whole: it has no line that it would be shown at besides."""
-    return found.line == 0 and any(condition.message.endswith(found.message) for condition in file.conditions)
+def _repeated(one: Diagnostic, file: Judged) -> bool:
+    """Return whether a condition says it already, of the file as a whole, which has no line."""
+    return one.line == 0 and any(condition.message.endswith(one.message) for condition in file.conditions)
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:
-    from dpcli.lint.catalogue import address, in_short
+    from dpcli.lint.catalogue import address, in_short, rule
 
     pardon = condition.pardon
     lint = condition.name.startswith("DP")
@@ -251,18 +260,21 @@ def _finding(file: Judged, condition: Condition) -> Finding:
         level,
         condition.message,
         *condition.place,
-        title=_title(condition),
+        title=rule(condition.name).title if lint else _title(condition),
         key=condition.message.partition(": ")[0] if lint else key_text(condition.key),
         suppression=None if pardon is None else Suppression(_justification(pardon), pardon.external),
-        help=in_short(condition.name) if lint else meaning(condition.name),
+        help=in_short(condition.name) if lint else _meaning(condition),
         link=address(condition.name) if lint else "",
     )
 
 
 def _title(condition: Condition) -> str:
-    from dpcli.lint.catalogue import rule
+    title = CONDITIONS[condition.name][0]
+    return FAILURES.get(condition.name, title) if condition.verdict == "fail" else title
 
-    return rule(condition.name).title if condition.name.startswith("DP") else f"dpcli gate: {condition.name}"
+
+def _meaning(condition: Condition) -> str:
+    return f"{CONDITIONS[condition.name][1]} All conditions are in dpcli-gate(7)."
 
 
 def _justification(pardon: Pardon) -> str:
@@ -271,6 +283,5 @@ def _justification(pardon: Pardon) -> str:
 
 
 def _notice(gated: Gated, notice: Condition) -> Finding:
-    rule = f"gate/{notice.name}"
-    title = f"dpcli gate: {notice.name}"
-    return Finding(gated.policy or "", rule, "warning", notice.message, 1, 1, title, notice.message, help=meaning(notice.name))
+    path, rule, text = gated.policy or "", f"gate/{notice.name}", notice.message
+    return Finding(path, rule, "warning", text, 1, 1, _title(notice), text, help=_meaning(notice))

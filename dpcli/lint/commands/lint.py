@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.option("--ledger", metavar="LEDGER", help="Check a budget ledger too: a path or postgresql://...")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @click.option(
-    "--select", metavar="CODES", multiple=True, help="Tell these rules alone: DP304, or DP3 for all that begin so; repeatable."
+    "--select", metavar="CODES", multiple=True, help="Report only these rules: DP304, or DP3 for all that begin so; repeatable."
 )
 @click.option(
-    "--ignore", metavar="CODES", multiple=True, help="Tell these rules not; of --select and --ignore the longer code decides."
+    "--ignore", metavar="CODES", multiple=True, help="Leave these rules out; of --select and --ignore the longer code decides."
 )
 @click.option(
-    "--fix", is_flag=True, help="First mend, in place, what can have only one meaning; each change is a line on standard error."
+    "--fix", is_flag=True, help="First fix, in place, what can have only one meaning; each change is a line on standard error."
 )
 @output_options("text", "findings", "checks", "records")
 def command(
@@ -40,11 +40,11 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Check FILES against the catalogue of known failures (dpcli explain DP101 tells what a rule means).
+    """Check FILES against the catalogue of known failures (dpcli explain DP101 says what a rule means).
 
     A file with keys of a policy of dpcli gate, and none of a pipeline, is read as a policy. A folder stands for all pipelines and policies
-    in it (*.toml). That a file cannot be read, and an error that no gate may waive, is told whatever is ignored; every format says how many
-    findings of which rules were left out.
+    in it (*.toml). That a file cannot be read, and an error that no gate may waive, is reported whatever is ignored; every format says how
+    many findings of which rules were left out.
 
     --fix mends keys and words that differ from known ones by a letter, numbers in quotes or with a needless point, and epochs that are no
     whole number of steps, which become the steps that are charged. Comments and order stay. Files that do not state format = 1, files with
@@ -54,9 +54,9 @@ def command(
     Exit code 0: no errors. 1: an error. 2: a file cannot be read or mended. 4: --ledger cannot be read.
     """
     from dpcli.file.pipeline.folders import unfolded
-    from dpcli.lint.documents.lint_text import exit_code, first_error, render
+    from dpcli.lint.catalogue import scope_of
+    from dpcli.lint.documents.lint import exit_code, first_error, render
     from dpcli.lint.run import is_own
-    from dpcli.lint.scope import scope_of
 
     if not files and ledger is None:
         raise click.UsageError("expected FILES or --ledger, found neither")
@@ -65,8 +65,8 @@ def command(
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
     refused = [file for file in files if fix and not _mend(file, given)]
-    found = [d for file in files for d in _found(file, given)] + (_of_ledger(ledger, dataset) if ledger else [])
-    diagnostics, left = scope.told(found)
+    findings = [d for file in files for d in _findings(file, given)] + (_of_ledger(ledger, dataset) if ledger else [])
+    diagnostics, left = scope.selected(findings)
     places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
         show(render(places, diagnostics, left))
@@ -79,7 +79,7 @@ def command(
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:
-    """Each repair as a line; of a file that cannot be mended why not, and False: the others are mended all the same."""
+    """Print each repair; of a file that cannot be mended why not, and return False: the others are mended all the same."""
     from dpcli.file.toml.limits import escaped_path
     from dpcli.lint.commands.rewriting import rewrite
 
@@ -93,8 +93,8 @@ def _mend(path: str, given: Sequence[str]) -> bool:
     return True
 
 
-def _found(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
-    """What there is to say of a file; of one in a folder that cannot be read, that."""
+def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
+    """Return the findings of a file; of one in a folder that cannot be read, that."""
     from dpcli.file.toml.diagnostics import Diagnostic
     from dpcli.file.toml.limits import escaped_path
     from dpcli.lint.run import lint
@@ -111,5 +111,5 @@ def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
     from dpcli.ledger.commands.options import opened
     from dpcli.ledger.findings import findings
 
-    with opened(ledger, dataset) as found:
-        return list(findings(found))
+    with opened(ledger, dataset) as one:
+        return list(findings(one))

@@ -55,7 +55,7 @@ def rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
 
 
 def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
-    """What a new file in the place of the old one would change besides."""
+    """Yield what else a new file in the place of the old one would change."""
     info = os.stat(real)
     if folders and not any(below(real, folder) for folder in folders):
         yield f"it is a link to {escaped_path(real)}, outside of the folder"

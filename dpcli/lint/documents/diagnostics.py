@@ -1,4 +1,4 @@
-"""Diagnostics in the machine form, and as CI systems show them."""
+"""Diagnostics as JSON, and as CI systems show them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.file.toml.diagnostics import Diagnostic
 
 
 def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
-    """One diagnostic in the machine form."""
+    """Return a diagnostic as JSON has it."""
     return {
         "rule": d.rule,
         "severity": d.severity,
@@ -23,7 +23,7 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 
 def finding(d: Diagnostic) -> Finding:
-    """A diagnostic as CI systems show it."""
+    """Return a diagnostic as CI systems show it."""
     from dpcli.lint.catalogue import address, in_short, words
 
     return Finding(

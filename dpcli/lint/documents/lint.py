@@ -1,14 +1,47 @@
-"""Lint findings as a document."""
+"""Lint findings as a document, and for people: each with its source line and caret. Loads nothing heavy: lint is to be fast."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcli.document.document import Check, Document, Finding, Sheet, Table
+from dpcli.document.document import Check, Document, Finding, Sheet, Table, visible
 from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.render import render_all
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
-from dpcli.lint.documents.lint_text import exit_code, left_out, summary
+
+
+def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
+    """The findings and the summary line."""
+    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, left) + "\n"
+
+
+def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
+    """Return how many errors and warnings in how many files, and how many findings were left out."""
+    errors = sum(d.severity == "error" for d in diagnostics)
+    counts = ((errors, "error"), (len(diagnostics) - errors, "warning"), (len(paths), "file"))
+    counted = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
+    return counted + (f"; {left_out(left)}" if left else "")
+
+
+def left_out(left: Mapping[str, int]) -> str:
+    """`3 left out by --select or --ignore (2 DP105, 1 DP304)`."""
+    rules = ", ".join(f"{count} {code}" for code, count in left.items())
+    return f"{sum(left.values())} left out by --select or --ignore ({rules})"
+
+
+def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
+    """2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
+    errors = [d.rule for d in diagnostics if d.severity == "error"]
+    return 2 if any(rule <= "DP005" for rule in errors) else 1 if errors else 0
+
+
+def first_error(diagnostics: Sequence[Diagnostic]) -> str:
+    """The first error in one line, and how many more there are."""
+    first, *more = [d for d in diagnostics if d.severity == "error"]
+    place = f"{first.path}:{first.line}:{first.column}" if first.line else first.path
+    words = f"{place}: {first.rule}: {f'{first.key}: ' if first.key else ''}{first.message}"
+    return visible(words) + (f" (and {len(more)} more)" if more else "")
 
 
 def document(

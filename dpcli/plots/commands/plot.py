@@ -50,7 +50,7 @@ def command(
     Each -a draws a line of its own; without it, the smallest bound of all accountants is drawn. Exit code 1 where a rule calls the file
     unsound, 3 where no finite epsilon can be certified: nothing is written then.
     """
-    from dpcli.lint.documents.lint_text import first_error
+    from dpcli.lint.documents.lint import first_error
     from dpcli.lint.run import checked_load
     from dpcli.plots.draw import checked_kind, draw
     from dpcli.plots.epsilons import Question

@@ -1,0 +1,216 @@
+"""A DpEvent of dp-accounting as a value: the name of its class, and its fields by their own names."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import escaped, shown
+
+Value = Any  # a number, a list of numbers, an EventTree, or a list of these
+
+# The classes of dp_accounting.dp_event (0.6, and what its source has since), with the fields that must be there and may be there.
+EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "NoOpDpEvent": ((), ()),
+    "NonPrivateDpEvent": ((), ()),
+    "UnsupportedDpEvent": ((), ()),
+    "GaussianDpEvent": (("noise_multiplier",), ()),
+    "LaplaceDpEvent": (("noise_multiplier",), ()),
+    "DiscreteLaplaceDpEvent": (("noise_parameter", "sensitivity"), ()),
+    "DiscreteGaussianDpEvent": (("sigma",), ("sensitivity", "dimension")),
+    "RandomizedResponseDpEvent": (("noise_parameter", "num_buckets"), ()),
+    "EpsilonDeltaDpEvent": (("epsilon", "delta"), ()),
+    "ZCDpEvent": (("rho",), ("xi",)),
+    "ExponentialMechanismDpEvent": (("epsilon",), ()),
+    "PermuteAndFlipDpEvent": (("epsilon",), ()),
+    "MixtureOfGaussiansDpEvent": (("standard_deviation", "sensitivities", "sampling_probs"), ()),
+    "TruncatedSubsampledGaussianDpEvent": (
+        ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
+        (),
+    ),
+    "SingleEpochTreeAggregationDpEvent": (("noise_multiplier", "step_counts"), ()),
+    "SelfComposedDpEvent": (("event", "count"), ()),
+    "ComposedDpEvent": (("events",), ()),
+    "PoissonSampledDpEvent": (("sampling_probability", "event"), ()),
+    "SampledWithReplacementDpEvent": (("source_dataset_size", "sample_size", "event"), ()),
+    "SampledWithoutReplacementDpEvent": (("source_dataset_size", "sample_size", "event"), ()),
+    "RepeatAndSelectDpEvent": (("event", "mean", "shape"), ()),
+}
+DEPTH = 60  # events inside of events
+HOME = "dp_accounting.dp_event"
+MOST = 10**18  # of a whole number
+SNIPPET = """in Python:
+
+    import json
+    with open("event.json", "w") as file:
+        json.dump(event.to_named_tuple(), file)"""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTree:
+    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None where a field has no value."""
+
+    name: str
+    fields: Mapping[str, Value]
+
+    def __getitem__(self, field: str) -> Value:
+        return self.fields[field]
+
+    def number(self, field: str) -> float:
+        """A field that holds a number. Raises InputError where it does not."""
+        value = self.fields[field]
+        if not is_number(value):
+            raise self.refused(f"expected {field} to be a number, found {_described(value)}")
+        return float(value)
+
+    def count(self, field: str) -> int:
+        """A field that holds a whole number >= 1, at most 10^18."""
+        value = self.fields[field]
+        if type(value) is not int or not 1 <= value <= MOST:
+            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {_described(value)}")
+        return value
+
+    def event(self) -> EventTree:
+        """The event inside."""
+        value = self.fields["event"]
+        if not isinstance(value, EventTree):
+            raise self.refused(f"expected event to be a DpEvent, found {_described(value)}")
+        return value
+
+    def refused(self, why: str) -> InputError:
+        return InputError(f"{self.name}: {why}")
+
+
+def tree_of(event: Any, depth: int = 0) -> EventTree:
+    """The value of a DpEvent, of its named tuple, or of the table that JSON has for it; known by its name, dp_accounting is not imported.
+
+    A table names the class as "type" (or "class_name", as to_named_tuple does). A list is what json.dump makes of a named tuple: the
+    names of module and class, and the values of all fields in their order.
+
+    Raises InputError where it is none, a field is missing, or a field is there that the class does not have.
+    """
+    if depth > DEPTH:
+        raise InputError(f"expected events at most {DEPTH} deep, found more")
+    name, fields = _parts(event)
+    if name not in EVENTS:
+        raise InputError(f"expected a class of dp_accounting.dp_event, found {escaped(name)}")
+    needed, optional = EVENTS[name]
+    missing = [field for field in needed if field not in fields]
+    strange = [field for field in fields if field not in (*needed, *optional)]
+    if missing or strange:
+        wanted = ", ".join((*needed, *optional)) or "no field"
+        fault = f"found no {missing[0]}" if missing else f"found {escaped(strange[0])} too"
+        raise InputError(f"{name}: expected {wanted}, {fault}")
+    return EventTree(name, {field: _value(value, depth + 1) for field, value in fields.items()})
+
+
+def _parts(event: Any) -> tuple[str, dict[str, Any]]:
+    """Name and fields, whatever form the event has."""
+    if isinstance(event, EventTree):
+        return event.name, dict(event.fields)
+    if isinstance(event, dict):
+        own = {key: value for key, value in event.items() if key not in ("type", "class_name", "module_name")}
+        named = [event[key] for key in ("type", "class_name") if key in event]
+        if not named or not all(type(key) is str for key in own):
+            raise InputError(
+                f'expected a DpEvent as a table {{ "type": "GaussianDpEvent", ... }}, found no "type" in it; {SNIPPET}'
+            )
+        _require_home(event.get("module_name", HOME))
+        return _one_name(named), own
+    if isinstance(event, list):
+        return _listed(event)
+    fields = getattr(event, "_fields", None)
+    if isinstance(fields, tuple) and "class_name" in fields:
+        _require_home(getattr(event, "module_name", HOME))
+        return str(event.class_name), {each: getattr(event, each) for each in fields if each not in ("module_name", "class_name")}
+    name = type(event).__name__
+    needed, optional = EVENTS.get(name, ((), ()))
+    stated = [
+        field.name for field in getattr(type(event), "__attrs_attrs__", ())
+    ]  # all of them: a new one may change what it means
+    return name, {each: getattr(event, each) for each in dict.fromkeys((*needed, *optional, *stated)) if hasattr(event, each)}
+
+
+def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
+    """Name and fields of the values of a named tuple. Raises InputError where they are not those of all fields of the class."""
+    if not _is_listed(values):
+        raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
+    _require_home(values[0])
+    needed, optional = EVENTS.get(values[1], ((), ()))
+    if values[1] in EVENTS and len(values) - 2 != len(needed) + len(optional):
+        raise InputError(f"{values[1]}: expected {len(needed) + len(optional)} values, found {len(values) - 2}")
+    return values[1], dict(zip((*needed, *optional), values[2:], strict=False))
+
+
+def _is_event(value: Any) -> bool:
+    of_class = isinstance(value, dict | EventTree) or hasattr(value, "_fields") or type(value).__name__.endswith("Event")
+    return of_class or _is_listed(value)
+
+
+def _is_listed(value: Any) -> bool:
+    """Return whether it begins as the named tuple of an event does."""
+    return isinstance(value, list) and len(value) >= 2 and type(value[0]) is str and type(value[1]) is str
+
+
+def _one_name(names: list[Any]) -> str:
+    """The name of the class, which a table may have twice."""
+    if type(names[0]) is not str or any(name != names[0] for name in names):
+        raise InputError(f"expected the name of one class of {HOME}, found {', '.join(map(shown, names))}")
+    return names[0]
+
+
+def _require_home(module: Any) -> None:
+    """A class of the same name elsewhere may mean something else."""
+    if module != HOME:
+        raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
+
+
+def is_number(value: Any) -> bool:
+    """A number that a float holds, or an infinite one."""
+    return (type(value) is float and not math.isnan(value)) or (type(value) is int and abs(value) < 1e300)
+
+
+def _value(value: Any, depth: int) -> Value:
+    if value is None or type(value) in (bool, str, int, float):
+        return math.inf if value == "inf" else value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return _float(value)
+    if _is_event(value):
+        return tree_of(value, depth)
+    if isinstance(value, Sequence):
+        if any(isinstance(each, Sequence) and not _is_event(each) for each in value):
+            raise InputError("expected a list of numbers or of events, found a list or a text in one")
+        return tuple(_value(each, depth) for each in value)
+    if hasattr(value, "tolist"):
+        return _value(value.tolist(), depth)
+    return tree_of(value, depth)
+
+
+def _float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError("expected a number that a float holds, found a larger one") from None
+
+
+def plain_of(tree: EventTree) -> dict[str, Any]:
+    """The tree as JSON has it, infinities as "inf"."""
+    return {"type": tree.name, **{field: _plain(value) for field, value in tree.fields.items()}}
+
+
+def _plain(value: Value) -> Any:
+    if isinstance(value, EventTree):
+        return plain_of(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return "inf" if value == math.inf else value
+
+
+def _described(value: Value) -> str:
+    return value.name if isinstance(value, EventTree) else "a list" if isinstance(value, tuple) else shown(value)

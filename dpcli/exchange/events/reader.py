@@ -1,0 +1,170 @@
+"""A tree of DpEvents as the tables of a pipeline file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.exchange.events.event_tree import EventTree
+from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
+from dpcli.exchange.foreign import Asserted
+from dpcli.file.toml.shown import first_names
+
+REFUSED = {
+    "NonPrivateDpEvent": "nothing about it is private, and no mechanism of a file says so",
+    "UnsupportedDpEvent": "nobody has said what it does",
+    "SampledWithReplacementDpEvent": "no amplification is proven here for samples drawn with replacement",
+}
+SHAPES = {float("inf"): "poisson", 1.0: "geometric", 0.0: "logarithmic"}
+MOST = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An entry of the file to be. parts: entries that it names, under the key `naming`. sample: its sampling table."""
+
+    type: str
+    keys: Keys
+    steps: int = 1
+    sample: Mapping[str, Any] | None = None
+    parts: tuple[Draft, ...] = ()
+    naming: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventReader:
+    """The conversion of one tree. sizes: the dataset sizes that its samples state."""
+
+    side: RecordChange
+    sizes: set[int]
+
+    def drafts(self, event: EventTree, count: int = 1) -> tuple[Draft, ...]:
+        """The entries of `count` runs of an event. Raises InputError for what no entry says."""
+        if event.name in REFUSED:
+            raise event.refused(REFUSED[event.name])
+        if event.name in NESTED:
+            return NESTED[event.name](self, event, count)
+        leaf = LEAVES[event.name]
+        keys = leaf.keys(event, self.side)
+        if leaf.type in PURE_WITHOUT_DELTA and keys.get("delta") == 0.0:
+            leaf, keys = PURE, PURE.keys(event, self.side)
+        return (Draft(leaf.type, keys, count),)
+
+    def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        times = count * event.count("count")
+        if times > MOST:
+            raise event.refused("expected at most 10^18 runs, found more")
+        return self.drafts(event.event(), times)
+
+    def in_turn(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        events = event["events"]
+        if not isinstance(events, tuple) or not all(isinstance(each, EventTree) for each in events):
+            raise event.refused("expected events to be a list of DpEvents")
+        return merged(draft for each in events for draft in self.drafts(each, count))
+
+    def sampled(self, event: EventTree, count: int, sample: Mapping[str, Any]) -> tuple[Draft, ...]:
+        """Whatever runs on one sample: an entry with that sampling, a composed one where there are several."""
+        inner = self.drafts(event.event())
+        if any(_has_sample(draft) for draft in inner):
+            raise event.refused("expected no sample of a sample: state the one rate at which a record is in the inner one")
+        if any(draft.parts for draft in inner):
+            raise event.refused(f"expected mechanisms in a sample, found {next(d.type for d in inner if d.parts)}")
+        if len(inner) == 1 and inner[0].steps == 1:
+            return (replace(inner[0], steps=count, sample=sample),)
+        if not inner:
+            return ()
+        return (Draft("composed", {}, count, sample, inner, "mechanisms"),)
+
+    def poisson(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        return self.sampled(event, count, {"scheme": "poisson", "rate": event.number("sampling_probability")})
+
+    def without_replacement(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        self.sizes.add(event.count("source_dataset_size"))
+        return self.sampled(event, count, {"scheme": "fixed-size", "batch_size": event.count("sample_size")})
+
+    def truncated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        self.sizes.add(event.count("dataset_size"))
+        rate, most = event.number("sampling_probability"), event.count("truncated_batch_size")
+        sample = {"scheme": "poisson", "rate": rate, "max_batch_size": most}
+        return (Draft("gaussian", {"noise_multiplier": event.number("noise_multiplier")}, count, sample),)
+
+    def selected(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        inner = self.drafts(event.event())
+        if not inner:
+            raise event.refused("it runs nothing")
+        if len(inner) > 1 and any(_has_sample(draft) or draft.parts for draft in inner):
+            raise event.refused("expected one mechanism to be repeated, or several without sampling of their own")
+        run = inner if len(inner) == 1 else (Draft("composed", {}, parts=inner, naming="mechanisms"),)
+        shape, mean = event.number("shape"), event.number("mean")
+        distribution = SHAPES.get(shape, "truncated-negative-binomial")
+        trials = {"distribution": distribution, "mean": mean, **({} if shape in SHAPES else {"eta": shape})}
+        return (Draft("repeat-and-select", {"trials": trials}, count, None, run, "mechanism"),)
+
+
+Nested = Callable[[EventReader, EventTree, int], tuple[Draft, ...]]
+NESTED: dict[str, Nested] = {
+    "SelfComposedDpEvent": EventReader.repeated,
+    "ComposedDpEvent": EventReader.in_turn,
+    "PoissonSampledDpEvent": EventReader.poisson,
+    "SampledWithoutReplacementDpEvent": EventReader.without_replacement,
+    "TruncatedSubsampledGaussianDpEvent": EventReader.truncated,
+    "RepeatAndSelectDpEvent": EventReader.selected,
+}
+PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
+
+
+def _has_sample(draft: Draft) -> bool:
+    return draft.sample is not None or any(_has_sample(part) for part in draft.parts)
+
+
+def merged(drafts: Iterator[Draft]) -> tuple[Draft, ...]:
+    """Neighbours that differ in their steps alone, as one."""
+    groups = [list(group) for _, group in groupby(drafts, key=lambda draft: repr(replace(draft, steps=1)))]
+    return tuple(replace(group[0], steps=sum(draft.steps for draft in group)) for group in groups)
+
+
+def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
+    """The file that says the same as the event under the stated adjacency.
+
+    Raises InputError for what no mechanism says, and where no adjacency is stated.
+    """
+    if asserted.adjacency is None:
+        raise InputError(
+            "the event does not state its adjacency: give --adjacency add-remove, unless the accountant of dp-accounting had another"
+        )
+    reader = EventReader(RecordChange(asserted.adjacency == "replace-one", asserted.max_contributions or 1), set())
+    drafts = reader.drafts(event)
+    if not drafts:
+        raise event.refused("it runs nothing")
+    sizes = reader.sizes | ({asserted.dataset_size} if asserted.dataset_size is not None else set())
+    if len(sizes) > 1:
+        raise InputError(f"expected one dataset size, found {first_names(map(str, sorted(sizes)))}: a file speaks of one dataset")
+    privacy = {**asserted.table, **({"dataset_size": sizes.pop()} if sizes else {})}
+    return {"format": 1, "privacy": privacy, "mechanism": list(_entries(drafts))}
+
+
+def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
+    """Tables with names: the type, and a number where several entries have it; parts stand before what names them."""
+    ordered = [each for draft in drafts for each in _with_parts(draft)]
+    own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # each event draws its own
+    often = Counter(draft.type for draft in ordered)
+    numbers: Counter[str] = Counter()
+    names: dict[int, str] = {}
+    for draft in ordered:
+        numbers[draft.type] += 1
+        names[id(draft)] = draft.type if often[draft.type] == 1 else f"{draft.type}-{numbers[draft.type]}"
+        parts = [names[id(part)] for part in draft.parts]
+        naming = {draft.naming: parts if draft.naming == "mechanisms" else parts[0]} if parts else {}
+        steps = {} if draft.steps == 1 else {"steps": draft.steps}
+        sample = {} if draft.sample is None else {"sampling": dict(draft.sample), **own}
+        yield {"name": names[id(draft)], "type": draft.type, **draft.keys, **naming, **steps, **sample}
+
+
+def _with_parts(draft: Draft) -> Iterator[Draft]:
+    for part in draft.parts:
+        yield from _with_parts(part)
+    yield draft

@@ -1,0 +1,158 @@
+"""A pipeline as a tree of DpEvents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.exchange.events.event_tree import EventTree
+from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
+from dpcli.exchange.rounded import rate_of
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.samples import samples_of
+from dpcli.file.toml.shown import first_names, quoted
+from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsampled
+
+RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
+EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}
+SHARED = (
+    "name",
+    "type",
+    "steps",
+    "epochs",
+    "sampling",
+    "sample",
+    "description",
+)  # keys of every entry that are told otherwise, or need not be
+SHAPES = {"poisson": inf, "geometric": 1.0, "logarithmic": 0.0}
+
+
+def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
+    """The event of what the file charges for, under the relation of its adjacency (RELATIONS).
+
+    Raises InputError for what no event says, and for what dpcli itself cannot account for.
+    """
+    if (pipeline.privacy.max_contributions or 1) > 1:
+        raise InputError("an event speaks of one record: expected max_contributions of 1, or none")
+    if pipeline.privacy.adaptive:
+        raise InputError("an event adds up what was planned: expected adaptive = false, found true")
+    resolve(pipeline)
+    writer = EventWriter.of(pipeline)
+    members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
+    shared = samples_of(pipeline.mechanisms)
+    draws = ((entry, shared.get(entry.sample, (entry,))) for entry in pipeline.mechanisms if entry.name not in members)
+    events = tuple(writer.event(*(each.name for each in one)) for entry, one in draws if entry is one[0])
+    return events[0] if len(events) == 1 else EventTree("ComposedDpEvent", {"events": events})
+
+
+@dataclass(frozen=True, slots=True)
+class EventWriter:
+    """The conversion of one pipeline: its entries by name, and as tables."""
+
+    entries: Mapping[str, Entry]
+    tables: Mapping[str, Mapping[str, Any]]
+    side: RecordChange
+    size: int | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> EventWriter:
+        privacy = pipeline.privacy
+        tables = {table["name"]: table for table in tables_of(pipeline)["mechanism"]}
+        side = RecordChange(privacy.adjacency.value == "replace-one")
+        return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, side, privacy.dataset_size)
+
+    def event(self, *names: str) -> EventTree:
+        """The event of an entry, all of its steps, or of all that share its sample."""
+        inner = tuple(map(self._event_of, names))
+        try:
+            once, steps = self._sampled(
+                self.entries[names[0]], inner[0] if len(inner) == 1 else EventTree("ComposedDpEvent", {"events": inner})
+            )
+        except InputError as error:
+            raise _refusal(names[0], error) from None
+        return once if steps == 1 else EventTree("SelfComposedDpEvent", {"event": once, "count": steps})
+
+    def _event_of(self, name: str) -> EventTree:
+        """The event of one run of an entry on all of the data."""
+        keys = {key: value for key, value in self.tables[name].items() if key not in SHARED}
+        try:
+            inner = self._inner(self.entries[name].type, keys)
+            if keys:
+                raise InputError(f"no DpEvent has a word for {first_names(sorted(keys))}")
+        except InputError as error:
+            raise _refusal(name, error) from None
+        return inner
+
+    def _inner(self, kind: str, keys: Keys) -> EventTree:
+        """The event of one run on all of the data; takes what it says out of the keys."""
+        if kind in OWNERS:
+            return OWNERS[kind](self, keys)
+        if kind == PURE.type:
+            return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.side))
+        if kind not in EVENT_OF:
+            raise InputError(f"dp-accounting has no event for {kind}")
+        event = EVENT_OF[kind]
+        fields = LEAVES[event].fields(keys, self.side)
+        return EventTree(event, {field: value for field, value in fields.items() if value is not None})
+
+    def _sampled(self, entry: Entry, inner: EventTree) -> tuple[EventTree, int]:
+        """The event of one step, and how often it runs."""
+        runs = entry.runs(self.size)
+        if isinstance(entry.sampling, Unsampled | None):
+            return inner, runs.steps_at(None)
+        if not isinstance(entry.sampling, Batched) or type(entry.sampling) not in SAMPLES:
+            raise InputError(f"dp-accounting has no event for the sampling scheme {entry.sampling.scheme}")
+        event = SAMPLES[type(entry.sampling)](self, entry.sampling, inner)
+        return event, runs.steps_at(entry.sampling.lower_rate(self.size))
+
+    def poisson(self, sampling: Poisson, inner: EventTree) -> EventTree:
+        rate = rate_of(sampling, self.size)
+        if sampling.max_batch_size is None:
+            return EventTree("PoissonSampledDpEvent", {"sampling_probability": rate, "event": inner})
+        if inner.name != "GaussianDpEvent":
+            raise InputError("dp-accounting knows samples that are cut down (max_batch_size) of Gaussian noise alone")
+        fields = {
+            "dataset_size": self.size,
+            "sampling_probability": rate,
+            "truncated_batch_size": sampling.max_batch_size,
+            "noise_multiplier": inner["noise_multiplier"],
+        }
+        return EventTree("TruncatedSubsampledGaussianDpEvent", fields)
+
+    def fixed_size(self, sampling: FixedSize, inner: EventTree) -> EventTree:
+        rate = sampling.exact_rate(self.size)
+        if self.size is None or rate is None:
+            raise InputError("SampledWithoutReplacementDpEvent counts records: state privacy.dataset_size, and batch_size")
+        fields = {"source_dataset_size": self.size, "sample_size": ceil(rate * self.size), "event": inner}
+        return EventTree("SampledWithoutReplacementDpEvent", fields)
+
+    def composed(self, keys: Keys) -> EventTree:
+        return EventTree("ComposedDpEvent", {"events": tuple(self.event(name) for name in keys.pop("mechanisms"))})
+
+    def selected(self, keys: Keys) -> EventTree:
+        trials = keys.pop("trials")
+        if "mean" not in trials:
+            raise InputError("RepeatAndSelectDpEvent knows the mean number of trials: state mean in place of gamma")
+        shape = SHAPES.get(trials["distribution"], trials.get("eta"))
+        fields = {"event": self.event(keys.pop("mechanism")), "mean": trials["mean"], "shape": shape}
+        return EventTree("RepeatAndSelectDpEvent", fields)
+
+
+def _refusal(name: str, error: InputError) -> InputError:
+    return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
+
+
+OWNERS: dict[str, Callable[[EventWriter, Keys], EventTree]] = {
+    "composed": EventWriter.composed,
+    "repeat-and-select": EventWriter.selected,
+}
+SAMPLES: dict[type, Callable[[EventWriter, Any, EventTree], EventTree]] = {
+    Poisson: EventWriter.poisson,
+    FixedSize: EventWriter.fixed_size,
+}

@@ -1,0 +1,186 @@
+"""The state of an Opacus accountant in a checkpoint: a file of torch.save (zip, or as before torch 1.6), a pickle, or JSON."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.exchange.foreign import read_fields
+from dpcli.exchange.opacus.inert_pickle import Inert, read_pickle
+from dpcli.file.pipeline.series import MOST as ENTRIES
+from dpcli.file.toml.limits import read_head, title
+from dpcli.file.toml.shown import escaped, shown
+
+MAX_PICKLE = 64 * 1024 * 1024  # of values without their tensors, which stand elsewhere in the file
+LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
+ZIP = b"PK\x03\x04"
+
+
+def read_checkpoint(path: str) -> Any:
+    """Return the values in the file: plain ones, with an Inert for each tensor and object. Nothing in it is run, and torch is not imported.
+
+    Raises InputError where the file cannot be read, is none of these, or is a pickle that would run something.
+    """
+    head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
+    if head.lstrip()[:1] == b"{":
+        return read_fields(head, name).fields
+    try:
+        if head.startswith(ZIP):
+            return read_pickle(io.BytesIO(_zipped(io.BytesIO(head) if path == "-" else path)))
+        return _pickled(io.BytesIO(head))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _zipped(source: str | io.BytesIO) -> bytes:
+    """The pickle of values in a zip of torch.save."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+            if len(names) != 1:
+                raise InputError(f"expected a file of torch.save, found a zip with {len(names)} data.pkl in it")
+            with archive.open(names[0]) as file:
+                data = file.read(MAX_PICKLE + 1)
+    except InputError:
+        raise
+    except Exception:  # of any of four decompressors, or of the zip itself: what is damaged may fail anywhere
+        raise InputError("expected a file of torch.save, found a damaged zip") from None
+    if len(data) > MAX_PICKLE:
+        raise InputError(f"expected values of at most {MAX_PICKLE // 1024**2} MiB without their tensors, found more")
+    return data
+
+
+def _pickled(stream: io.BytesIO) -> Any:
+    value = read_pickle(stream)
+    if type(value) is int and value == LEGACY:
+        for _ in range(3):
+            value = read_pickle(stream)
+    return value
+
+
+MOST = 1_000_000  # values of a checkpoint that are looked at
+MOST_STEPS = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps in a row with one noise multiplier (over max_grad_norm) and one sampling rate."""
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpacusState:
+    """The state of an accountant. mechanism: which one, as Opacus calls it (rdp, prv, gdp). carried: what dpcli export has added."""
+
+    mechanism: str
+    phases: tuple[Phase, ...]
+    carried: Mapping[str, Any] | None = None
+
+
+def state_in(checkpoint: Any) -> OpacusState:
+    """The one accountant's state in a checkpoint, wherever it is there.
+
+    Raises InputError where there is none or there are several, also of equal ones, or its history is empty or has no meaning.
+    """
+    states = list(_states(checkpoint))
+    if not states and isinstance(checkpoint, dict) and "history" in checkpoint:
+        raise InputError('"history" has no "mechanism" (rdp, prv or gdp) with it')
+    if not states:
+        raise InputError(
+            'no state of an Opacus accountant ({"history": ..., "mechanism": ...}): save it with '
+            "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
+        )
+    if len(states) > 1:  # two that are equal may be two runs
+        places = ", ".join(escaped(where) for where, _ in states[:4])
+        raise InputError(f"expected one accountant, found {len(states)}, at {places}: save one alone")
+    state = states[0][1]
+    if not state.phases:
+        raise InputError("expected a history with at least one step, found an empty one: nothing was trained yet")
+    return state
+
+
+def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
+    """Every accountant's state, with the key at which it is."""
+    left: list[tuple[str, Any]] = [("the top", checkpoint)]
+    seen: set[int] = set()
+    while left:
+        if len(seen) > MOST:
+            raise InputError(f"expected a checkpoint of at most {MOST:,} values, found more: save the accountant alone")
+        where, value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Inert):
+            state = _of_object(value)
+            if state is not None:
+                yield where, state
+            left.append((where, value.state))
+        elif isinstance(value, dict):
+            if isinstance(value.get("history"), list) and isinstance(value.get("mechanism"), str):
+                yield where, _state(value["mechanism"], value["history"], value.get("dpcli"))
+            left.extend((key if type(key) is str else _described(key), each) for key, each in value.items())
+        elif isinstance(value, list | tuple):
+            left.extend((where, each) for each in value)
+
+
+def _of_object(value: Inert) -> OpacusState | None:
+    """Return the state of an accountant that was pickled itself: opacus.accountants.rdp RDPAccountant."""
+    if not value.name.startswith("opacus.accountants.") or not isinstance(value.state, dict):
+        return None
+    history = value.state.get("history")
+    return _state(value.name.partition(" ")[0].rpartition(".")[2], history, None) if isinstance(history, list) else None
+
+
+def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
+    if carried is not None and not isinstance(carried, dict):
+        raise InputError(f'expected "dpcli" to be a table, as dpcli export wrote it, found {_described(carried)}')
+    if len(history) > ENTRIES:
+        raise InputError(f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a file holds no more")
+    phases = tuple(_phase(each, place) for place, each in enumerate(history, 1))
+    return OpacusState(mechanism, phases, carried)
+
+
+def _phase(entry: Any, place: int) -> Phase:
+    if not isinstance(entry, list | tuple) or len(entry) != 3:
+        raise InputError(f"history[{place}]: expected (noise_multiplier, sample_rate, steps), found {_described(entry)}")
+    noise, rate, steps = map(_unwrapped, entry)
+    if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
+        raise InputError(f"history[{place}]: expected a whole number of steps from 1 to 10^18, found {_described(steps)}")
+    if not _is_number(noise) or noise <= 0:
+        raise InputError(
+            f"history[{place}]: expected a noise_multiplier > 0, found {_described(noise)}: without noise nothing is private"
+        )
+    if not _is_number(rate) or not 0 < rate <= 1:
+        raise InputError(
+            f"history[{place}]: expected a sample_rate in (0, 1], found {_described(rate)}; it is the rate of the loader times the number "
+            "of batches that one step adds up, and above 1 no sampling can be accounted"
+        )
+    return Phase(float(noise), float(rate), steps)
+
+
+def _unwrapped(value: Any) -> Any:
+    """A number of numpy as the float that it is; anything else as it stands."""
+    if not isinstance(value, Inert) or not value.name.endswith("multiarray scalar") or len(value.arguments) != 2:
+        return value
+    kind, data = value.arguments
+    if isinstance(data, Inert) and data.name == "_codecs encode" and data.arguments and type(data.arguments[0]) is str:
+        data = data.arguments[0].encode("latin-1", "replace")
+    is_float = isinstance(kind, Inert) and kind.arguments[:1] == ("f8",) and type(data) is bytes and len(data) == 8
+    little = is_float and isinstance(kind.state, tuple) and kind.state[1:2] == ("<",)
+    return struct.unpack("<d", data)[0] if little else value
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e300
+
+
+def _described(value: Any) -> str:
+    return shown(value) if type(value) in (bool, int, float, str, list, dict) else f"a value of type {type(value).__name__}"

@@ -1,0 +1,169 @@
+"""A csv with the noise of each step, or stage, as one entry whose lists are the columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
+from dpcli.exchange.foreign import Asserted, file_of
+from dpcli.file.pipeline.series import MOST
+from dpcli.file.toml.shown import escaped
+
+WIDTH = 120
+UNBROKEN = "\xa0"  # a space at which no line ends
+LISTED = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines of numbers
+Number = int | float
+Stage = Mapping[str, Number]
+
+
+def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
+    """Runs of rows that differ in nothing but their steps as one, with the steps of all."""
+    parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
+    return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
+
+
+def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
+    """The entry of Gaussian noise that says all stages, in their order; a number in place of a list where all are the same.
+
+    Args:
+        stages: merged: noise_multiplier, steps, and the keys of their sampling, the same in each.
+
+    Raises:
+        InputError: there are none, or more than the lists of a file may make.
+    """
+    if not 0 < len(stages) <= MOST:
+        raise InputError(f"expected 1 to {MOST:,} stages, equal ones that follow each other taken as one, found {len(stages):,}")
+    columns = {key: _value([stage[key] for stage in stages]) for key in stages[0]}
+    noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
+    own = {"sample": "own"} if len(stages) > 1 else {}
+    sampling = {"scheme": scheme, **columns}
+    return {"name": name, "type": "gaussian", **own, "noise_multiplier": noise, "steps": steps, "sampling": sampling}
+
+
+def _value(values: Sequence[Number]) -> Number | list[Number]:
+    return values[0] if len(set(values)) == 1 else list(values)
+
+
+def wrapped(line: str) -> list[str]:
+    """Long lists of numbers on several lines, which TOML allows nowhere else."""
+    if not line.startswith(LISTED) or len(line) <= WIDTH:
+        return [line]
+    kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", UNBROKEN), line)
+    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [part.replace(UNBROKEN, " ") for part in parts]
+
+
+LARGEST = 64 * 1024 * 1024  # bytes of a csv
+Row = tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleColumn:
+    """The type of a cell, and the range of its key."""
+
+    read: Callable[[str], Number]
+    rule: Constraint
+
+    def value(self, text: str) -> Number:
+        """Raises InputError where it is none."""
+        try:
+            number = self.read(text)
+            if math.isfinite(number) and self.rule.holds(number):
+                return number
+        except (ValueError, OverflowError):
+            pass
+        raise InputError(f"expected {self.rule.text}, found {escaped(text[:40]) or 'nothing'}")
+
+
+COLUMNS = {
+    "noise_multiplier": ScheduleColumn(float, POSITIVE),
+    "sampling_rate": ScheduleColumn(float, RATE_OR_ZERO),
+    "batch_size": ScheduleColumn(int, COUNT),
+    "steps": ScheduleColumn(int, COUNT),
+}
+COLUMN_SYNONYMS = {  # as Opacus, the PRV accountant and TensorFlow Privacy call them
+    "sigma": "noise_multiplier",
+    "noise": "noise_multiplier",
+    "q": "sampling_rate",
+    "sample_rate": "sampling_rate",
+    "sampling_probability": "sampling_rate",
+    "num_steps": "steps",
+}
+SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mechanism]] sampling calls them
+
+
+def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
+    """The text of the file, read again and found good. Rows that follow each other and are equal are one entry with their steps together.
+
+    Every batch is a Poisson sample of its own. Of shuffled batches a record may be in two of one stage, where that begins within a pass:
+    the steps of a stage do not say how often.
+
+    Args:
+        ignored: columns that say nothing about privacy. Any other that is not in COLUMNS is refused: it might say how often a row counts.
+        place: what messages call the csv.
+
+    Raises:
+        InputError: it is no such csv, its numbers are none, or no adjacency is stated. InvalidFile: the reader refuses what was made of it.
+    """
+    if asserted.adjacency is None:
+        raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")
+    names, rows, renamed = _table(data, ignored, place)
+    stages = merged_stages({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
+    entry = staged_entry(
+        "schedule", [{SAMPLING.get(name, name): value for name, value in stage.items()} for stage in stages], "poisson"
+    )
+    steps = sum(int(stage["steps"]) for stage in stages)
+    privacy = {**asserted.table, "releases": "all-checkpoints"}
+    heading = (f"From {escaped(place)}: {steps:,} steps.", *(f"Column {old} is read as {new}." for old, new in renamed.items()))
+    return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
+
+
+def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
+    """The names of the columns that count, the rows of these, and what columns of other names are read as."""
+    if len(data) > LARGEST:
+        raise InputError(f"{place}: expected at most {LARGEST:,} bytes of csv, found more")
+    try:
+        lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+        head = [name.strip() for name in next(lines, [])]
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"{place}: not a csv in UTF-8") from None
+    renamed = {name: COLUMN_SYNONYMS[name] for name in head if name in COLUMN_SYNONYMS and name not in ignored}
+    head = [renamed.get(name, name) for name in head]
+    known = [name for name in head if name in COLUMNS]
+    strange = [name for name in head if name not in COLUMNS and name not in ignored]
+    if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
+        header = ", ".join(map(escaped, head))[:200] or "an empty row"
+        raise InputError(
+            f"{place}:1: expected a header row with noise_multiplier, sampling_rate or batch_size, and steps where a row is several, "
+            f"each once; found {header}"
+        )
+    if strange:
+        raise InputError(
+            f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(strange[0][:80])} too: rename it, "
+            "or --ignore it where it says nothing about noise, samples and steps"
+        )
+    return known, _rows(lines, head, known, place), renamed
+
+
+def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:
+    places = [head.index(name) for name in known]
+    try:
+        for cells in lines:
+            if not cells:
+                continue
+            if len(cells) != len(head):
+                raise InputError(f"expected {len(head)} values, as the header row has, found {len(cells)}")
+            yield tuple(COLUMNS[name].value(cells[k].strip()) for name, k in zip(known, places, strict=True))
+    except csv.Error:
+        raise InputError(f"{place}:{lines.line_num}: not csv") from None
+    except InputError as error:
+        raise InputError(f"{place}:{lines.line_num}: {error}") from None

@@ -1,0 +1,169 @@
+"""The terms that all files are held to, from flags and the policy, and the answer of a ledger."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+
+from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.base.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Caps, Horizon
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
+from dpcli.gate.policy import NO_POLICY, Policy, read_policy
+from dpcli.gate.requirements import runs_of
+from dpcli.gate.verdicts import Condition
+
+KEY = ("privacy",)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRoom:
+    """The answer of a ledger about all files, by path; contents: the files as they were read for that."""
+
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes that the ledger was asked about; of the file where it was not."""
+        return self.contents[path] if path in self.contents else read_bytes(path)
+
+
+@dataclass(frozen=True, slots=True)
+class GateTerms:
+    """The terms that all files are held to, and compared with.
+
+    caps, horizon: from flags. as_of: the day on which waivers are judged. ledger, dataset: where to ask whether it still fits.
+    base_ref, baseline: what to compare with, at most one of them. room: the ledger's answer, once it was asked.
+    together: cap on epsilon of each dataset that the files name, from a flag.
+    """
+
+    caps: Caps
+    horizon: Horizon | None
+    policy: Policy
+    as_of: datetime.date
+    base_ref: str | None = None
+    baseline: str | None = None
+    ledger: str | None = None
+    dataset: str | None = None
+    room: LedgerRoom = field(default_factory=LedgerRoom)
+    together: float | None = None
+
+    @property
+    def planned(self) -> Horizon | None:
+        """The horizon with the most runs that flags or the policy state."""
+        return max((one for one in (self.horizon, self.policy.horizon) if one is not None), key=lambda one: one.count, default=None)
+
+
+def checked_terms(
+    max_epsilon: float | None = None,
+    delta: float | None = None,
+    max_increase: float | None = None,
+    allow_statement_change: bool = False,
+    base_ref: str | None = None,
+    baseline: str | None = None,
+    policy: str | None = None,
+    horizon: int | None = None,
+    horizon_epsilon: float | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    as_of: str | None = None,
+    max_rho: float | None = None,
+    max_together: float | None = None,
+) -> GateTerms:
+    """Return the terms from flags. Raises InputError for values out of range, and flags that need others."""
+    caps = Caps(
+        _within("--max-epsilon", max_epsilon, POSITIVE),
+        _within("--delta", delta, DELTA),
+        _within("--max-increase", max_increase, NON_NEGATIVE),
+        allow_statement_change or None,
+        _within("--max-rho", max_rho, POSITIVE),
+    )
+    if base_ref and baseline:
+        raise InputError("expected one of --base-ref and --baseline, found both")
+    if max_increase is not None and not (base_ref or baseline):
+        raise InputError("--max-increase: needs --base-ref or --baseline to compare with")
+    if dataset is not None and ledger is None:
+        raise InputError("--dataset: needs --ledger")
+    planned = _horizon(horizon, horizon_epsilon)
+    stated = read_policy(policy) if policy is not None else NO_POLICY
+    shared = _within("--max-together", max_together, POSITIVE)
+    return GateTerms(caps, planned, stated, _day(as_of), base_ref, baseline, ledger, dataset, together=shared)
+
+
+def _within(flag: str, value: float | None, rule: Constraint) -> float | None:
+    if value is not None and not (math.isfinite(value) and rule.holds(value)):
+        raise InputError(f"{flag}: expected {rule.text}, found {value!r}")
+    return value
+
+
+def _horizon(runs: int | None, epsilon: float | None) -> Horizon | None:
+    if (runs is None) != (epsilon is None):
+        raise InputError("expected both of --horizon and --horizon-epsilon, found one")
+    if runs is None or epsilon is None:
+        return None
+    _within("--horizon", runs, COUNT)
+    _within("--horizon-epsilon", epsilon, POSITIVE)
+    return Horizon(epsilon, runs=runs)
+
+
+def _day(text: str | None) -> datetime.date:
+    if text is None:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--as-of: expected a date such as 2030-12-31, found {text!r}") from None
+
+
+def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerRoom:
+    """Ask a ledger about all files at once, spending nothing; no answer without one, and for files that cannot be read.
+
+    horizon: of flags or policy; of it and a file's own, the one with more runs counts.
+    """
+    if url is None:
+        return LedgerRoom()
+    contents: dict[str, bytes] = {}
+    pipelines: list[tuple[str, Pipeline]] = []
+    for path in paths:
+        with suppress(InvalidFile, InputError):
+            contents[path] = contents[path] if path in contents else read_bytes(path)
+            pipelines.append((path, parse(contents[path], path)))
+    answers = ledger_conditions([(pipeline, runs_of(pipeline, horizon)) for _, pipeline in pipelines], url, dataset)
+    return LedgerRoom({path: answer for (path, _), answer in zip(pipelines, answers, strict=True)}, contents)
+
+
+def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
+    """Return a condition for each pipeline: all runs of all of them against what is left in the ledger."""
+    if not runs:
+        return ()
+    from dpcli.ledger.quote import quotes
+
+    try:
+        answers = quotes(url, dataset, runs)
+    except (LedgerError, InputError) as error:
+        return (_refused(error),) * len(runs)
+    return tuple(
+        _refused(one)
+        if isinstance(one, Exception)
+        else Condition(
+            "ledger", "pass" if one.fits else "fail", one.message, ("mechanism",), shares=(one.share, one.left), delta=one.delta
+        )
+        for one in answers
+    )
+
+
+def _refused(error: Exception) -> Condition:
+    if isinstance(error, LedgerError):
+        return Condition("ledger", "error", str(error), ())
+    if isinstance(error, CannotCertify | NotRepresentable):
+        return Condition("ledger", "unknown", str(error), KEY)
+    from dpcli.file.pipeline.window import without_flag
+
+    return Condition("ledger", "invalid", without_flag(str(error)), KEY)

@@ -1,0 +1,315 @@
+"""The conditions that a file must meet: its caps, its horizon, lint rules, the policy, and, against a base, its statement and its rise."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpcli.analysis.account import Account, EpsilonVerdict, headline
+from dpcli.analysis.rho import warning_level
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import up
+from dpcli.base.stated import difference
+from dpcli.base.values import dataclass
+from dpcli.file.pipeline.gate_keys import Horizon
+from dpcli.file.pipeline.model import Budget, Pipeline
+from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import escaped
+from dpcli.gate.bases import Changed, changed_horizon, changed_terms, horizon_data, promised_delta
+from dpcli.gate.caps import BUDGET, POLICY, BindingCap, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
+from dpcli.gate.policy import Policy, scheme_of
+from dpcli.gate.verdicts import Base, Condition, Target, Verdict
+from dpcli.git.command import holds, work_tree
+
+HORIZON = ("gate", "horizon")
+PLANNED = "a schedule fixed in advance; runs decided on after looking at results belong in a ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The caps that hold for a file. epsilon: by their deltas, several where none implies another. delta: the smallest stated."""
+
+    epsilon: tuple[BindingCap, ...]
+    rho: tuple[BindingCap, ...]
+    delta: float | None
+
+    def judges(self, delta: float | None) -> bool:
+        """Return whether a cap holds at this delta; without a cap on epsilon, whether epsilon is printed at it."""
+        return delta in ({one.cap.delta for one in self.epsilon} or {self.delta})
+
+
+def holding(own: Pipeline, outside: Outside) -> Holding:
+    """Return the caps that hold for a file with its own caps.
+
+    A cap on epsilon holds at the delta that is stated with it, else at the smallest of all. A delta that is stated without an epsilon is
+    one for every cap: no cap holds at a larger one.
+    """
+    budget = own.budget or Budget()
+    promised = budget.delta if budget.delta is not None else own.privacy.delta
+    flags, policy = outside.flags, outside.policy
+    pairs = (
+        (BUDGET, budget.epsilon, promised if budget.epsilon is not None else budget.delta),
+        (POLICY, policy.epsilon, policy.delta),
+        (flag("--max-epsilon"), flags.epsilon, flags.delta),
+    )
+    smallest = min((d for d in (promised, own.privacy.delta, policy.delta, flags.delta) if d is not None), default=None)
+    bare = [delta for _, epsilon, delta in pairs if epsilon is None and delta is not None]
+    stated = [
+        StatedCap(epsilon, source, min((smallest if delta is None else delta, *bare)) if smallest is not None else None)
+        for source, epsilon, delta in pairs
+        if epsilon is not None
+    ]
+    rho = [*([] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]), *outside.stated("rho", "--max-rho")]
+    return Holding(binding_caps(stated), binding_caps(rho), smallest)
+
+
+def capped(own: Pipeline, outside: Outside) -> Pipeline:
+    """Return the pipeline with the caps that hold: on epsilon the one at the smallest delta; unchanged where there is none."""
+    caps = holding(own, outside)
+    if not caps.epsilon and not caps.rho:
+        return own
+    first = caps.epsilon[0].cap if caps.epsilon else None
+    rho = caps.rho[0].cap.value if caps.rho else None
+    warn_at = own.budget.warn_at if own.budget else Budget().warn_at
+    epsilon, delta = (None, caps.delta) if first is None else (first.value, first.delta)
+    return replace(own, budget=Budget(epsilon, delta, warn_at, rho))
+
+
+def require_cap(own: Pipeline, outside: Outside) -> None:
+    """Raise InputError where no cap holds."""
+    caps = holding(own, outside)
+    if not caps.epsilon and not caps.rho:
+        raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
+
+
+def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Condition]:
+    """Compare what the pipeline spends with its caps, of which there is at least one; what no accountant bounds is unknown.
+
+    No waiver speaks of rho. caps: where they may come from several places, which is then said.
+    """
+    assert result.budget is not None
+    epsilon, rho = result.budget.epsilon, result.budget.rho
+    near = f", above the {warning_level(result.pipeline)}"
+    if epsilon is None and math.isinf(result.upper):
+        yield _uncertified(result.delta)
+    words = [one.words() for one in caps.epsilon] if caps is not None else []
+    if epsilon is not None:
+        yield _epsilon_condition(epsilon, words[0] if words else "", near)
+    for one, source in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
+        yield _epsilon_condition(_spent(result.pipeline, one.cap), source, near)
+    if rho is not None:
+        source = caps.rho[0].words() if caps is not None and caps.rho else ""
+        text = f"{rho.words()}{source}{near if rho.verdict == 'warn' else ''}"
+        yield Condition("rho", rho.verdict, text, ("budget", "rho"))
+
+
+def _epsilon_condition(cap: EpsilonVerdict, source: str, near: str) -> Condition:
+    if math.isinf(cap.spent):
+        return _uncertified(cap.delta)
+    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{near if cap.verdict == 'warn' else ''}"
+    return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
+
+
+def _uncertified(delta: float) -> Condition:
+    return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
+
+
+def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
+    """Return what the pipeline spends against a further cap, at the delta of that."""
+    assert pipeline.budget is not None
+    budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
+    judged = headline(replace(pipeline, budget=budget), delta=cap.delta).budget
+    assert judged is not None and judged.epsilon is not None
+    return judged.epsilon
+
+
+def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
+    """Fail a file that holds its epsilon to a larger delta than the one that it promises."""
+    promised, at = own.privacy.delta, own.budget.delta if own.budget else None
+    if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
+        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
+        yield Condition("delta", "fail", text, ("budget", "delta"))
+
+
+def horizon_condition(result: Account, horizon: Horizon) -> Condition:
+    """Compare all runs of the horizon together with its cap, at the delta of the budget.
+
+    Each charge counts as many times over: this is the composition of the runs by the sound accountants, and not a multiple of one run's
+    epsilon. Runs that are chosen by what an earlier one showed are not covered: they need a filter.
+    """
+    try:
+        total = _total(result, horizon.count)
+    except InputError as error:
+        return Condition("horizon", "invalid", str(error), HORIZON)
+    text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all together, cap {horizon.epsilon!r}"
+    if math.isinf(total):
+        return Condition("horizon", "unknown", text, HORIZON)
+    target = Target(horizon.epsilon, result.delta, horizon.count)
+    if total <= horizon.epsilon:
+        return Condition("horizon", "pass", f"{text} ({PLANNED})", HORIZON, measured=total, target=target)
+    fit = runs_that_fit(result, horizon)
+    room = f"at most {fit:,} runs would fit" if fit else "not even one run would fit"
+    return Condition("horizon", "fail", f"{text}; {room} ({PLANNED})", HORIZON, measured=total, target=target)
+
+
+def runs_that_fit(result: Account, horizon: Horizon) -> int:
+    """Return the most runs, below the horizon's, whose composition is within the cap while one more is not; by bisection."""
+    good, bad = 0, horizon.count
+    while bad - good > 1:
+        # By ratio while the ends are far apart: a count may have eighteen digits.
+        middle = math.isqrt(max(good, 1) * bad) if bad > 8 * max(good, 1) else (good + bad) // 2
+        good, bad = (middle, bad) if _total(result, middle) <= horizon.epsilon else (good, middle)
+    return good
+
+
+def _total(result: Account, runs: int) -> float:
+    return headline(result.pipeline, delta=result.delta, runs=runs).upper
+
+
+def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
+    """Return how often a file counts: by its own horizon or one from outside, whichever plans more runs."""
+    return max((one.count for one in (horizon, pipeline.gate.horizon) if one is not None), default=1)
+
+
+def binding_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
+    """Return the horizons that no other one, with as many runs within as little, implies."""
+    ordered = sorted((one for one in stated if one is not None), key=lambda one: (-one.count, one.epsilon))
+    return tuple(one for k, one in enumerate(ordered) if all(one.epsilon < other.epsilon for other in ordered[:k]))
+
+
+def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:
+    """Turn findings of lint into conditions: an error fails the file, a warning is passed on."""
+    prefixes = [f'mechanism["{escaped(entry.name)}"]' for entry in pipeline.mechanisms]
+    for one in diagnostics:
+        about = [
+            entry.name
+            for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
+            if one.key == prefix or one.key.startswith(prefix + ".")
+        ]
+        # Names are cut in messages: where two look the same, a waiver for one of them must not reach the other.
+        mechanism = about[0] if len(about) == 1 else None
+        message = f"{one.key}: {one.message}" if one.key else one.message
+        verdict: Verdict = "fail" if one.severity == "error" else "warn"
+        yield Condition(one.rule, verdict, message, (), (one.line, one.column), mechanism)
+
+
+def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
+    """Fail a file that does not state what the policy requires, or samples as the policy forbids."""
+    privacy = pipeline.privacy
+    stated = (
+        ("unit", privacy.unit, policy.require_unit),
+        ("adjacency", privacy.adjacency, policy.require_adjacency),
+        ("dataset", privacy.dataset, policy.require_dataset),
+    )
+    for key, value, allowed in stated:
+        if allowed and value not in allowed:
+            wanted = " or ".join(str(getattr(item, "value", item)) for item in allowed)
+            own = "none" if value is None else getattr(value, "value", value)
+            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {wanted}, found {own}", ("privacy", key))
+    for index, entry in enumerate(pipeline.mechanisms):
+        if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
+            message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
+            yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))
+
+
+def link_condition(path: str, compared: bool) -> Iterator[Condition]:
+    """Fail a file inside of a work tree that is read from outside of it, where changes are compared; else warn.
+
+    No change under review shows what such a link leads to.
+    """
+    spelled = os.path.abspath(path)
+    real, current = os.path.realpath(spelled), work_tree(os.path.realpath(os.getcwd()))
+    # Of the repository under review, not of one that a link among the file's folders leads into.
+    top = current if current is not None and holds(current, spelled) else work_tree(os.path.dirname(spelled))
+    if path == "-" or top is None or holds(os.path.realpath(top), real):
+        return
+    text = f"a link out of the repository, to {escaped_path(real)}: expected a file that the change itself holds"
+    yield Condition("link", "fail" if compared else "warn", text, ())
+
+
+def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
+    """Warn of a file without an earlier version where the rise is limited, as all of its epsilon may be one.
+
+    unpriced: why the version at the base cannot be read, where there is one.
+    """
+    before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
+    limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
+    if not limits:
+        return Condition("increase", "warn" if unpriced else "pass", before)
+    were = "was" if len(limits) == 1 else "were"
+    return Condition("increase", "warn", f"{before}, so {' and '.join(limits)} {were} not applied")
+
+
+def epsilon_now(result: Account, base: Base) -> float:
+    """Return epsilon at the base's delta."""
+    return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
+
+
+def statement_conditions(
+    result: Account, own: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
+) -> Iterator[Condition]:
+    """Fail a file that states something else than at the base, or holds itself to less; and list what else it changed.
+
+    own: the file with its own caps. horizons: from outside. escaped: what the policy held the file to as it was, and no longer does.
+    """
+    terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
+    changed = [*terms, *changed_horizon(base.horizon, horizon_data(own.gate.horizon), horizons)]
+    weaker = [one for one in changed if one.weaker]
+    words = "; ".join([*(one.words for one in weaker), *escaped])
+    other = [one for one in changed if not one.weaker and not one.replaced_by]
+    if words:
+        allowed = outside.tightest.allow_statement_change
+        verdict: Verdict = "pass" if allowed else "fail"
+        note = "(allowed)" if allowed else "(--allow-statement-change lets it pass)"
+        yield Condition("statement", verdict, f"{words} {note}", _first(weaker))
+    for one in changed:
+        if not one.weaker and one.replaced_by:
+            yield Condition("terms", "pass", f"{one.words}; {one.replaced_by} holds", one.key)
+    if other:
+        text = "; ".join(one.words for one in other)
+        yield Condition("terms", "pass", f"{text} (weakens no cap that holds)", _first(other))
+
+
+def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
+    """Return each key of a file's earlier caps that a cap of now implies, and that cap: `the policy's 3.0`.
+
+    terms: of the file at the base, as `terms_of` has them.
+    """
+    caps, delta = holding(own, outside), promised_delta(terms)
+    rises = binding_caps(outside.stated("max_increase", "--max-increase"))
+    keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
+    replaced = {}
+    for key, binding in keys.items():
+        old = terms.get(key)
+        by = next((one.cap for one in binding if old is not None and one.cap.is_within(old, delta)), None)
+        if by is not None:
+            replaced[key] = f"{by.source.whose} {by.value!r}"
+    return replaced
+
+
+def _first(changed: Sequence[Changed]) -> Path:
+    """Return the first key that changed; where only the policy did, the file's statement."""
+    return changed[0].key if changed else ("privacy",)
+
+
+def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
+    """Compare the rise of epsilon at the base's delta with the smallest limit from outside, the base and the file."""
+    block, warn = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
+    change = difference(now, base.epsilon)
+    at = "" if base.delta is None else f" at delta = {base.delta!r}"
+    before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""
+    text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
+    limit = block.allowed(base.epsilon)
+    if (limit is not None or warn.stated()) and not math.isfinite(change):
+        return Condition("increase", "unknown", text)
+    near = f", above the warning level {warn.words(base.epsilon)}" if warn.passed_by(change, base.epsilon) else ""
+    if limit is None:
+        return Condition("increase", "warn" if near else "pass", f"{text}{near}")
+    target = Target(base.epsilon + limit, base.delta)
+    verdict: Verdict = "fail" if block.passed_by(change, base.epsilon) else "warn" if near else "pass"
+    return Condition("increase", verdict, f"{text}, allowed {block.words(base.epsilon)}{near}", measured=now, target=target)

@@ -1,0 +1,157 @@
+"""Rules about the step that [train] performs: it must be the one that is accounted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, entries
+from dpcli.lint.sections import RELEASING, chosen, on, one_of, section, settings, switched_on, words
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
+
+RESUME = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
+NORMALISE = frozenset(
+    {"normalise", "normalise_by", "normaliser", "normalize", "normalize_by", "normalizer", "divide_by", "denominator"}
+)
+COUNTED = frozenset({"n", "data", "dataset", "records", "actual", "actual_batch_size", "sampled_batch_size"})
+CLIP_PER = frozenset({"clip_per", "clip_by", "clipping_granularity"})
+TOGETHER = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
+MICROBATCHES = frozenset({"num_microbatches", "microbatches"})
+DROPS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "min_batch_size"}
+SKIPS = frozenset({*DROPS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
+
+
+def _resumed(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for name in RELEASING:
+        if not any(key in ("run_id", "ledger") and on(value) for _, key, value in settings(pipeline, name)):
+            message = "expected the run_id of the run that is continued (or its ledger) with it, found neither"
+            yield from switched_on(pipeline, RESUME, message, name)
+
+
+def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
+        return  # elsewhere the number of records is the same in neighbouring datasets
+    for path, name, value in settings(pipeline):
+        counted = any("len(" in word or (name in NORMALISE and word in COUNTED) for word in words(value))
+        if counted:
+            yield RuleFinding(
+                path, f"expected a declared constant such as the expected batch size, found a private count, {value!r}"
+            )
+
+
+def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    message = "a bound on a sum of several records' gradients bounds no record's own: clip each record's gradient"
+    yield from chosen(pipeline, CLIP_PER, one_of(*TOGETHER), message)
+    if any(name in CLIP_PER for _, name, _ in settings(pipeline)):
+        return
+    single = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
+    message = 'expected clip_per = "example" with it, or as many as batch_size has records: found neither'
+    yield from chosen(pipeline, MICROBATCHES, lambda value: on(value) and value not in single, message)
+
+
+def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    yield from switched_on(
+        pipeline, frozenset({"disable_dp"}), "without the noise that the file states, nothing of its epsilon holds"
+    )
+    stated = {getattr(entry.spec, key, None) for _, entry in entries(pipeline) for key in ("noise_multiplier", "sigma")} - {None}
+    for path, name, value in settings(pipeline, "train"):
+        if stated and name in ("noise_multiplier", "sigma") and _number(value) and value not in stated:
+            yield RuleFinding(path, f"expected the noise of a mechanism of this file, found {value!r}")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    if any(isinstance(entry.sampling, Poisson | BallsInBins) for _, entry in entries(pipeline)):
+        message = (
+            "a batch of random size may be small or empty, and whether it is says who is in it: take every step, noise included"
+        )
+        yield from switched_on(pipeline, SKIPS, message)
+        yield from chosen(pipeline, frozenset({"on_empty_batch"}), one_of("skip", "drop", "ignore"), message)
+
+
+RESUMED = RuleInfo(
+    code="DP113",
+    severity="error",
+    title="a run continued without its identity",
+    what="A section has resume (or resume_from, resume_from_checkpoint) and neither run_id nor ledger.",
+    why="A run that is continued repeats the steps since its checkpoint with fresh noise, and those are charged again. "
+    "Without the identity of the first part nobody can add the two: counters that are restored from a file have "
+    "counted such steps twice, or not at all.",
+    fix="Continue it with dpcli train --resume, which finds what the first part was charged under; elsewhere state its run_id or "
+    "ledger.",
+    source="observed in Opacus, whose accountants are saved apart from the model; Ponomareva et al. 2023, arXiv:2303.00654",
+    bad=HEAD + TRAIN + section({"resume": '"runs/7/last.pt"'}),
+    good=HEAD + TRAIN + section({}),
+    check=_resumed,
+)
+
+NORMALISED = RuleInfo(
+    code="DP115",
+    severity="error",
+    title="a private count as normaliser",
+    what="Under add-remove, a section divides by a count of the private data: a normalise, normalise_by, normaliser, divide_by or "
+    'denominator key that says "dataset", "n" or "actual-batch-size", or any value with len(...).',
+    why="Under add-remove the number of records is itself private: two neighbouring datasets divide the same sum by "
+    "different numbers, and a step's sensitivity is no longer the clipping norm over a constant.",
+    fix="Divide by a declared constant: the expected batch size, rate times the declared dataset_size.",
+    source="Opacus issues 571 and 819, https://github.com/pytorch/opacus/issues/571",
+    bad=HEAD + TRAIN + section({"normalise_by": '"len(data)"'}),
+    good=HEAD + TRAIN + section({}),
+    check=_normalised,
+)
+
+CLIPPED_TOGETHER = RuleInfo(
+    code="DP116",
+    severity="error",
+    title="clipping of several records together",
+    what="clip_per (or clip_by, clipping_granularity) says batch, microbatch or device; or num_microbatches (or "
+    'microbatches) is not the batch_size and stands without clip_per = "example".',
+    why="Where the mean gradient of a micro-batch is clipped, changing one record can turn that mean from C to -C: a "
+    "change of 2C, twice what the noise was scaled for. Clipping a batch as a whole is worse, as the noise then "
+    "hides a batch and the accountant counts a record.",
+    fix="Clip each record's gradient, as dpcli train does; batches that only save memory (physical_batch_size) change nothing.",
+    source="TensorFlow Privacy issue 620, https://github.com/tensorflow/privacy/issues/620; Ponomareva et al. 2023, "
+    "arXiv:2303.00654",
+    bad=HEAD + TRAIN + section({"clip_per": '"microbatch"'}),
+    good=HEAD + TRAIN + section({"physical_batch_size": "16"}),
+    check=_clipped_together,
+)
+
+OTHER_NOISE = RuleInfo(
+    code="DP206",
+    severity="error",
+    waivable=False,
+    title="another noise than the one that is accounted",
+    what="[train] states a noise_multiplier or sigma that no mechanism of the file has, or a section sets disable_dp. "
+    "(That the noise really drawn has its scale, no file can show: the tests of dpcli train and dpcli audit measure "
+    "it.)",
+    why="The printed epsilon belongs to the mechanism's noise. A published result claimed an epsilon of 0.21 where an "
+    "audit measured 2.79 or more: the noise was divided by the batch size.",
+    fix="Leave noise_multiplier to the mechanism, where every command reads it.",
+    source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
+    bad=HEAD + TRAIN + section({"noise_multiplier": "0.7"}),
+    good=HEAD + TRAIN + section({}),
+    check=_other_noise,
+)
+
+SKIPS_EMPTY = RuleInfo(
+    code="DP208",
+    severity="error",
+    waivable=False,
+    title="small or empty batches left out",
+    what="A mechanism draws batches of random size (poisson, balls-in-bins) and a section has drop_last "
+    "(dataloader_drop_last), skip_empty_batches, drop_empty or min_batch_size switched on, or on_empty_batch = "
+    '"skip".',
+    why="The accountant counts one noisy release per step. A step that is left out when nobody was drawn shows that "
+    "nobody was drawn; one that crashes shows it too.",
+    fix="Take every step; on an empty batch release the noise alone.",
+    source="Opacus issues 161 and 612, https://github.com/pytorch/opacus/issues/612",
+    bad=HEAD + TRAIN + section({"drop_last": "true"}),
+    good=HEAD + TRAIN + section({}),
+    check=_skips_empty,
+)
