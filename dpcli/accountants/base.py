@@ -140,12 +140,12 @@ def _at(profile: PrivacyProfile, delta: float) -> float:
 
 def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     """`view` of each mechanism. Raises NotRepresentable with the first one's reason, and names all that lack it for that reason."""
-    found: list[T] = []
+    values: list[T] = []
     reason: NotRepresentable | None = None
     lacking: list[object] = []
     for mechanism, _ in steps:
         try:
-            found.append(view(mechanism))
+            values.append(view(mechanism))
         except NotRepresentable as error:
             if reason is None:
                 reason = NotRepresentable(str(error))
@@ -154,7 +154,7 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     if reason is not None:
         reason.lacking = tuple(lacking)
         raise reason
-    return found
+    return values
 
 
 def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:

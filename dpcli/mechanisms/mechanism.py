@@ -15,7 +15,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
     from dpcli.numerics.tails import Tails
 
 
@@ -33,6 +33,22 @@ class PrivacyLoss(Protocol):
     def tails(self, at: Array) -> Tails:
         """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable where unknown."""
         ...
+
+
+class TailsOnly:
+    """A privacy loss of which only the tails are known, for the stated reason; subclasses are frozen dataclasses with `tails`."""
+
+    __slots__ = ()
+
+    reason: ClassVar[str]
+
+    def cgf(self, z: Array) -> Array:
+        """Refuse, with the reason."""
+        raise NotRepresentable(self.reason)
+
+    def tilted(self, t: float) -> Tilted:
+        """Refuse, with the reason."""
+        raise NotRepresentable(self.reason)
 
 
 class Mechanism:
@@ -63,7 +79,7 @@ class Mechanism:
 
         Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
-        from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+        from dpcli.mechanisms.stated.atoms import TwoPointLoss
 
         pure = self.approx_dp(0.0)
         if not 0.0 < pure < math.inf:

@@ -136,14 +136,14 @@ def nodes_of(low: float, high: float, step: float) -> Array:
 def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
     """As `moment_on`, of rows: each with its own z and step (rows,), and its own values (rows, nodes)."""
     column, weight = z[:, None], log_base + np.log(step)[:, None]
-    found = np.zeros(len(z))
+    result = np.zeros(len(z))
     small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < 500.0
     if small.all():
-        found = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
+        result = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
     elif small.any():
-        found[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
-    total = np.log1p(found)
-    rest = ~(found > LEAST)  # NaN included
+        result[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
+    total = np.log1p(result)
+    rest = ~(result > LEAST)  # NaN included
     if rest.any():
         total[rest] = np.logaddexp(0.0, log_sum(log_bernoulli(column[rest], log_ratio[rest]) + weight[rest]))
     return np.asarray(total * (1.0 + SLACK))

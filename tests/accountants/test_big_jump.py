@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.numerics.contour import certified
 from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.jump import jump

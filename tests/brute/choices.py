@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 from scipy import stats
 
-from dpcli.numerics.grid.chosen_range import ChoiceCurve
+from dpcli.numerics.grid.hockey_stick import ChoiceCurve
 from tests.brute.schemes import Array, Records, Release
 
 Scores = Callable[[Records], Array]

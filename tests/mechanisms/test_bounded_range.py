@@ -15,10 +15,9 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
-from dpcli.mechanisms.choice.exponential import BoundedRange
-from dpcli.mechanisms.choice.range_loss import BLOCK, ChoicesLoss, RangeLoss, choices, curve_of
+from dpcli.mechanisms.choice.exponential import BLOCK, BoundedRange, ChoicesLoss, RangeLoss, choices, curve_of
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.brute.choices import height, tree
 from tests.cases import of_each
 from tests.exam.subjects import SEED

@@ -12,29 +12,22 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.choice.exponential import ExponentialChoice, ExponentialSpec
-from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
-from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
-from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec, noisy_maximum
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
 from dpcli.mechanisms.combined.composed import BoundGroup, Composed
 from dpcli.mechanisms.combined.group import Group, grouped
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
-from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
-from dpcli.mechanisms.noise.discrete_gaussian_vector import DiscreteGaussianVector
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.post_processing import Free, PostProcessingSpec
-from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, PureSpec, StatedPure
+from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure
 from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
-from dpcli.mechanisms.stated.two_point import Pure
 from tests.cases import of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 

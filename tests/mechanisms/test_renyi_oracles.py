@@ -17,11 +17,11 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.mixture import binomial_mixture
 from tests import oracles
 from tests.cases import of_each

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dpcli.numerics.closed.one_step import single_log_delta
-from dpcli.numerics.grid.chords import symmetric_pair
-from dpcli.numerics.grid.chosen_range import _one_more, choice_curve
+from dpcli.numerics.grid.hockey_stick import _one_more, choice_curve, symmetric_pair
+from dpcli.numerics.tails import single_log_delta
 from tests.brute.choices import height, tree
 from tests.exam.subjects import SEED
 

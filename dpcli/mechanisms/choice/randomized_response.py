@@ -15,8 +15,8 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.mechanisms.stated.two_point import Pure
 
 
 @dataclass(frozen=True, slots=True)

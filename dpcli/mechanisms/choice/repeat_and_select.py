@@ -14,21 +14,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.selection_profile import SelectionLoss, TrialCounts, own_run, rough_run
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling.poisson import finite_loss
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, balle_delta
-from dpcli.numerics.grid.chords import FURTHEST
+from dpcli.numerics.grid.hockey_stick import FURTHEST
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root

@@ -11,8 +11,8 @@ from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.mechanisms.stated.two_point import Pure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,22 @@
-"""One of several mechanisms, chosen by chance, and which one it was is taken to be known."""
+"""Alternatives to one mechanism: one of two is chosen by chance and the choice is known, or several bounds hold at once."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.rotations import log1p_complex
+from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.work import spend
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
+
 
 HALVINGS = 40
 
@@ -41,11 +44,8 @@ class TiltedLabelled:
 
     def decay(self, y: Array) -> Array:
         """The weighted sum of the parts' bounds."""
-        found = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
-        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(found), axis=0), 0.0))
-
-    def split(self, level: float) -> None:
-        """Taken whole."""
+        bounds = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
+        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(bounds), axis=0), 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class LabelledLoss:
 
     def tails(self, at: Array) -> Tails:
         """The parts' tails, mixed."""
-        found = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
+        tails = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
         p, q = list(self.log_weights), list(self.log_others or self.log_weights)
-        columns = zip((p, p, q, q), zip(*found, strict=True), strict=True)
+        columns = zip((p, p, q, q), zip(*tails, strict=True), strict=True)
         return Tails(*(mixed(weights, list(column)) for weights, column in columns))
 
 
@@ -138,3 +138,33 @@ class Labelled(Mechanism):
         return np.asarray(
             np.where(curves.max(axis=0) < 30.0, small, np.logaddexp.reduce(curves + weights, axis=0)) / z * (1.0 + 1e-14)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LeastOf(Mechanism):
+    """Whichever costs less of mechanisms that all dominate what happens. Accountants may ask each; not attained."""
+
+    each: tuple[Mechanism, ...]
+
+    def ways(self) -> tuple[Mechanism, ...]:
+        return self.each
+
+    def approx_dp(self, delta: float) -> float:
+        epsilons = []
+        for way in self.each:
+            with suppress(NotRepresentable):
+                epsilons.append(way.approx_dp(delta))
+        return min(epsilons) if epsilons else self.each[0].approx_dp(delta)
+
+    def delta_floor(self) -> float:
+        return min(way.delta_floor() for way in self.each)
+
+    def zcdp(self) -> float:
+        return self.each[0].zcdp()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """Those of the first, for whoever asks for one."""
+        return self.each[0].losses()
+
+    def rdp(self, orders: Array) -> Array:
+        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.each]))

@@ -25,17 +25,16 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
 from dpcli.numerics.quadrature import TAIL, fits, power_moment, span, step_below, step_size
+from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.capped import CappedLoss
-    from dpcli.numerics.contour.cut import CutLoss
+    from dpcli.numerics.contour.cut import CappedLoss, CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
-    from dpcli.numerics.shifted import TableRow
+    from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # entries of a table of tails
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
@@ -108,7 +107,7 @@ class MixtureRemoveLoss(MixtureLoss):
     mixture: Mixture
 
     def row(self) -> TableRow | None:
-        from dpcli.numerics.shifted import ShiftedRemove, single_row
+        from dpcli.numerics.mixture import ShiftedRemove, single_row
 
         return single_row(ShiftedRemove, self.mixture, MAX_REACH)
 
@@ -120,7 +119,7 @@ class MixtureRemoveLoss(MixtureLoss):
 
     def capped(self, log_mass: float) -> CappedLoss:
         """Without at most e^log_mass of its upper tail."""
-        from dpcli.numerics.contour.capped import cap
+        from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
 
@@ -146,7 +145,7 @@ class MixtureAddLoss(MixtureLoss):
     mixture: Mixture
 
     def row(self) -> TableRow | None:
-        from dpcli.numerics.shifted import ShiftedAdd, single_row
+        from dpcli.numerics.mixture import ShiftedAdd, single_row
 
         return single_row(ShiftedAdd, self.mixture, MAX_REACH)
 
@@ -184,7 +183,7 @@ class MixtureReplaceLoss(MixtureLoss):
 
     def capped(self, log_mass: float) -> CappedLoss:
         """Without at most e^log_mass of its upper tail."""
-        from dpcli.numerics.contour.capped import cap
+        from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 

@@ -161,7 +161,7 @@ class Poisson(Batched):
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         rate = self.exact_rate(runs.dataset_size)
         if rate == 0:
-            from dpcli.mechanisms.stated.post_processing import Free
+            from dpcli.mechanisms.stated.pure_and_approx import Free
 
             return Free(), 1
         assert rate is not None
@@ -201,7 +201,7 @@ class FixedSize(Batched):
     )
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        from dpcli.mechanisms.sampling.fixed_size import fixed_size
+        from dpcli.mechanisms.sampling.poisson import fixed_size
 
         rate = self.exact_rate(runs.dataset_size)
         if not neighbours.replaces:
@@ -297,8 +297,8 @@ class Cyclic(OncePerEpoch):
         """By a record of the first batch, in every pass that begins, where passes are of whole batches; several records need not share
         a batch."""
         rate = self.exact_rate(runs.dataset_size)
-        whole = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
-        return whole and neighbours.records == 1 and not self.rounded(runs.dataset_size)
+        complete = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
+        return complete and neighbours.records == 1 and not self.rounded(runs.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ class BallsInBins(OncePerEpoch):
         yield from Batched.problems(self, dataset_size)
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        from dpcli.mechanisms.sampling.allocated import allocated
+        from dpcli.mechanisms.sampling.random_allocation import allocated
 
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
@@ -349,5 +349,23 @@ class BallsInBins(OncePerEpoch):
         """Where passes are run to their end, and have no more steps to hide in than are counted."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
-        whole = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
-        return (self.participations / rate).denominator == whole.denominator == 1 and not self.rounded(runs.dataset_size)
+        complete = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
+        return (self.participations / rate).denominator == complete.denominator == 1 and not self.rounded(runs.dataset_size)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun(Spec):
+    """All steps of an entry, sampled as it says."""
+
+    spec: Spec
+    sampling: Scheme | None
+    runs: Runs
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        from dpcli.mechanisms.combined.composed import Composed
+
+        if self.sampling is None:
+            mechanism, count = self.spec.resolve(neighbours), self.runs.steps_at(None)
+        else:
+            mechanism, count = self.sampling.resolve(self.spec, self.runs, neighbours)
+        return mechanism if count == 1 else Composed(((mechanism, count),))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
@@ -63,14 +64,14 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
     unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. None where no plan is cheap enough.
     """
     work = min(work, remaining() / PASSES)
-    window = spread([(found, count) for _, found, count in parts], tilt, LOG_NEGLIGIBLE)
+    window = spread([(view, count) for _, view, count in parts], tilt, LOG_NEGLIGIBLE)
     widest = (window[1] - window[0]) / SMALLEST
     # Where the tilted composition sits on its largest loss, its window shows no scale: the losses of one step do.
     steady = max(_finest(part, tilt, log_delta, work) for part in parts)
     for cell in (widest, steady) if steady > widest else (widest,):
-        found = _cheapest(parts, tilt, log_delta, error, unit, work, window, cell)
-        if found is not None:
-            return found
+        view = _cheapest(parts, tilt, log_delta, error, unit, work, window, cell)
+        if view is not None:
+            return view
     return None
 
 
@@ -107,8 +108,8 @@ def _most_rounds(count: int) -> int:
 
 def _reach(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float) -> tuple[float, float]:
     """The losses of one step that matter."""
-    _, found, count = part
-    return found.range(log_delta - math.log(count) - 16.0, tilt, LOG_NEGLIGIBLE - math.log(count))
+    _, survey, count = part
+    return survey.range(log_delta - math.log(count) - 16.0, tilt, LOG_NEGLIGIBLE - math.log(count))
 
 
 def _needed(
@@ -193,11 +194,11 @@ def composed(parts: Parts, plan: GridPlan) -> tuple[GridCurve, GridCurve]:
     sides: tuple[list[tuple[Lattice, int]], list[tuple[Lattice, int]]] = ([], [])
     infinite = 0.0
     for part, rounds in zip(parts, plan.rounds, strict=True):
-        _, found, count = part
+        _, survey, count = part
         pair = _single(part, plan.tilt, plan.log_delta, plan.spacing / 2.0**rounds)
         for upper in (0, 1):
-            sides[upper].extend(_powered(pair[upper], count, rounds, found, plan, bool(upper)))
-        infinite += count * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16))
+            sides[upper].extend(_powered(pair[upper], count, rounds, survey, plan, bool(upper)))
+        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
     curves = [_finished(side, plan) for side in sides]
     lower = GridCurve(*curves[0], -math.expm1(infinite) * (1.0 - 1e-12), -1.0, plan.coarseness > 1.0)
     return lower, GridCurve(*curves[1], curves[1][0].infinite, 1.0, plan.coarseness > 1.0)
@@ -226,28 +227,28 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, survey: S
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
     if not max(-first, first + length) <= FARTHEST_CELL:
         raise NotRepresentable(TOO_STEADY)
-    whole = convolved(parts, first, transform_size(length))
+    result = convolved(parts, first, transform_size(length))
     log_rare = plan.log_delta - math.log(max(left, 1)) - 16.0
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     below = spread([(survey, copies)], plan.tilt, LOG_NEGLIGIBLE - math.log(max(left, 1)))[0]  # may be -inf
     last = first + length - 1
-    begin = math.floor(min(max(below / whole.spacing, first), last)) - first
-    end = max(math.ceil(min(max(above / whole.spacing, first), last)) - first + 1, begin + 1)
-    weights = whole.weights[begin:end].copy()
-    infinite, lost = whole.infinite, whole.lost
+    begin = math.floor(min(max(below / result.spacing, first), last)) - first
+    end = max(math.ceil(min(max(above / result.spacing, first), last)) - first + 1, begin + 1)
+    weights = result.weights[begin:end].copy()
+    infinite, lost = result.infinite, result.lost
     if upper:
         infinite += math.exp(log_rare) if end < length else 0.0
-        lost += float(whole.weights[:begin].sum()) + whole.error * math.sqrt(begin)
+        lost += float(result.weights[:begin].sum()) + result.error * math.sqrt(begin)
     return Lattice(
-        whole.tilt,
-        whole.spacing,
+        result.tilt,
+        result.spacing,
         first + begin,
         weights,
-        whole.log_scale,
+        result.log_scale,
         infinite,
-        whole.error,
-        whole.log_error,
-        whole.shift,
+        result.error,
+        result.log_error,
+        result.shift,
         lost,
     )
 
@@ -290,9 +291,9 @@ def _edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: floa
     def log_beyond(s: float, at: float) -> float:
         return math.fsum(count * _log_moment(lattice, sign * s) for lattice, count in side) - sign * s * at
 
-    found = log_beyond(order, edge)
-    if found <= LOG_NEGLIGIBLE + 4.0:
-        return edge, math.exp(found)
+    log_mass = log_beyond(order, edge)
+    if log_mass <= LOG_NEGLIGIBLE + 4.0:
+        return edge, math.exp(log_mass)
     # Planned from a survey that was too rough here: look at the lattices themselves.
     orders = (order * np.geomspace(1e-3, 10.0, 33)).tolist()
     distance = min(max(log_beyond(s, edge) - LOG_NEGLIGIBLE, 0.0) / s for s in orders)

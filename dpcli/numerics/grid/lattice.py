@@ -17,8 +17,8 @@ of the lower pair are a sub-measure: what is dropped can only lower its curve.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails
 from dpcli.numerics.work import spend
@@ -104,8 +104,8 @@ class Cells:
         """What lowering the curve by c takes from the weights: the second divided difference of c."""
         h, up = self.spacing, math.exp(self.tilt * self.spacing)
         padded = np.concatenate(([lowering[0] / up], lowering, [0.0]))  # to the left the curve keeps its slope
-        here = padded[1:-1]
-        return np.asarray((padded[2:] / up - here) / math.expm1(h) + (here - padded[:-2] * up) / math.expm1(-h))
+        middle = padded[1:-1]
+        return np.asarray((padded[2:] / up - middle) / math.expm1(h) + (middle - padded[:-2] * up) / math.expm1(-h))
 
 
 def _height(weights: Array, i: int, spacing: float, tilt: float) -> float:
@@ -146,15 +146,15 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
         return weights
     alive = np.flatnonzero(weights)
     spend(0.2 * len(alive))
-    found = weights[alive]
+    kinks = weights[alive]
     values: dict[int, float] = {}  # of kinks that have changed, by their place in `alive`
     left: dict[int, int] = {}  # neighbours that are no longer those in `alive`: few points are passed over
     right: dict[int, int] = {}
-    waiting = np.flatnonzero(found < 0.0).tolist()
+    waiting = np.flatnonzero(kinks < 0.0).tolist()
     rate, gained, last = tilt * spacing, -spacing, len(alive)
     while waiting:
         k = waiting.pop()
-        weight = values[k] if k in values else float(found[k])
+        weight = values[k] if k in values else float(kinks[k])
         if weight >= 0.0:
             continue
         if len(values) % ASIDE == 0:
@@ -163,19 +163,19 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
         before, after = left.get(k, k - 1), right.get(k, k + 1)
         if after == last:  # nothing above to give it to: no claim below it either
             return np.zeros_like(weights)
-        here, end = int(alive[k]), int(alive[after])
+        place, end = int(alive[k]), int(alive[after])
         left[after] = before
         share = 1.0
         if before >= 0:
             right[before] = after
             begin = int(alive[before])
-            share = math.expm1(gained * (here - begin)) / math.expm1(gained * (end - begin))
-            value = values[before] if before in values else float(found[before])
-            values[before] = value + weight * (1.0 - share) * math.exp(-rate * (here - begin))
+            share = math.expm1(gained * (place - begin)) / math.expm1(gained * (end - begin))
+            value = values[before] if before in values else float(kinks[before])
+            values[before] = value + weight * (1.0 - share) * math.exp(-rate * (place - begin))
             if values[before] < 0.0:
                 waiting.append(before)
-        value = values[after] if after in values else float(found[after])
-        values[after] = value + weight * share * math.exp(min(rate * (end - here), 700.0))
+        value = values[after] if after in values else float(kinks[after])
+        values[after] = value + weight * share * math.exp(min(rate * (end - place), 700.0))
         if values[after] < 0.0:
             waiting.append(after)
     result = weights.copy()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails
 from dpcli.numerics.work import hold, spend
@@ -37,11 +37,11 @@ class GridOutcomes:
         losses: Array = self.spacing * np.arange(self.first, self.first + len(self.weights), dtype=float)
         with np.errstate(divide="ignore"):
             log_p: Array = np.log(self.weights)
-            found = atom_tails(at, losses, log_p, log_p - losses)
+            atoms = atom_tails(at, losses, log_p, log_p - losses)
             rest = math.log(max(-math.expm1(min(float(np.logaddexp.reduce(log_p - losses)), 0.0)), 1e-300))
             lost = math.log(self.infinite) if self.infinite > 0.0 else -math.inf
-        p_above, q_below = np.logaddexp(found.p_above, lost), np.logaddexp(found.q_below, rest)
-        return Tails(np.minimum(p_above, 0.0), found.p_below, found.q_above, np.minimum(q_below, 0.0))
+        p_above, q_below = np.logaddexp(atoms.p_above, lost), np.logaddexp(atoms.q_below, rest)
+        return Tails(np.minimum(p_above, 0.0), atoms.p_below, atoms.q_above, np.minimum(q_below, 0.0))
 
 
 def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
@@ -50,18 +50,18 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     Raises NotRepresentable where a loss is too large for a grid.
     """
     ranges = [_range(loss) for loss, _ in parts]
-    moments = [_moments(loss, *found) for (loss, _), found in zip(parts, ranges, strict=True)]
+    moments = [_moments(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
     total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(moments, parts, strict=True)))
     least = min((math.sqrt(variance) for variance in moments if variance > 0.0), default=1.0)
     points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
     spacing = max(WIDTH * total / points, 1e-9)
-    whole: GridOutcomes | None = None
+    composed: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
         part = _power(_gridded(loss, low, high, spacing), count)
-        whole = part if whole is None else _sum(whole, part)
-    assert whole is not None
-    mass = float(whole.weights.sum()) + whole.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
-    return GridOutcomes(spacing, whole.first, whole.weights / mass, whole.infinite / mass)
+        composed = part if composed is None else _sum(composed, part)
+    assert composed is not None
+    mass = float(composed.weights.sum()) + composed.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
+    return GridOutcomes(spacing, composed.first, composed.weights / mass, composed.infinite / mass)
 
 
 def _range(loss: HasTails) -> tuple[float, float]:

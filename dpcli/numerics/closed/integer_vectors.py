@@ -1,24 +1,60 @@
-"""The distribution of a whole-number combination of discrete Gaussians: u . X, each X_i proportional to e^{-x^2/(2 sigma^2)}.
+"""Vectors of integers: those that bounds on norms allow, and whole-number combinations of discrete Gaussians.
 
-Write n = |u|^2, u with k coordinates, none 0, without a common divisor. Completing the square, P(u . X = m) is c(m) e^{-m^2/(2 sigma^2 n)}
-over a constant, where c(m) is the sum of e^{-|x|^2/(2 sigma^2)} over the lattice orthogonal to u, moved by what m asks for. By Poisson
-summation c is a constant times 1 + sum cos(.) e^{-2 pi^2 sigma^2 |w|^2} over w other than 0 of the dual lattice, which is Z^k projected
-along u: |w|^2 is the sum over pairs of (j_a u_b - j_b u_a)^2 / n, of which k - 1 at least are not 0, so |w|^2 >= (k - 1)/n. Half of the
-exponent pays for that; the other half for the sum over w, at most sigma sqrt(pi n) (sum_j e^{-pi^2 sigma^2 j^2})^k, as unfolding the
-integral over one period of prod_i sum_j e^{-pi^2 sigma^2 (j - t u_i)^2} shows. Where the product is small, u . X is a discrete Gaussian of
-parameter sigma sqrt(n).
+`log_masses` is the distribution of u . X, each X_i proportional to e^{-x^2/(2 sigma^2)}. Write n = |u|^2, u with k coordinates, none 0,
+without a common divisor. Completing the square, P(u . X = m) is c(m) e^{-m^2/(2 sigma^2 n)} over a constant, where c(m) is the sum of
+e^{-|x|^2/(2 sigma^2)} over the lattice orthogonal to u, moved by what m asks for. By Poisson summation c is a constant times 1 + sum cos(.)
+e^{-2 pi^2 sigma^2 |w|^2} over w other than 0 of the dual lattice, which is Z^k projected along u: |w|^2 is the sum over pairs of (j_a u_b -
+j_b u_a)^2 / n, of which k - 1 at least are not 0, so |w|^2 >= (k - 1)/n. Half of the exponent pays for that; the other half for the sum
+over w, at most sigma sqrt(pi n) (sum_j e^{-pi^2 sigma^2 j^2})^k, as unfolding the integral over one period of prod_i sum_j e^{-pi^2 sigma^2
+(j - t u_i)^2} shows. Where the product is small, u . X is a discrete Gaussian of parameter sigma sqrt(n).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
+MOST_LOOKS = 2000  # vectors that are looked at
 REACH = 40.0  # standard deviations; what is left weighs less than e^-790
 WINDOW = 13.0  # of one coordinate given the sum: e^-84
 LOG_ALIKE = -60.0  # of what is left to differ, far below rounding
+
+
+class TooManyShifts(Exception):
+    """There are more vectors than are looked at."""
+
+
+def largest_shifts(squared: int, most: int, total: int, dimension: int) -> tuple[tuple[int, ...], ...]:
+    """The vectors v with |v|^2 <= squared that are maximal coordinate by coordinate.
+
+    Args:
+        most: bound on one coordinate. total: on their sum. dimension: on how many there are.
+
+    Returns:
+        Positive coordinates, falling; every other vector within the bounds has, in some order, none that is larger in size than one
+        of these. Raises TooManyShifts.
+    """
+    maximal = []
+    for looked, shift in enumerate(_within(min(math.isqrt(squared), most), squared, total, dimension)):
+        if looked == MOST_LOOKS:
+            raise TooManyShifts
+        left = squared - sum(x * x for x in shift)
+        if not any(x < most and 2 * x + 1 <= left and sum(shift) < total for x in set(shift)):
+            maximal.append(shift)
+    return tuple(maximal)
+
+
+def _within(largest: int, squared: int, total: int, places: int) -> Iterator[tuple[int, ...]]:
+    """All with coordinates up to `largest`, to which no coordinate of 1 can be added."""
+    if largest == 1:
+        yield (1,) * min(squared, total, places)
+        return
+    for count in range(min(squared // (largest * largest), total // largest, places), -1, -1):
+        for rest in _within(largest - 1, squared - count * largest * largest, total - count * largest, places - count):
+            yield (largest,) * count + rest
 
 
 def alike(sigma: float, norm: int, coordinates: int) -> bool:
@@ -47,7 +83,7 @@ def log_masses(sigma: float, direction: tuple[int, ...], reach: int) -> Array:
     return np.asarray(log_mass - np.logaddexp.reduce(log_mass))
 
 
-def cells(sigma: float, direction: tuple[int, ...], reach: int) -> float:
+def lattice_cells(sigma: float, direction: tuple[int, ...], reach: int) -> float:
     """About what `log_masses` takes."""
     norm = sum(u * u for u in direction)
     if alike(sigma, norm, len(direction)):
