@@ -1,4 +1,4 @@
-"""What an accountant is: a function from a composition to its privacy profile, and a few facts about it."""
+"""Accountants: each is a function from a composition to its privacy profile, and a few facts about it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PrivacyProfile:
         return Bound(1.0)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
-        """This profile with another relative tolerance, and about so much time for one answer, where it takes any."""
+        """Return this profile with another relative tolerance, and about so much time for one answer, where it takes any."""
         return self
 
     def shares(self, delta: float) -> tuple[float, ...]:
@@ -68,7 +68,7 @@ class PrivacyProfile:
 
 @dataclass(frozen=True, slots=True)
 class Accountant:
-    """One row of the table.
+    """A row of the table of accountants.
 
     sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).

@@ -55,7 +55,7 @@ def _moved(columns: Array, ratio: float, way: np.ufunc) -> Array:
 
 
 def _replaced(steps: Steps, moved: list[Mechanism], rows: Array) -> Steps:
-    """The same steps with others in their place; equal rows are one mechanism."""
+    """Return the steps with those of `rows` in place of `moved`; equal rows are one mechanism."""
     known: dict[tuple[float, ...], Mechanism] = {}
     instead: dict[Mechanism, Mechanism] = {}
     for mechanism, row in zip(moved, rows.tolist(), strict=True):

@@ -39,7 +39,7 @@ class GdpProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Of the limit."""
+        """Return mu of the limit."""
         mu = together(merged(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")

@@ -55,7 +55,7 @@ class PldProfile(PrivacyProfile):
 
     @property
     def effort(self) -> Effort:
-        """What one direction may cost."""
+        """Work that one direction may cost."""
         return Effort(self.seconds * POINTS_PER_SECOND, self.strict)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PldProfile:

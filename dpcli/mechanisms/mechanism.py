@@ -1,4 +1,4 @@
-"""What a mechanism is to the rest of the house: a handful of views of its privacy loss.
+"""Mechanisms, as the rest of the package sees them: a handful of views of a privacy loss.
 
 A *spec* holds the keys of the pipeline file. `Spec.resolve(neighbours)` settles, once, what "neighbouring" means and returns a
 *mechanism*, which no accountant ever asks about adjacency again. A mechanism answers with as many representations as it has and
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PrivacyLoss(Protocol):
-    """One direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
+    """A direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
 
     def cgf(self, z: Array) -> Array:
         """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
@@ -99,7 +99,8 @@ class Mechanism:
         return (self,)
 
     def attained(self) -> bool:
-        """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
+        """Return whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves
+        it.
 
         The claim: let D and D' differ as much as neighbours may, so that every record of the unit or group comes or goes, or all change
         from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D' and exactly losses()[-1]
@@ -119,7 +120,7 @@ class Mechanism:
         return self if self.attained() else None
 
     def unclaimed(self) -> Mechanism:
-        """The same upper bounds without the claim: for a use in which the pair bounds more than can happen."""
+        """Return a mechanism with the same upper bounds and without the claim: for a use in which the pair bounds more than can happen."""
 
         return Dominated(self) if self.witness(2.0) is not None else self
 

@@ -1,4 +1,4 @@
-"""What a pipeline may be made of: types of mechanisms and sampling schemes."""
+"""Types of mechanisms and sampling schemes."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Mixture:
 
     @property
     def single(self) -> bool:
-        """Whether there is one shift only: what is asked then has a closed form."""
+        """Tell whether there is one shift only, where most has a closed form."""
         return len(self.shifts) == 1
 
     def _exponents(self, x: Any) -> Any:
@@ -147,7 +147,7 @@ class Mixture:
         return high
 
     def _slope(self, x: float) -> float:
-        """Of log m."""
+        """Return the slope of log m."""
         terms = [w + s * x - 0.5 * s * s for w, s in zip(self.log_weights, self.shifts, strict=True)]
         top = max(*terms, self.log_rest)
         parts = [math.exp(term - top) for term in terms]
@@ -222,7 +222,7 @@ class Shifted:
         return step_sizes(z + 1.0, self.shifts)
 
     def whole_windows(self, z: Array) -> tuple[Array, Array]:
-        """As `windows`, for the integrand of the CGF, which is Q (r - 1)^2 at small z."""
+        """Return `windows` for the integrand of the CGF, which is Q (r - 1)^2 at small z."""
         low, high = self.windows(z)
         return low, np.maximum(high, 2.0 * self.shifts + TAIL)
 
@@ -276,7 +276,8 @@ class ShiftedAdd(Shifted):
         return -TAIL - self._left_peak(z), self.shifts + TAIL
 
     def _left_peak(self, power: Array) -> Array:
-        """As `Mixture.left_peak`: s >= 0 such that N(0, 1) m^-power falls to the left of -s faster than the density does from 0."""
+        """Return `Mixture.left_peak` of each row: s >= 0 such that N(0, 1) m^-power falls to the left of -s faster than the density does
+        from 0."""
         low, high = np.zeros_like(power), power * self._slope(np.zeros_like(power))
         for _ in range(60):
             if not (high - low > 0.5).any():
@@ -287,7 +288,7 @@ class ShiftedAdd(Shifted):
         return high
 
     def _slope(self, x: Array) -> Array:
-        """Of log m."""
+        """Return the slope of log m."""
         lead = np.log(self.weights) + self.shifts * x - 0.5 * self.shifts**2
         return self.shifts / (1.0 + np.exp(np.minimum(np.log1p(-self.weights) - lead, 700.0)))
 
@@ -298,7 +299,7 @@ class ShiftedAdd(Shifted):
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One loss, as a row of a table of its family."""
+    """A loss as a row of a table of its family."""
 
     family: type[Shifted]
     shift: float

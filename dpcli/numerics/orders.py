@@ -55,7 +55,7 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
 
 
 class _Search:
-    """What has been seen of f, by place on the lattice."""
+    """The values of f seen so far, by place on the lattice."""
 
     def __init__(self, f: Callable[[Array], Array], grain: int) -> None:
         self.f = f
@@ -72,7 +72,7 @@ class _Search:
                 return
 
     def _behind(self) -> bool:
-        """Whether the best lies so far back that nothing further on can be better. What is said of order z + 1 is at least D or z (D -
+        """Return whether the best lies so far back that nothing further on can be better. The bound at order z + 1 is at least D or z (D -
         epsilon), D the divergence, which does not fall in the order: where it is positive and twice the best value so far to the left,
         D alone is more than that."""
         last = max(self.seen)
@@ -88,7 +88,7 @@ class _Search:
         return [float(value) for value in np.where(np.isnan(result), np.inf, result)]
 
     def at_left_end(self) -> bool:
-        """Whether only smaller orders may do better, or at all."""
+        """Return whether only smaller orders may do better, or at all."""
         left, second = sorted(self.seen)[:2]
         best = min(self.seen.values())
         return left > LOWEST and (math.isinf(best) or self.seen[left] == best < self.seen[second])
@@ -125,7 +125,7 @@ class _Search:
         return min(zip([*places, *extra], values, strict=True), key=lambda pair: pair[1], default=(4.0, math.inf))
 
     def vertex(self, place: int) -> tuple[float, ...]:
-        """Where the parabola through `place` and its neighbours is least, if it is anywhere."""
+        """Return where the parabola through `place` and its neighbours is least, if it is anywhere."""
         low, high = self.neighbours(place)
         down, up = (self.seen[place] - self.seen[low]) * (high - place), (self.seen[high] - self.seen[place]) * (place - low)
         if not 0.0 < up - down < math.inf:

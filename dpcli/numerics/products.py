@@ -97,7 +97,7 @@ def _multiples(angle: Array, count: int) -> ComplexArray:
 
 
 def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
-    """As `turned_less_one`, for losses with Im >= 0, whose turns fade, and several rows of weights at once: a row for each."""
+    """Return `turned_less_one` for losses with Im >= 0, whose turns fade, and several rows of weights at once: a row for each."""
     fine, rows = _plan(count, len(loss))
     small = _faded_less_one(np.outer(step * np.arange(fine), loss))
     total = np.empty((len(weights), rows, fine), dtype=complex)
@@ -121,8 +121,8 @@ def _faded_less_one(angle: ComplexArray) -> ComplexArray:
 
 
 def _plan(count: int, terms: int) -> tuple[int, int]:
-    """How many fine rotations for each coarse one, and how many of those: about as many, or as many as a table holds. Refuses tables that
-    are too large: of fine rotations, and the product, whose entries are the cheapest."""
+    """Return the number of fine rotations for each coarse one, and of coarse ones: about as many, or as many as a table holds. Refuses
+    tables that are too large: of fine rotations, and the product, whose entries are the cheapest."""
     fine = max(min(math.isqrt(max(count - 1, 0)) + 1, TABLE // (2 * max(terms, 1))), 1)
     rows = -(-count // fine)
     hold(2.0 * fine * terms)

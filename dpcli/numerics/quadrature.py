@@ -40,7 +40,7 @@ def step_size(z: float, slope: float) -> float:
 
 
 def step_below(z: float, shift: float, log_rest: float) -> float:
-    """As `step_size`, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}, by how far m may fall below 1.
+    """Return a node distance as `step_size` does, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}, by how far m may fall below 1.
 
     log_rest: log w_0. Where |Im x| s <= pi / 2, Re m >= w_0, and by Taylor's theorem |B_{-z}(d)| <= z (z+1) / 2 |d|^2 w_0^{-z-2}. On
     the real line it is at least z (z+1) / 2 d^2 where d < 0. The means of |d|^2, moved up by a, and of that part are in the ratio
@@ -92,7 +92,7 @@ def span(z: float, window: Callable[[float], tuple[float, float]], step: Callabl
 
 
 def fits(low: float, high: float, step: float) -> bool:
-    """Whether that is few enough nodes: otherwise `power_moment` has a bound only."""
+    """Return whether these are few enough nodes: otherwise `power_moment` has a bound only."""
     return (high - low) / step < MAX_NODES
 
 
@@ -134,7 +134,7 @@ def nodes_of(low: float, high: float, step: float) -> Array:
 
 
 def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
-    """As `moment_on`, of rows: each with its own z and step (rows,), and its own values (rows, nodes)."""
+    """Return `moment_on` of rows: each with its own z and step (rows,), and its own values (rows, nodes)."""
     column, weight = z[:, None], log_base + np.log(step)[:, None]
     result = np.zeros(len(z))
     small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < 500.0

@@ -1,4 +1,4 @@
-"""One-dimensional searches: roots, least values, and inverses of many values at once."""
+"""Searches in one dimension: roots, least values, and inverses of many values at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
 
 
 def _between(new: tuple[float, float], opposite: tuple[float, float], before: tuple[float, float]) -> float:
-    """How far from `new` to `opposite` the inverse parabola through three points (x, f(x)) is 0; a half where it is no guide."""
+    """Return the share of the way from `new` to `opposite` at which the inverse parabola through three points (x, f(x)) is 0; a half where
+    it is no guide."""
     (a, fa), (b, fb), (c, fc) = new, opposite, before
     if not all(map(math.isfinite, (fa, fb, fc))) or len({fa, fb, fc}) < 3:
         return 0.5

@@ -82,7 +82,7 @@ class ChoicesLoss:
     count: int
 
     def cgf(self, z: Array) -> Array:
-        """That of the atoms."""
+        """Return the CGF of the atoms."""
         return self.pair().cgf(z)
 
     def tilted(self, t: float) -> TiltedAtoms:
@@ -225,7 +225,7 @@ def _beyond(x: Array | float) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialSpec(StatedSpec):
-    """One of several candidates, chosen with probability proportional to exp(epsilon * score / (2 * sensitivity)).
+    """A choice of one of several candidates, chosen with probability proportional to exp(epsilon * score / (2 * sensitivity)).
 
     sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. Scores are
     not released.

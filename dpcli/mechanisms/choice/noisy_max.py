@@ -42,7 +42,7 @@ def noisy_maximum(epsilon: float) -> Mechanism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNoisyMaxSpec(StatedSpec):
-    """Which of several scores is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
+    """The index of the score that is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
     released.
 
     epsilon is that of one report: with the sensitivity of each score divided out, the scale of the noise is 2 / epsilon. With Gumbel noise
@@ -77,8 +77,8 @@ class ReportNoisyMaxSpec(StatedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermuteAndFlipSpec(StatedSpec):
-    """One of several candidates: they are visited in random order, and each is accepted with probability exp(epsilon (score - best) / (2 *
-    sensitivity)).
+    """A choice of one of several candidates: they are visited in random order, and each is accepted with probability exp(epsilon (score -
+    best) / (2 * sensitivity)).
 
     sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. It is the
     index of the largest score after exponential noise, and no worse than one number of sensitivity epsilon with Laplace noise of scale 1.

@@ -125,7 +125,7 @@ class PoissonTrials:
 
 @shared(16)
 def _known(inner: Mechanism) -> dict[float, float]:
-    """What has been asked of one run's Renyi curve: searches over two orders come back to the same ones."""
+    """Return the known values of one run's Renyi curve: searches over two orders come back to the same ones."""
     return {}
 
 
@@ -162,7 +162,7 @@ class RepeatAndSelect(Mechanism):
     trials: Trials
 
     def pure(self) -> float:
-        """Its pure epsilon; inf where one run has none."""
+        """Return the pure epsilon; inf where one run has none."""
         epsilon = finite_loss(self.inner)
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
@@ -214,7 +214,7 @@ class TrialsTable:
     eta: Annotated[float | None, Key("shape of the truncated negative binomial: 1 is geometric, 0 logarithmic", ETA)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """What is inconsistent among the keys."""
+        """Yield what is inconsistent among the keys, as (key, expected, found)."""
         stated = [name for name in ("mean", "gamma") if getattr(self, name) is not None]
         if len(stated) != 1:
             yield "trials", "either mean or gamma", " and ".join(stated) or "neither"

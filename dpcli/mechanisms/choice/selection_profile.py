@@ -60,7 +60,7 @@ class SelectionLoss:
     pure: float
 
     def cgf(self, z: Array) -> Array:
-        """Of the atoms. Raises NotRepresentable without pure epsilon."""
+        """Return the CGF of the atoms. Raises NotRepresentable without pure epsilon."""
         return self._finite().cgf(z)
 
     def tilted(self, t: float) -> Tilted:
@@ -87,7 +87,7 @@ class SelectionLoss:
         return np.minimum(result, 0.0)
 
     def epsilon(self, log_delta: float) -> float:
-        """Where that falls to e^log_delta; inf where it does not."""
+        """Return where that falls to e^log_delta; inf where it does not."""
 
         def excess(x: float) -> float:
             return float(self.log_heights(np.array([x]))[0]) - log_delta

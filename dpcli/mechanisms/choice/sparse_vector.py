@@ -17,7 +17,7 @@ from dpcli.mechanisms.stated.stated import StatedSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseVectorSpec(StatedSpec):
-    """Which of a stream of queries exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
+    """The queries of a stream that exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
 
     The whole run, however many queries there are, is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers
     sensitivity / eps2) on each query, eps1 = threshold_share * epsilon, eps2 = epsilon - eps1. Noise on the threshold is drawn once.

@@ -65,7 +65,7 @@ class Shown(Mechanism):
 
     @property
     def everything(self) -> bool:
-        """Whether all but rounding is shown, so that nothing is claimed."""
+        """Tell whether all but rounding is shown, so that nothing is claimed."""
         return self.delta > SURE
 
     def approx_dp(self, delta: float) -> float:
@@ -161,7 +161,7 @@ class StabilityHistogramSpec(Spec):
         return math.log1p(-p) / least if p < 1.0 else -math.inf
 
     def _noise(self, neighbours: Neighbours) -> tuple[tuple[Mechanism, int], ...]:
-        """Of the keys that move: each by max_rows for one unit; for a group by its norm, as a vector."""
+        """Return the noise on the keys that move: each by max_rows for one unit; for a group by its norm, as a vector."""
         keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
         one = Neighbours(neighbours.adjacency)
         if self.scale is not None:
@@ -175,7 +175,7 @@ class StabilityHistogramSpec(Spec):
 
 
 def _sharing(group: int) -> tuple[list[int], list[int]]:
-    """How many units of a group hold one key: (least, most) of ranges that leave none out."""
+    """Return how many units of a group may hold one key: (least, most) of ranges that leave none out."""
     least = list(range(1, min(group, ONE_BY_ONE) + 1))
     most = list(least)
     while most[-1] < group:

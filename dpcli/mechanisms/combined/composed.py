@@ -43,11 +43,12 @@ class SumLoss:
         return total
 
     def tilted(self, t: float) -> Tilted:
-        """Not here: the contour accountant takes the parts one by one."""
+        """Refuse: the contour accountant takes the parts one by one."""
         raise NotRepresentable("a group is tilted part by part")
 
     def tails(self, at: Array) -> Tails:
-        """Of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group part by part."""
+        """Return the tails of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group
+        part by part."""
         return outcomes_of(self).tails(at)
 
 
@@ -81,7 +82,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
 
 @shared(256)
 def _needs_more(mechanism: Mechanism) -> bool:
-    """Whether its epsilon is finite at some delta, but not at its floor; remembered, as a search splits delta anew at each step."""
+    """Return whether its epsilon is finite at some delta, but not at its floor; remembered, as a search splits delta anew at each step."""
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 
@@ -131,7 +132,7 @@ class Composed(Mechanism):
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
 
     def attained(self) -> bool:
-        """Where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
+        """Attained where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
 
     def unclaimed(self) -> Mechanism:

@@ -126,7 +126,7 @@ class Labelled(Mechanism):
         return tuple(LabelledLoss(weights, tuple(side[min(k, len(side) - 1)] for side in sides)) for k in range(number))
 
     def attained(self) -> bool:
-        """Not claimed: the label may be hidden, and the weights are bounds."""
+        """No: the label may be hidden, and the weights are bounds."""
         return False
 
     def rdp(self, orders: Array) -> Array:
@@ -163,7 +163,7 @@ class LeastOf(Mechanism):
         return self.each[0].zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Those of the first, for whoever asks for one."""
+        """Return the losses of the first, for whoever asks for one."""
         return self.each[0].losses()
 
     def rdp(self, orders: Array) -> Array:

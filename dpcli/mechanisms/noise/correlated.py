@@ -71,7 +71,7 @@ class CorrelatedSpec(Spec):
         raise NotImplementedError
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """One Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
+        """Return one Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
         multiplier = self.noise_multiplier / _norm(replace(self, noise_multiplier=1.0))
         return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
 
@@ -194,7 +194,7 @@ class BufferedToeplitzSpec(CorrelatedSpec):
 
 @shared(16)
 def _norm(spec: CorrelatedSpec) -> float:
-    """What the encoder makes of a contribution, whatever the noise: a search for the noise asks it again and again."""
+    """Return the norm of an encoded contribution, remembered: a search for the noise asks for it again and again."""
     return spec.encoded_norm()
 
 

@@ -145,8 +145,8 @@ class Norms:
 
     @classmethod
     def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
-        """Of the sum of `group` differences within what is stated, and what L2 implies of whole numbers: a squared norm that is one,
-        rounded down but for NEAR, and no less than the sum of the sizes."""
+        """Return the norms of the sum of `group` differences within what is stated, and what L2 implies of whole numbers: a squared norm
+        that is one, rounded down but for NEAR, and no less than the sum of the sizes."""
         squared = math.floor(l2 * l2 + NEAR)
         most, total = min(linf or squared, math.isqrt(squared)), min(l1 or squared, squared)
         return cls(squared * group**2, most * group, total * group, min(dimension or total * group, total * group))
@@ -259,7 +259,7 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 
 
 def _distribution(sigma: float, shift: Shift) -> Shift:
-    """What shifts with the same distribution share."""
+    """Return a key that shifts with the same distribution share."""
     divisor, norm = _norm_of(shift)
     return (divisor, norm) if alike(sigma, norm, len(shift)) else (0, *shift)
 
@@ -350,7 +350,7 @@ class DiscreteGaussianSpec(Spec):
         return stated
 
     def priced_as_vector(self, group: int) -> bool:
-        """Whether the shift may have several coordinates; an integer vector of norm 1 has one."""
+        """Return whether the shift may have several coordinates; an integer vector of norm 1 has one."""
         return self.l2_sensitivity is not None or (self.dimension != 1 and group * self.moved > 1.0)
 
     @property

@@ -29,7 +29,7 @@ MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
 
 
 def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
-    """Where the larger delta(eps) of the pairs falls to `delta`, rounding on the private side. bound: an epsilon known to hold."""
+    """Return where the larger delta(eps) of the pairs falls to `delta`, rounding on the private side. bound: an epsilon known to hold."""
     if delta <= 0.0:
         return math.inf
     return min(bound, max(single_epsilon_upper(loss, math.log(delta), bound) for loss in losses))
@@ -51,7 +51,7 @@ class GaussianMixture(Mechanism):
         return stated_epsilon(self.losses(), delta, Gaussian(self.stretch * self.mixture.reach).approx_dp(delta))
 
     def zcdp(self) -> float:
-        """That of the largest contribution: moments are convex, so no mixture of contributions costs more."""
+        """Return rho of the largest contribution: moments are convex, so no mixture of contributions costs more."""
         return Gaussian(self.stretch * self.mixture.reach).zcdp()
 
     def attained(self) -> bool:
@@ -155,7 +155,7 @@ class GaussianMixtureSpec(Spec):
         return mechanism.unclaimed() if self._rounds_up(one, neighbours.records) else mechanism
 
     def _rounds_up(self, one: Weights, records: int) -> bool:
-        """Whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
+        """Return whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
         contribution or its probability raised, many sums coarsened, a large group in one piece."""
         least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
         return (
@@ -188,7 +188,7 @@ class GaussianMixtureSpec(Spec):
 
 
 def _product(first: float, second: float) -> float:
-    """Of two probabilities; one that would vanish is raised to what floating point holds."""
+    """Return the product of two probabilities; one that would vanish is raised to what floating point holds."""
     return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
 
 

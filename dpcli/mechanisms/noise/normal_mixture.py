@@ -41,7 +41,7 @@ MAX_REACH = 120.0  # contribution over noise up to which the contour accountant 
 
 
 class MixtureLoss:
-    """What the three pairs have in common.
+    """Base of the three pairs.
 
     stretch: the largest slope of log r, in reaches of the mixture.
     """
@@ -86,7 +86,7 @@ class MixtureLoss:
         return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
 
     def row(self) -> TableRow | None:
-        """Its row in a table of many of its kind; None where there is no such table."""
+        """Return its row in a table of many of its kind; None where there is no such table."""
         return None
 
     def tails(self, at: Array) -> Tails:
@@ -96,7 +96,7 @@ class MixtureLoss:
         return blocks[0] if len(blocks) == 1 else Tails(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
     def tails_at(self, at: Array) -> Tails:
-        """Of one block."""
+        """Return the tails of one block."""
         raise NotImplementedError
 
 
@@ -124,7 +124,7 @@ class MixtureRemoveLoss(MixtureLoss):
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """Its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
+        """Return its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
         where they cannot be told apart."""
         from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut, edge_at
 
@@ -188,7 +188,7 @@ class MixtureReplaceLoss(MixtureLoss):
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """As of `MixtureRemoveLoss`. Above the line 1/m(-x) grows by about z times the rate times half the square of the angle."""
+        """Cut as `MixtureRemoveLoss` does. Above the line 1/m(-x) grows by about z times the rate times half the square of the angle."""
         from dpcli.numerics.contour.cut import BEND, BIG, SMALL, TILT, cut, edge_at
 
         m = self.mixture

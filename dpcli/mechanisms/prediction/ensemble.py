@@ -46,7 +46,7 @@ FAR = 600.0  # e^FAR is still a number
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMixture(Mechanism):
-    """One token of the average.
+    """A token drawn from the average.
 
     replaces: whether the changed shard's model becomes another one; else it comes or goes.
     apart: a model that is alone counts as if it were not, which is dearer: a bound for every larger number of shards too, as more of them
@@ -196,7 +196,7 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleMixtureSpec(Spec):
-    """One token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
+    """A token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
     its logarithms are within `radius` of those of a public model; the public model alone where the subset is empty.
 
     The models are fine-tuned without noise on `shards` disjoint shards of the private data, all records of a unit of privacy in one

@@ -26,7 +26,7 @@ MOVED = math.sqrt(2.0)  # rounded up, as it happens: L2 sensitivity of the count
 
 
 class VoteSpec(Spec):
-    """What the types have in common: a teacher's shard is chosen once, so that no step draws a sample."""
+    """Base of the types: a teacher's shard is chosen once, so that no step draws a sample."""
 
     premises: ClassVar[Premises] = (
         SECRET,

@@ -140,8 +140,8 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without sampling,
-        else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
+        """Attained where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without
+        sampling, else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
         return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
 
     def rdp(self, orders: Array) -> Array:
@@ -184,7 +184,7 @@ class PoissonReplaced(PoissonSampled):
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
-        """Not on a sample: the pair is a curve above all that can happen."""
+        """False on a sample: the pair is a curve above all that can happen."""
         return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:

@@ -53,7 +53,7 @@ class Reversed:
     loss: PrivacyLoss
 
     def tails(self, at: Array) -> Tails:
-        """Which end of a cell an atom belongs to does not matter here: it is split between both."""
+        """Return the tails; an atom may belong to either end of a cell, since it is split between both."""
         return self.loss.tails(-at[::-1]).mirrored()
 
 
@@ -124,14 +124,14 @@ def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
 
 
 class Allocated:
-    """One direction of a pass, with the loss of one step (`inner`) in that direction."""
+    """A direction of a pass, with the loss of one step (`inner`) in that direction."""
 
     __slots__ = ()
 
     inner: PrivacyLoss
 
     def cgf(self, z: Array) -> Array:
-        """As a `PrivacyLoss`'s."""
+        """Return the CGF, as `PrivacyLoss` has it."""
         raise NotImplementedError
 
     def outcomes(self) -> FiniteOutcomes | None:
@@ -215,7 +215,7 @@ class AllocatedAdd(Allocated):
 
 @dataclass(frozen=True, slots=True)
 class RandomAllocation(Mechanism):
-    """One pass: `inner` runs `bins` times, and the record takes part in one of them. Never costs more than `inner` once."""
+    """A pass: `inner` runs `bins` times, and the record takes part in one of them. Never costs more than `inner` once."""
 
     inner: Mechanism
     bins: int
@@ -246,7 +246,7 @@ class RandomAllocation(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class SymmetricAllocation(RandomAllocation):
-    """The same where one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
+    """Allocation where one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
 
     def losses(self) -> tuple[Allocated, ...]:
         (loss,) = self.inner.losses()
@@ -280,7 +280,7 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
 
 
 def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """What one pass of `steps` costs in which each record takes part in k = `participations`, as a mechanism and its count.
+    """Return the cost of one pass of `steps` in which each record takes part in k = `participations`, as a mechanism and its count.
 
     k > 1: the steps are split at random into k blocks of floor(t/k) or floor(t/k) + 1, and one step is drawn from each, which
     is a uniform choice of k; the hockey-stick divergence is jointly convex, so the worst split bounds the mixture, and given the
@@ -295,7 +295,7 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
 
 
 def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """One participation in one of `bins` steps."""
+    """Return the cost of one participation in one of `bins` steps."""
     mu = _gaussian(spec, neighbours)
     if mu == 0.0:
         return Free(), 1
@@ -315,7 +315,7 @@ def _without_privacy(step: Mechanism) -> Mechanism:
 
 
 def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
-    """One record's contribution over the noise, where the step is a Gaussian that says so; None elsewhere."""
+    """Return one record's contribution over the noise, where the step is a Gaussian that says so; None elsewhere."""
     with suppress(NotRepresentable):
         if spec.contribution_form:
             return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()

@@ -191,7 +191,7 @@ def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
 
 
 def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple[Mechanism, float]:
-    """One step of a sample that may be cut, and the logarithm of the share of cuts that it need be charged for."""
+    """Return one step of a sample that may be cut, and the logarithm of the share of cuts that it need be charged for."""
     records, q = neighbours.records, float(rate)
     any_drawn = any_sampled(q, records)
     log_share = math.log(most / (most + 1)) + 1e-15 if records == 1 else 0.0

@@ -27,12 +27,12 @@ class AtomicLoss:
         return atomic_cgf(z, np.array(self.log_reference)[None, :], np.array(self.log_ratio)[None, :])
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """The same atoms and, with what mass they leave, the outcomes of ratio 1."""
+        """Return the atoms under the tilt and, with what mass they leave, the outcomes of ratio 1."""
         reference, ratio = self._complete()
         return TiltedAtoms(reference + (t + 1.0) * ratio, ratio, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
-        """The same atoms, in order."""
+        """Return the tails of the atoms."""
         reference, ratio = self._complete()
         order = np.argsort(ratio, kind="stable")
         return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])

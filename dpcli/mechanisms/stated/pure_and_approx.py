@@ -62,7 +62,7 @@ class FreeLoss:
         return TiltedNormal(0.0, 0.0, 0.0)
 
     def tails(self, at: Array) -> Tails:
-        """One atom at 0."""
+        """Return the tails of one atom at 0."""
         return atom_tails(at, np.zeros(1), np.zeros(1), np.zeros(1))
 
 

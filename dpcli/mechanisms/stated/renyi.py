@@ -77,7 +77,7 @@ class Renyi(Mechanism):
         return np.asarray(chords / (orders - 1.0))
 
     def witness(self, order: float) -> Mechanism | None:
-        """As of `StatedZcdp`: the Gaussian whose divergences are within all that are stated."""
+        """Return the Gaussian whose divergences are within all that are stated."""
         rho = min(value / at for at, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
         return _gaussian(rho)
 
@@ -192,7 +192,7 @@ def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
 
 
 def _log_heights(orders: Array, divergences: Array, x: Array) -> Array:
-    """What each order says at each x: `balle_delta` for all of them."""
+    """Return the bound of each order at each x: `balle_delta` for all of them."""
     spend(0.5 * len(x) * len(orders))
     z = orders[:, None] - 1.0
     return z * (divergences[:, None] - x + np.log1p(-1.0 / orders)[:, None]) - np.log(orders)[:, None]
@@ -205,7 +205,7 @@ def _by_variance(divergence: float, x: Array) -> Array:
 
 
 def _total_variation(divergence: float) -> float:
-    """Of a Kullback-Leibler divergence up to this: Pinsker's inequality, and that of Bretagnolle and Huber (1979)."""
+    """Return a bound from the Kullback-Leibler divergence: Pinsker's inequality, and that of Bretagnolle and Huber (1979)."""
     return min(math.sqrt(0.5 * divergence), math.sqrt(-math.expm1(-divergence)), 1.0)
 
 

@@ -32,7 +32,7 @@ class StatedSpec(Spec):
         return grouped(self.stated(), self.changes(neighbours))
 
     def changes(self, neighbours: Neighbours) -> int:
-        """How many changes of the stated kind make up one change of the file's kind."""
+        """Return how many changes of the stated kind make up one change of the file's kind."""
         if self.stated_for is None and neighbours.contributions > 1:
             raise InputError(
                 f'a unit contributes at most {neighbours.contributions} records: say whom the guarantee covers, stated_for = "record" '
@@ -56,7 +56,7 @@ class GivenSpec(StatedSpec):
 
 
 def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
-    """How many changes of the stated kind make up one of the wanted kind.
+    """Return how many changes of the stated kind make up one of the wanted kind.
 
     A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
     """

@@ -24,7 +24,7 @@ LOG_ALIKE = -60.0  # of what is left to differ, far below rounding
 
 
 class TooManyShifts(Exception):
-    """There are more vectors than are looked at."""
+    """Raised where more vectors would have to be looked at than MOST_LOOKS."""
 
 
 def largest_shifts(squared: int, most: int, total: int, dimension: int) -> tuple[tuple[int, ...], ...]:
@@ -58,7 +58,7 @@ def _within(largest: int, squared: int, total: int, places: int) -> Iterator[tup
 
 
 def alike(sigma: float, norm: int, coordinates: int) -> bool:
-    """Whether u . X is a discrete Gaussian up to a factor 1 + e^-60 in every mass; one coordinate always is."""
+    """Return whether u . X is a discrete Gaussian up to a factor 1 + e^-60 in every mass; one coordinate always is."""
     if coordinates == 1:
         return True
     turn = (math.pi * sigma) ** 2
@@ -67,7 +67,7 @@ def alike(sigma: float, norm: int, coordinates: int) -> bool:
 
 
 def reach_of(sigma: float, norm: int) -> int:
-    """How far from 0 the combination is looked at."""
+    """Return the largest value of the combination that is looked at."""
     return math.ceil(REACH * sigma * math.sqrt(norm)) + 2
 
 

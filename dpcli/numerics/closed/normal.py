@@ -82,7 +82,7 @@ def gaussian_epsilon_upper(mu: float, delta: float) -> float:
 
 
 def _end(mu: float, delta: float, sign: float) -> float:
-    """Where log delta(eps) + sign * error meets log delta, from the outside."""
+    """Return the epsilon at which log delta(eps) + sign * error meets log delta, from the outside."""
     if delta <= 0.0:
         return math.inf
     if total_variation(mu) <= delta:

@@ -1,4 +1,4 @@
-"""How far the encoded stream of a matrix mechanism moves where one record takes part several times (L2, per unit contribution).
+"""Sensitivity of the encoded stream of a matrix mechanism where one record takes part several times (L2, per unit contribution).
 
 A participation pattern has at most k steps, any two at least b apart. All entries of the encoder are non-negative, so the worst
 contributions are all alike and add up (Choquette-Choo et al. 2022, arXiv:2211.06530).
@@ -28,7 +28,7 @@ def most_squares(steps: int, separation: int, participations: int) -> int:
 
     @functools.cache
     def node(level: int, free: int, count: int) -> Points:
-        """Of a complete node of 2^level steps; nothing where it cannot hold so many."""
+        """Return the points of a complete node of 2^level steps; nothing where it cannot hold so many."""
         size = 2**level
         if count == 0:
             return ((0, max(free - size, 0)),)
@@ -60,7 +60,7 @@ def most_squares(steps: int, separation: int, participations: int) -> int:
 
 
 def _best(points: list[tuple[int, int]]) -> Points:
-    """Those of which no other has a larger sum and no longer wait."""
+    """Return the points of which no other has a larger sum and no longer wait."""
     kept: list[tuple[int, int]] = []
     for total, wait in sorted(points, key=lambda point: (point[1], -point[0])):
         if not kept or total > kept[-1][0]:
@@ -92,12 +92,13 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
 
 
 def exact_in_tree(steps: int, separation: int, participations: int) -> bool:
-    """Whether some participation pattern reaches `tree_sensitivity`."""
+    """Return whether some participation pattern reaches `tree_sensitivity`."""
     return min(participations, math.ceil(steps / separation)) <= SEARCHED
 
 
 def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
-    """Of a binary tree whose complete nodes are released with noise: the root of the sum over nodes of squared counts, rounded up.
+    """Return the sensitivity of a binary tree whose complete nodes are released with noise: the root of the sum over nodes of squared
+    counts, rounded up.
 
     One participation: the number of levels with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED: by search. More,
     from above, level by level: a node of 2^l leaves holds at most m = min(k, ceil(2^l / b)) of the k participations, and a sum of squares

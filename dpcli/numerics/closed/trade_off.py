@@ -1,4 +1,4 @@
-"""What a privacy profile says of an attacker: error rates, advantage, pointwise losses and the nearest Gaussian.
+"""Consequences of a privacy profile for an attacker: error rates, advantage, pointwise losses and the nearest Gaussian.
 
 A pair (epsilon, delta) means that no test tells neighbouring datasets apart with fewer errors than f(a) = max(0, 1 - delta - e^epsilon a,
 e^-epsilon (1 - delta - a)), a its false positive rate and f(a) its false negative rate (Wasserman & Zhou 2010, arXiv:0811.2501, Theorem

@@ -41,7 +41,7 @@ class Interval(Protocol):
 
 
 class Attempt(NamedTuple):
-    """What `build` is asked for."""
+    """Arguments of `build`."""
 
     losses: Losses
     t: float
@@ -132,7 +132,7 @@ def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
 
 def _within_work(cells: float, compute: Callable[[], T]) -> T | None:
-    """What is found with so much work; None where it takes more."""
+    """Return what `compute` returns with so much work; None where it takes more."""
     try:
         with allowance(cells):
             return compute()
@@ -192,7 +192,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
 
 
 def cuttable(losses: Losses) -> bool:
-    """Whether one big jump may be looked for at all: where every loss can be divided, most of many as rows."""
+    """Return whether one big jump may be looked for at all: where every loss can be divided, most of many as rows."""
     if not all(hasattr(loss, "cut") or getattr(loss, "mirrored", False) for loss, _ in losses):
         return False
     if len(losses) > MAX_PARTS:
@@ -231,8 +231,8 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
 
 
 def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
-    """Whether delta(epsilon) is at most e^log_delta in this direction too: by Chernoff's bound, which shows it of a direction that is
-    far from the worse one, or by one value on a contour at the tilt of the other.
+    """Return whether delta(epsilon) is at most e^log_delta in this direction too: by Chernoff's bound, which shows it of a direction that
+    is far from the worse one, or by one value on a contour at the tilt of the other.
     """
     with np.errstate(all="ignore"):
         z = np.geomspace(0.1, 100.0, 10) * (t if math.isfinite(t) else 1.0 / max(epsilon, 1e-6))

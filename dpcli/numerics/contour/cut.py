@@ -316,7 +316,7 @@ class UncutLoss:
     log_less: ClassVar[float] = 0.0
 
     def cgf(self, z: Array) -> Array:
-        """That of the loss."""
+        """Return that of the loss."""
         return self.loss.cgf(z)
 
     def doubt(self, z: float) -> float:
@@ -331,7 +331,7 @@ class UncutLoss:
         return mean, variance + mean * mean
 
     def tilted(self, t: float) -> Tilted:
-        """That of the loss."""
+        """Return that of the loss."""
         return self.loss.tilted(t)
 
     def log_beyond(self, z: Array, level: float) -> Array:
@@ -352,7 +352,6 @@ class UncutLoss:
         return 0.0
 
     def missed_big(self) -> float:
-        """As little."""
         return 0.0
 
 

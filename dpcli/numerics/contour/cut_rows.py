@@ -63,7 +63,7 @@ class CutRows:
 
     @property
     def steps(self) -> float:
-        """How many steps it stands for."""
+        """Number of steps that it stands for."""
         return float(self.counts.sum())
 
     def changes(self, z: Array) -> tuple[Array, Array]:
@@ -88,7 +88,7 @@ class CutRows:
 
     @property
     def several(self) -> int:
-        """How many different ones it stands for."""
+        """Number of different losses that it stands for."""
         return len(self.counts)
 
     @property
@@ -208,7 +208,7 @@ def _placed(mu: Array, q: Array, centres: Array, low: float, high: float, log_ma
 
 
 def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine:
-    """As of `cut`, in w: the narrowest row says how close the nodes must be."""
+    """Return the line of nodes, as `cut` does, in w: the narrowest row says how close the nodes must be."""
     top = edge + EDGE / k
     line = Stretched(1.0, max(bend, top - LONGEST))
     strip = min(STRIP, STANDARD * mu, TURN / (k * line.rise(edge)))

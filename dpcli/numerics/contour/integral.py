@@ -226,7 +226,7 @@ def log_hockey(s: Array) -> Array:
 
 
 class Factor(NamedTuple):
-    """What the parts contribute to the integrand: its logarithm at the nodes, and that of the integral beyond them. doubt: absolute error
+    """Contribution of the parts to the integrand: its logarithm at the nodes, and that of the integral beyond them. doubt: absolute error
     at any node, of parts that say so."""
 
     log_factor: ComplexArray
@@ -237,8 +237,8 @@ class Factor(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Where the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, the tilt,
-    and the epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
+    """Place at which the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, the
+    tilt, and the epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
 
     width: float
     step: float
@@ -314,7 +314,8 @@ def beyond(
 
 
 def _doubt(parts: Sequence[tuple[object, int]]) -> float:
-    """Of those that leave something out, and say how much; a product of characteristic functions is off by no more than their sum."""
+    """Return the error of parts that leave something out and say how much; a product of characteristic functions is off by no more than
+    their sum."""
     return math.fsum(n * getattr(part, "doubt", 0.0) for part, n in parts)
 
 

@@ -113,8 +113,8 @@ def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: f
 
 
 def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
-    """Which tilt lets the nodes be farthest apart, among those at which what reaches epsilon is not drowned: where the CGF has begun to
-    rise steeply, a little less of a tilt keeps the aliases away."""
+    """Return the index of the tilt that lets the nodes be farthest apart, among those at which what reaches epsilon is not drowned: where
+    the CGF has begun to rise steeply, a little less of a tilt keeps the aliases away."""
     farther = z[None, :] - z[:, None]
     with np.errstate(all="ignore"):
         gaps = np.where(farther > 0.0, (totals[None, :] - floor + ROOM) / farther, np.inf)

@@ -1,4 +1,4 @@
-"""Where the losses are cut for one big jump: at an epsilon that is known, or at one that is found on the way.
+"""Cuts of the losses for one big jump: at an epsilon that is known, or at one that is found on the way.
 
 Rough looks (`LoneRows`) say where among many different losses of one family; nothing of them is a bound.
 """
@@ -63,7 +63,7 @@ class LoneRows:
         return math.log(total) if total > 0.0 else -math.inf
 
     def epsilon(self, log_delta: float) -> float:
-        """Where that is e^log_delta, about; 0 where it never is."""
+        """Return about the epsilon at which that is e^log_delta; 0 where it never is."""
         if self.log_delta(math.exp(LEAST_LOG)) <= log_delta:
             return 0.0
         log_epsilon = bracket_root(lambda at: self.log_delta(math.exp(at)) - log_delta, LEAST_LOG, MOST_LOG, rtol=ROUGH)[0]
@@ -125,7 +125,7 @@ def _cuts_alone(losses: Losses, level: float, share: float) -> Sequence[tuple[Cu
 
 
 def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | None:
-    """One loss; one that has no far tail whole."""
+    """Cut one loss; take it as it is where it has no far tail."""
     method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
     if method is not None:
         return method(level, log_mass)
@@ -194,7 +194,8 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
 
 
 def _farther(last: Jump, log_delta: float, near: float) -> float:
-    """Where to look next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex curve's crossing."""
+    """Return the epsilon to look at next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex
+    curve's crossing."""
     now, before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
     slope = (before - now) / (0.2 * near)
     up = last.log_delta(near)[0] > log_delta
@@ -221,7 +222,7 @@ def _single(losses: Losses, log_delta: float) -> float:
 
 
 def about(losses: Losses, log_delta: float) -> float:
-    """Where to look for the epsilon of e^log_delta first; inf where nothing says so."""
+    """Return the epsilon at which to look for that of e^log_delta first; inf where nothing says so."""
     core, jumping = _core(losses), tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
     if core is None:
         return math.inf

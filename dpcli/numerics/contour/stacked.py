@@ -60,7 +60,7 @@ class StackedLoss:
 
 
 class Lines(NamedTuple):
-    """Of rows: log |Q r^{t+1}| over the norm and |arg r|, of shape (rows, heights, nodes), on lines at `heights` (rows, heights)."""
+    """Lines of rows: log |Q r^{t+1}| over the norm and |arg r|, of shape (rows, heights, nodes), on lines at `heights` (rows, heights)."""
 
     heights: Array
     log_density: Array

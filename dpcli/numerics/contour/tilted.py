@@ -50,7 +50,7 @@ class Tilted(Protocol):
 
     @property
     def sharp(self) -> bool:
-        """Whether the loss's `cgf` is K(t) too, at most SLACK relative above it, and not just a bound."""
+        """Tell whether the loss's `cgf` is K(t) too, at most SLACK relative above it, and not just a bound."""
         ...
 
     @property
@@ -160,7 +160,7 @@ class TiltedQuadrature:
         return each
 
     def _on_the_line(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """As log1p(E expm1), which keeps the digits of a characteristic function near 1."""
+        """Return the logarithms as log1p(E expm1), which keeps the digits of a characteristic function near 1."""
         fine = self._fine_step(step * (count - 1), log_error)
         if fine >= self.step:
             weights, loss = self._weights, self._loss

@@ -53,7 +53,8 @@ class GridPlan:
     orders: tuple[float, float]
 
     def affordable(self, work: float) -> bool:
-        """Whether the grid may be laid: its points, its work, places that are exact, and cells across which numbers do not overflow."""
+        """Return whether the grid may be laid: its points, its work, places that are exact, and cells across which numbers do not
+        overflow."""
         narrow = max(self.tilt, 1.0) * self.spacing <= WIDEST_CELL and max(-self.first, self.first + self.size) <= FARTHEST_CELL
         return narrow and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
 
@@ -219,7 +220,7 @@ def _powered(one: Lattice, count: int, rounds: int, survey: Survey, plan: GridPl
 
 
 def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, survey: Survey, plan: GridPlan, upper: bool) -> Lattice:
-    """Their convolution, cut to where it matters.
+    """Return the convolution of the parts, cut to where it matters.
 
     In the upper pair what is cut off above counts as infinite, and what is cut off below as lost; the lower pair drops both.
     """
@@ -315,14 +316,14 @@ class GridCurve:
     coarse: bool = False
 
     def slack(self) -> float:
-        """What the answer may be off by, in units of e^{M - t eps}."""
+        """Return the most that the answer may be off by, in units of e^{M - t eps}."""
         t, h = self.lattice.tilt, self.lattice.spacing
         peak = math.exp(t * math.log(t) - (t + 1.0) * math.log1p(t))
         norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
         return 1.01 * self.lattice.error * norm + self.outside * peak
 
     def _unknown(self) -> bool:
-        """Whether something overflowed on the way: a NaN would else pass for nothing."""
+        """Return whether something overflowed on the way: a NaN would else pass for nothing."""
         lattice = self.lattice
         return math.isnan(float(lattice.weights.sum()) + lattice.log_scale + lattice.log_error + self.slack() + self.infinite)
 
@@ -339,7 +340,7 @@ class GridCurve:
         return np.asarray(loss, dtype=float), first, second
 
     def epsilon(self, log_delta: float) -> float:
-        """Where delta(epsilon) falls to e^log_delta, from the curve's own side; +-inf where it does not on the grid."""
+        """Return where delta(epsilon) falls to e^log_delta, from the curve's own side; +-inf where it does not on the grid."""
         return self._crossing(log_delta) - self.lattice.shift
 
     def _crossing(self, log_delta: float) -> float:

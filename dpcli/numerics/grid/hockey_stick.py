@@ -268,7 +268,7 @@ def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array
 
 
 def _cells(high: Array, x: Array, s: Array, epsilon: float, m: int, length: int) -> _Cells:
-    """Of the cells whose chords reach a point of the longer grid, those in which some chord is the best."""
+    """Return the cells, of those whose chords reach a point of the longer grid, in which some chord is the best."""
     slope = np.diff(high) / np.diff(s)
     intercept = high[:-1] - slope * s[:-1]
     number = length - 1

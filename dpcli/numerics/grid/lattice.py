@@ -53,7 +53,8 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """What lies between neighbouring grid points: tilted mass (at the left end's loss), loss above the left end; and atoms on them."""
+    """Contents of the cells between neighbouring grid points: tilted mass (at the left end's loss), loss above the left end; and atoms on
+    them."""
 
     tilt: float
     spacing: float
@@ -101,7 +102,7 @@ class Cells:
         return weights
 
     def _bends(self, lowering: Array) -> Array:
-        """What lowering the curve by c takes from the weights: the second divided difference of c."""
+        """Return what lowering the curve by c takes from the weights: the second divided difference of c."""
         h, up = self.spacing, math.exp(self.tilt * self.spacing)
         padded = np.concatenate(([lowering[0] / up], lowering, [0.0]))  # to the left the curve keeps its slope
         middle = padded[1:-1]
@@ -184,7 +185,7 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
 
 
 def edges(start: int, size: int, spacing: float) -> Array:
-    """Where the tails of a lattice are taken: a little below its grid points."""
+    """Return the losses at which the tails of a lattice are taken: a little below its grid points."""
     return np.asarray(spacing * (start - EDGE + np.arange(size)))
 
 
@@ -237,7 +238,7 @@ def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
 
 
 def coarsened(lattice: Lattice, upper: bool) -> Lattice:
-    """The same on twice the spacing, from above or from below."""
+    """Return the lattice on twice the spacing, from above or from below."""
     spend(2.0 * len(lattice.weights))
     weights, start = lattice.weights, lattice.start
     if start % 2:

@@ -61,7 +61,7 @@ class Spread:
         return replace(self, first=self.first + low, mass=mass, zero=self.zero + zero, excess=self.excess + excess)
 
     def refined(self) -> Spread:
-        """The same on the finest lattice with at most POINTS points that contains this one."""
+        """Return the variable on the finest lattice with at most POINTS points that contains this one."""
         result = self
         while len(result.mass) <= POINTS // 2 and result.spacing > FINEST:
             mass = np.zeros(2 * len(result.mass) - 1)

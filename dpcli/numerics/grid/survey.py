@@ -25,7 +25,7 @@ MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are l
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """One loss: log masses of the cells between increasing `edges`, and each cell's typical loss."""
+    """Rough form of a loss: log masses of the cells between increasing `edges`, and each cell's typical loss."""
 
     edges: Array
     log_mass: Array
@@ -61,7 +61,7 @@ class Survey:
         return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
 
     def range(self, log_rare: float, tilt: float, log_tilted_rare: float) -> tuple[float, float]:
-        """Where the loss lies but for P-mass e^log_rare above, and what below it would, moved up to its end, be a share
+        """Return the range of the loss but for P-mass e^log_rare above, and what below it would, moved up to its end, be a share
         e^log_tilted_rare of the tilted mass."""
         above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
         tilted = self.log_mass + tilt * self.loss
@@ -103,7 +103,7 @@ def _atom(loss: HasTails, view: Survey) -> float:
 
 
 def _jump(loss: HasTails, low: float, high: float) -> float:
-    """Where between two losses the distribution function rises most, to the last digits."""
+    """Return the loss between two others at which the distribution function rises most, to the last digits."""
     for _ in range(24):
         at = np.unique(np.linspace(low, high, 33))
         if len(at) < 3:

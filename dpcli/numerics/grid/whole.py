@@ -65,7 +65,7 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
 
 
 def _range(loss: HasTails) -> tuple[float, float]:
-    """Where the loss lies but for the negligible ends."""
+    """Return the range of the loss but for the negligible ends."""
     at = np.geomspace(1e-6, FURTHEST, 400)
     at = np.concatenate((-at[::-1], [0.0], at))
     tails = loss.tails(at)
@@ -89,7 +89,7 @@ def _moments(loss: HasTails, low: float, high: float) -> float:
 
 
 def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
-    """One loss by chords."""
+    """Return one loss on the grid, by chords."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
     if last - first > 64 * MAX_POINTS:
         raise NotRepresentable("the losses in the group are of too different sizes for one grid")
