@@ -328,10 +328,7 @@ def response_atoms(e0: float) -> list[tuple[float, float]]:
     return [(e0, kept), (-e0, 1.0 - kept)]
 
 
-BESIDE = (
-    (Pure(0.02), response_atoms(0.02)),
-    (Laplace(0.05), laplace_atoms(0.05)),
-)
+BESIDE = ((Pure(0.02), response_atoms(0.02)), (Laplace(0.05), laplace_atoms(0.05)))
 
 
 @pytest.mark.sampled(1)

@@ -48,14 +48,7 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (LaplaceSpec(noise_multiplier=2.0), CROWD, Laplace(7.5)),
     (LaplaceSpec(scale=4.0, sensitivity=2.0), CROWD, Laplace(1.5)),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=2, dimension=1), CROWD, DiscreteGaussian(3.0, 6)),
-    (
-        DiscreteGaussianSpec(
-            sigma=3.0,
-            sensitivity=2,
-        ),
-        ADD,
-        DiscreteGaussianVector(3.0, ((1, 1, 1, 1), (2,))),
-    ),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=2), ADD, DiscreteGaussianVector(3.0, ((1, 1, 1, 1), (2,)))),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), USER, DiscreteGaussian(3.0, 1)),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), CROWD, Dominated(DiscreteGaussianVector(3.0, ((1, 1, 1), (2, 1), (3,))))),
     (DiscreteGaussianSpec(sigma=9.0, l2_sensitivity=2.0**0.5), ADD, DiscreteGaussian(9.0 * 2.0**0.5 * (1.0 - 4e-16), 2)),
@@ -106,11 +99,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (GaussianSpec(sigma=4.0, sensitivity=2.0), ADD, SampledGaussian(0.5, 0.1)),
     (GaussianSpec(sigma=4.0, sensitivity=2.0), CROWD, Dominated(SampledGaussian(1.5, any_sampled(0.1, 15)))),
     (GaussianSpec(sigma=4.0, sensitivity=2.0), USER, SampledGaussian(0.5, any_sampled(0.1, 5))),
-    (
-        GaussianSpec(noise_multiplier=2.0),
-        Neighbours(Adjacency.REPLACE_ONE, 3),
-        SampledGaussianReplaced(0.5, 0.1, 3),
-    ),
+    (GaussianSpec(noise_multiplier=2.0), Neighbours(Adjacency.REPLACE_ONE, 3), SampledGaussianReplaced(0.5, 0.1, 3)),
     (
         GaussianSpec(noise_multiplier=20.0),
         Neighbours(Adjacency.REPLACE_ONE, 100),
@@ -125,11 +114,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
         ADD,
         SampledGaussian(1.0, 0.1),
     ),
-    (
-        BoundGroup(((GaussianSpec(noise_multiplier=5.0), 9), (PostProcessingSpec(), 4))),
-        REPLACE,
-        SampledGaussianReplaced(0.6, 0.1),
-    ),
+    (BoundGroup(((GaussianSpec(noise_multiplier=5.0), 9), (PostProcessingSpec(), 4))), REPLACE, SampledGaussianReplaced(0.6, 0.1)),
     (
         BoundGroup(((LaplaceSpec(noise_multiplier=5.0), 9), (GaussianSpec(noise_multiplier=5.0), 1))),
         ADD,

@@ -221,14 +221,7 @@ def test_a_group_that_is_surely_sampled() -> None:
     assert np.isfinite(SampledGaussian(0.01, 0.9, 1000).rdp(np.array([2.0]))).all()
 
 
-@pytest.mark.parametrize(
-    ("mu", "rate", "records", "order"),
-    [
-        (3.0, 0.01, 1, 118.0),
-        (0.5, 1e-4, 64, 3.0),
-        (1.0, 1e-4, 20, 4.0),
-    ],
-)
+@pytest.mark.parametrize(("mu", "rate", "records", "order"), [(3.0, 0.01, 1, 118.0), (0.5, 1e-4, 64, 3.0), (1.0, 1e-4, 20, 4.0)])
 def test_strong_signals_have_finite_curves(mu: float, rate: float, records: int, order: float) -> None:
     assert math.isfinite(rdp(SampledGaussian(mu, rate, records), order))
 

@@ -110,10 +110,7 @@ class GaussianSpec(Spec):
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves(
-            "No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.",
-            "train",
-        ),
+        moves("No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.", "train"),
         NOISE,
     )
 
