@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TypeVar
 
-from dpcli.base.errors import CannotCertify, InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.stated import total
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
@@ -183,7 +183,6 @@ def _merged(steps: Steps) -> Steps:
 
 
 def normalised(parts: list[float]) -> tuple[float, ...]:
-    """Shares of a total."""
     total = math.fsum(parts)
     return tuple(part / total if total > 0.0 else 0.0 for part in parts)
 
@@ -200,18 +199,3 @@ def require_positive(delta: float, name: str) -> None:
     """Refuse delta = 0 for accountants that need some."""
     if delta <= 0.0:
         raise NotRepresentable(f"{name} needs delta > 0")
-
-
-__all__ = [
-    "Accountant",
-    "Bound",
-    "CannotCertify",
-    "PrivacyProfile",
-    "Steps",
-    "checked",
-    "merged",
-    "normalised",
-    "require_positive",
-    "views",
-    "weighed",
-]

@@ -39,7 +39,6 @@ class GdpProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Return mu of the limit."""
         mu = together(merged(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")

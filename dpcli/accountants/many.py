@@ -137,7 +137,6 @@ def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[
 
 
 def _ends(at_hand: Sequence[Interval], epsilon: float) -> tuple[float, float]:
-    """The intersection; nothing known where there is nothing at hand."""
     low, high = -math.inf, math.inf
     for interval in at_hand:
         with np.errstate(all="ignore"):

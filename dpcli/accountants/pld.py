@@ -55,7 +55,6 @@ class PldProfile(PrivacyProfile):
 
     @property
     def effort(self) -> Effort:
-        """Work that one direction may cost."""
         return Effort(self.seconds * POINTS_PER_SECOND, self.strict)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PldProfile:
@@ -132,7 +131,6 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 
 @shared(MAX_SURVEYS)
 def surveyed(loss: PrivacyLoss) -> Survey:
-    """The survey of a loss, remembered."""
     from dpcli.numerics.grid.survey import survey
 
     return survey(loss)

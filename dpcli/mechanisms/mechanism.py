@@ -47,7 +47,6 @@ class TailsOnly:
         raise NotRepresentable(self.reason)
 
     def tilted(self, t: float) -> Tilted:
-        """Refuse, with the reason."""
         raise NotRepresentable(self.reason)
 
 

@@ -32,7 +32,6 @@ class Neighbours:
 
     @property
     def records(self) -> int:
-        """Records that change together."""
         return self.contributions * self.group
 
     @property

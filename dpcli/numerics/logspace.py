@@ -27,7 +27,6 @@ def log_sub(a: float, b: float) -> float:
 
 
 def log_add(a: float, b: float) -> float:
-    """log(e^a + e^b)."""
     high, low = (a, b) if a >= b else (b, a)
     if high in (-math.inf, math.inf):
         return high
@@ -118,7 +117,6 @@ def log_normal_ends(x: Array) -> tuple[Array, Array]:
 
 
 def _complement(x: Array) -> Array:
-    """erfc(|x| / sqrt 2), by the C library."""
     return np.fromiter(map(math.erfc, (np.abs(x) * math.sqrt(0.5)).tolist()), dtype=float, count=len(x))
 
 
@@ -139,7 +137,6 @@ def _far_log_ndtr(x: Array) -> Array:
 
 
 def log_normal(x: Any) -> Any:
-    """Logarithm of the standard normal density."""
     return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
 
 
@@ -156,5 +153,4 @@ def log_binomial(records: int, rate: float) -> list[float]:
 
 
 def log_factorials(most: int) -> Array:
-    """log n! for n = 0, ..., most."""
     return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, most + 1)))))

@@ -16,7 +16,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.logspace import log1p_complex, log_binomial, log_expm1_array, log_normal, log_normal_ends
 from dpcli.numerics.products import product
-from dpcli.numerics.quadrature import DIGITS, MAX_NODES, STANDARD, TAIL, moments_on
+from dpcli.numerics.quadrature import MAX_NODES, TAIL, moments_on, step_below, step_size
 from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
@@ -56,7 +56,6 @@ class Mixture:
 
     @property
     def reach(self) -> float:
-        """The largest shift."""
         return self.shifts[-1]
 
     @property
@@ -147,7 +146,6 @@ class Mixture:
         return high
 
     def _slope(self, x: float) -> float:
-        """Return the slope of log m."""
         terms = [w + s * x - 0.5 * s * s for w, s in zip(self.log_weights, self.shifts, strict=True)]
         top = max(*terms, self.log_rest)
         parts = [math.exp(term - top) for term in terms]
@@ -218,8 +216,7 @@ class Shifted:
         raise NotImplementedError
 
     def steps(self, z: Array) -> Array:
-        """Per row the node distance for Q r^{z+1}."""
-        return step_sizes(z + 1.0, self.shifts)
+        return step_size(z + 1.0, self.shifts)
 
     def whole_windows(self, z: Array) -> tuple[Array, Array]:
         """Return `windows` for the integrand of the CGF, which is Q (r - 1)^2 at small z."""
@@ -288,13 +285,11 @@ class ShiftedAdd(Shifted):
         return high
 
     def _slope(self, x: Array) -> Array:
-        """Return the slope of log m."""
         lead = np.log(self.weights) + self.shifts * x - 0.5 * self.shifts**2
         return self.shifts / (1.0 + np.exp(np.minimum(np.log1p(-self.weights) - lead, 700.0)))
 
     def steps(self, z: Array) -> Array:
-        """At a low rate the second suffices at any z that matters."""
-        return np.maximum(step_sizes(z + 1.0, self.shifts), steps_below(z, self.shifts, np.log1p(-self.weights)))
+        return np.maximum(step_size(z + 1.0, self.shifts), step_below(z, self.shifts, np.log1p(-self.weights)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +309,6 @@ def single_row(family: type[Shifted], mixture: Mixture, furthest: float) -> Tabl
 
 
 def row_of(loss: object) -> TableRow | None:
-    """The row of a loss that can be one."""
     method: Callable[[], TableRow | None] | None = getattr(loss, "row", None)
     return None if method is None else method()
 
@@ -328,22 +322,6 @@ def cgfs(rows: Shifted, z: Array) -> Array:
 def table_of(rows: Sequence[TableRow]) -> Shifted:
     """Rows of one family as its table."""
     return rows[0].family(np.array([row.shift for row in rows]), np.array([row.weight for row in rows]))
-
-
-def step_sizes(z: Array, slope: Array) -> Array:
-    """`step_size`, element by element."""
-    curvature = 1.0 + 0.281 * (z + 1.0) * slope * slope
-    free = math.sqrt(2.0 / DIGITS) * math.pi / np.sqrt(curvature)
-    limit = math.pi / (2.0 * slope)
-    far = 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
-    return np.asarray(np.where(2.0 * math.pi / (free * curvature) <= limit, free, far))
-
-
-def steps_below(z: Array, shift: Array, log_rest: Array) -> Array:
-    """`step_below`, element by element."""
-    height = np.minimum(STANDARD, 0.5 * math.pi / shift)
-    growth = 0.5 * height * height + shift * shift + np.log(16.0 + 8.0 / (shift * shift)) - (z + 2.0) * log_rest
-    return np.asarray(2.0 * math.pi * height / (DIGITS + growth))
 
 
 def alike(rows: IndexArray, count: Array, each: int = 1) -> list[IndexArray]:

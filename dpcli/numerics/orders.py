@@ -94,7 +94,6 @@ class _Search:
         return left > LOWEST and (math.isinf(best) or self.seen[left] == best < self.seen[second])
 
     def valleys(self) -> list[int]:
-        """The lowest of the places below both neighbours, best first."""
         line = [math.inf, *(self.seen[i] for i in sorted(self.seen)), math.inf]
         steps = [after - before if before < math.inf or after < math.inf else 0.0 for before, after in pairwise(line)]
         bottoms = [i for i, down, up in zip(sorted(self.seen), steps[:-1], steps[1:], strict=True) if down < 0.0 <= up]

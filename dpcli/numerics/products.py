@@ -112,7 +112,6 @@ def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count
 
 
 def _faded_less_one(angle: ComplexArray) -> ComplexArray:
-    """e^{i angle} - 1."""
     half, fall = np.sin(0.5 * angle.real), np.expm1(-angle.imag)
     result = np.empty(angle.shape, dtype=complex)
     result.real = fall - 2.0 * (1.0 + fall) * half * half
@@ -132,7 +131,6 @@ def _plan(count: int, terms: int) -> tuple[int, int]:
 
 
 def _less_one(angle: Array) -> ComplexArray:
-    """e^{i angle} - 1."""
     half = np.sin(0.5 * angle)
     result = np.empty(angle.shape, dtype=complex)
     result.real = -2.0 * half * half

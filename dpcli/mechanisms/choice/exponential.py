@@ -9,13 +9,12 @@ from typing import Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
-from dpcli.base.stated import multiple, squared
+from dpcli.base.stated import squared
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
-from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.stated import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms, TiltedRange, sinhc_slope
 from dpcli.numerics.grid.hockey_stick import FURTHEST_TOTAL, ChoiceCurve, ChordPair, choice_curve, symmetric_pair
@@ -56,7 +55,6 @@ class RangeLoss:
         return np.asarray(np.where((a < SERIES) & (b < SERIES), low, high) * (1.0 + 1e-13))
 
     def tilted(self, t: float) -> TiltedRange:
-        """Density proportional to e^{(t + 1/2) x} on [-eps, eps]."""
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
@@ -82,19 +80,15 @@ class ChoicesLoss:
     count: int
 
     def cgf(self, z: Array) -> Array:
-        """Return the CGF of the atoms."""
         return self.pair().cgf(z)
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """The atoms."""
         return self.pair().tilted(t)
 
     def tails(self, at: Array) -> Tails:
-        """The atoms."""
         return self.pair().tails(at)
 
     def pair(self) -> ChordPair:
-        """The atoms, remembered."""
         return _pair(self.epsilon, self.count)
 
 
@@ -224,7 +218,7 @@ def _beyond(x: Array | float) -> Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExponentialSpec(StatedSpec):
+class ExponentialSpec(EpsilonSpec):
     """A choice of one of several candidates, chosen with probability proportional to exp(epsilon * score / (2 * sensitivity)).
 
     sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. Scores are
@@ -246,9 +240,5 @@ class ExponentialSpec(StatedSpec):
 
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
 
-    def stated(self) -> Mechanism:
-        return ExponentialChoice(self.epsilon)
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Ranges add up over a group."""
-        return ExponentialChoice(multiple(self.changes(neighbours), self.epsilon))
+    def priced(self, epsilon: float) -> Mechanism:
+        return ExponentialChoice(epsilon)

@@ -21,16 +21,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
-from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.exponential import ExponentialChoice
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Pure
-from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.stated import EpsilonSpec
 
 
 def noisy_maximum(epsilon: float) -> Mechanism:
@@ -41,7 +39,7 @@ def noisy_maximum(epsilon: float) -> Mechanism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportNoisyMaxSpec(StatedSpec):
+class ReportNoisyMaxSpec(EpsilonSpec):
     """The index of the score that is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
     released.
 
@@ -67,16 +65,12 @@ class ReportNoisyMaxSpec(StatedSpec):
         Key("noise added to each score; gumbel has the bounded-range form, which is the sharpest"),
     ] = "laplace"
 
-    def stated(self) -> Mechanism:
-        return ExponentialChoice(self.epsilon) if self.noise == "gumbel" else noisy_maximum(self.epsilon)
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Both forms scale with the group."""
-        return type(self)(epsilon=multiple(self.changes(neighbours), self.epsilon), noise=self.noise).stated()
+    def priced(self, epsilon: float) -> Mechanism:
+        return ExponentialChoice(epsilon) if self.noise == "gumbel" else noisy_maximum(epsilon)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermuteAndFlipSpec(StatedSpec):
+class PermuteAndFlipSpec(EpsilonSpec):
     """A choice of one of several candidates: they are visited in random order, and each is accepted with probability exp(epsilon (score -
     best) / (2 * sensitivity)).
 
@@ -97,8 +91,5 @@ class PermuteAndFlipSpec(StatedSpec):
 
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
 
-    def stated(self) -> Mechanism:
-        return noisy_maximum(self.epsilon)
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return noisy_maximum(multiple(self.changes(neighbours), self.epsilon))
+    def priced(self, epsilon: float) -> Mechanism:
+        return noisy_maximum(epsilon)

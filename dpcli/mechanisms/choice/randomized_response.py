@@ -32,7 +32,6 @@ class RandomizedResponse(Mechanism):
     categories: int
 
     def _log_probabilities(self) -> tuple[float, float]:
-        """log of the kept category's probability, and of each other one's."""
         log_total = self.epsilon + math.log1p((self.categories - 1) * math.exp(-self.epsilon))
         return self.epsilon - log_total, -log_total
 

@@ -45,9 +45,7 @@ LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller
 class Trials(TrialCounts, Protocol):
     """A distribution of the number of trials."""
 
-    def pure(self, epsilon: float) -> float:
-        """Pure epsilon of the selection from that of one run."""
-        ...
+    def pure(self, epsilon: float) -> float: ...
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Renyi divergence of the selection; an upper bound."""
@@ -162,7 +160,6 @@ class RepeatAndSelect(Mechanism):
     trials: Trials
 
     def pure(self) -> float:
-        """Return the pure epsilon; inf where one run has none."""
         epsilon = finite_loss(self.inner)
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
@@ -187,7 +184,6 @@ class RepeatAndSelect(Mechanism):
         return Pure(pure).zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """By the privacy profile and the pure epsilon of one run."""
         pure = self.pure()
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
@@ -229,7 +225,6 @@ class TrialsTable:
             yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 
     def distributed(self) -> Trials:
-        """The distribution itself."""
         return _DISTRIBUTIONS[self.distribution](self)
 
 

@@ -68,7 +68,6 @@ class SelectionLoss:
         return self._finite().tilted(t)
 
     def tails(self, at: Array) -> Tails:
-        """The atoms, and what is left at +inf."""
         return _pair(self).tails(at)
 
     def _finite(self) -> ChordPair:

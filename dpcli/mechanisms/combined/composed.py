@@ -36,7 +36,6 @@ class SumLoss:
     parts: tuple[tuple[PrivacyLoss, int], ...]
 
     def cgf(self, z: Array) -> Array:
-        """Sum of count times the part's bound."""
         total = 0.0 * z
         for loss, count in self.parts:
             total = total + count * loss.cgf(z)
@@ -54,7 +53,6 @@ class SumLoss:
 
 @shared(16)
 def outcomes_of(loss: SumLoss) -> GridOutcomes:
-    """The group's pair on a grid, remembered."""
     from dpcli.numerics.grid.whole import composition
 
     return composition(loss.parts)
@@ -228,7 +226,6 @@ class Parallel(Mechanism):
         return max(branch.zcdp() for branch in self.branches)
 
     def gdp(self) -> float:
-        """Gaussians of different mu on different parts are dominated by the largest."""
         return max(branch.gdp() for branch in self.branches)
 
     def rdp(self, orders: Array) -> Array:

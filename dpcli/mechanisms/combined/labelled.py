@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 HALVINGS = 40
 
 
+def log_mean(log_weights: Array, terms: Array) -> Array:
+    """Return log of the sum of weights times e^terms along the first axis, where the weights add up to 1; a small one keeps its digits."""
+    with np.errstate(over="ignore"):
+        small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
+    return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
+
+
 class TiltedLabelled:
     """A mixture of tilted losses."""
 
@@ -35,7 +42,6 @@ class TiltedLabelled:
         self.variance = float(self._weights @ (np.array([part.variance for part in parts]) + self._shifts**2))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """log1p of the weighted sum of the parts' own expm1."""
         y = step * np.arange(count)
         total = np.zeros(count, dtype=complex)
         for weight, shift, part in zip(self._weights, self._shifts, self._parts, strict=True):
@@ -43,7 +49,6 @@ class TiltedLabelled:
         return log1p_complex(total)
 
     def decay(self, y: Array) -> Array:
-        """The weighted sum of the parts' bounds."""
         bounds = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
         return np.asarray(np.minimum(np.logaddexp.reduce(np.array(bounds), axis=0), 0.0))
 
@@ -58,23 +63,18 @@ class LabelledLoss:
     log_others: tuple[float, ...] | None = None
 
     def _offsets(self) -> Array:
-        """The losses of the labels."""
         return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
 
     def cgf(self, z: Array) -> Array:
         """log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), c_i the loss of the label, so that a small K keeps its digits."""
         terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
-        weights = np.array(self.log_weights)[:, None]
-        with np.errstate(over="ignore"):
-            small = np.log1p((np.exp(weights) * np.expm1(terms)).sum(axis=0))
-        return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + weights, axis=0)))
+        return log_mean(np.array(self.log_weights)[:, None], terms)
 
     def tilted(self, t: float) -> TiltedLabelled:
         """A mixture, with the weights w_i e^{K_i(t)}: the parts' own K(t), since a bound would not weigh them rightly."""
         return TiltedLabelled(np.array(self.log_weights), self._offsets(), t, tuple(part.tilted(t) for part in self.parts))
 
     def tails(self, at: Array) -> Tails:
-        """The parts' tails, mixed."""
         tails = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
         p, q = list(self.log_weights), list(self.log_others or self.log_weights)
         columns = zip((p, p, q, q), zip(*tails, strict=True), strict=True)
@@ -132,12 +132,7 @@ class Labelled(Mechanism):
     def rdp(self, orders: Array) -> Array:
         z = orders - 1.0
         curves = np.array([z * mechanism.rdp(orders) for mechanism in (self.often, self.rare)])
-        weights = np.array([[self._log_often], [self.log_rare]])
-        with np.errstate(over="ignore"):
-            small = np.log1p((np.exp(weights) * np.expm1(curves)).sum(axis=0))
-        return np.asarray(
-            np.where(curves.max(axis=0) < 30.0, small, np.logaddexp.reduce(curves + weights, axis=0)) / z * (1.0 + 1e-14)
-        )
+        return np.asarray(log_mean(np.array([[self._log_often], [self.log_rare]]), curves) / z * (1.0 + 1e-14))
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,6 @@ class DiscreteGaussianVector(Mechanism):
     shifts: tuple[Shift, ...]
 
     def approx_dp(self, delta: float) -> float:
-        """The zCDP conversion, an upper bound."""
         return zcdp_epsilon(self.zcdp(), delta) if delta > 0.0 else math.inf
 
     def zcdp(self) -> float:
@@ -179,7 +178,6 @@ class DiscreteGaussianVector(Mechanism):
         return len(self.shifts) == 1
 
     def witness(self, order: float) -> Mechanism:
-        """The shift that loses most at this order."""
         at = np.array([order])
         return max((DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts), key=lambda one: float(one.rdp(at)[0]))
 
@@ -344,7 +342,6 @@ class DiscreteGaussianSpec(Spec):
 
     @property
     def moved(self) -> float:
-        """The stated sensitivity, of either kind."""
         stated = self.l2_sensitivity if self.sensitivity is None else self.sensitivity
         assert stated is not None
         return stated

@@ -40,7 +40,6 @@ class DiscreteLaplace(Mechanism):
 
     @property
     def epsilon(self) -> float:
-        """Pure epsilon s / scale."""
         return quotient(self.sensitivity, self.scale)
 
     def approx_dp(self, delta: float) -> float:

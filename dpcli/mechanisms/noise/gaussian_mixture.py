@@ -205,7 +205,6 @@ def repeated(one: Weights, records: int) -> Weights:
 
 
 def _added(first: Weights, second: Weights) -> Weights:
-    """The sum of two independent draws."""
     rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
     total: Weights = {}
     for shift, weight in first.items():

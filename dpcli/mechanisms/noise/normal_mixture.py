@@ -73,7 +73,7 @@ class MixtureLoss:
 
     def step(self, z: float) -> float:
         """Node distance for Q r^{z+1}."""
-        return step_size(z + 1.0, self.stretch * self.mixture.reach)
+        return float(step_size(z + 1.0, self.stretch * self.mixture.reach))
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
@@ -96,7 +96,6 @@ class MixtureLoss:
         return blocks[0] if len(blocks) == 1 else Tails(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
     def tails_at(self, at: Array) -> Tails:
-        """Return the tails of one block."""
         raise NotImplementedError
 
 
@@ -118,7 +117,6 @@ class MixtureRemoveLoss(MixtureLoss):
         return -TAIL, (z + 1.0) * self.mixture.reach + TAIL
 
     def capped(self, log_mass: float) -> CappedLoss:
-        """Without at most e^log_mass of its upper tail."""
         from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
@@ -160,10 +158,9 @@ class MixtureAddLoss(MixtureLoss):
         """At a low rate the second suffices at any z that matters."""
         m = self.mixture
         wide = step_below(z, m.reach, m.log_rest) if m.single and m.log_rest > -math.inf else 0.0
-        return max(step_size(z + 1.0, m.reach), wide)
+        return float(max(step_size(z + 1.0, m.reach), wide))
 
     def tails_at(self, at: Array) -> Tails:
-        """The mirror image of the remove direction."""
         return MixtureRemoveLoss(self.mixture).tails_at(-at[::-1]).mirrored()
 
 
@@ -182,7 +179,6 @@ class MixtureReplaceLoss(MixtureLoss):
         return -TAIL - self.mixture.reach, (2.0 * z + 1.0) * self.mixture.reach + TAIL
 
     def capped(self, log_mass: float) -> CappedLoss:
-        """Without at most e^log_mass of its upper tail."""
         from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)

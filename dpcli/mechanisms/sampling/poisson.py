@@ -211,7 +211,6 @@ def blend(rate: float, without: Array, present: Array) -> Array:
 
 
 def joined(first: Tails, second: Tails) -> Tails:
-    """Tails at two consecutive stretches."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 

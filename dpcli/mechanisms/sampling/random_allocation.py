@@ -94,7 +94,6 @@ def _one(step: tuple[HasTails]) -> Spread | None:
 
 @shared(256)
 def _doubled(step: tuple[HasTails], k: int) -> Spread:
-    """The sum of 2^k copies."""
     if k == 0:
         one = _one(step)
         assert one is not None
@@ -236,7 +235,7 @@ class RandomAllocation(Mechanism):
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """No: the lattice lies above the worst case."""
+        """False: the lattice lies above the worst case."""
         return False
 
     def losses(self) -> tuple[Allocated, ...]:
@@ -295,7 +294,6 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
 
 
 def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of one participation in one of `bins` steps."""
     mu = _gaussian(spec, neighbours)
     if mu == 0.0:
         return Free(), 1

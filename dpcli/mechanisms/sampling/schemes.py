@@ -266,7 +266,6 @@ class OncePerEpoch(Batched):
         return False
 
     def _passes(self, runs: Runs) -> int:
-        """Return how often one record takes part, at most."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
             return runs.steps_at(None)

@@ -33,7 +33,7 @@ from fractions import Fraction
 
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.combined.labelled import Labelled, LabelledLoss, LeastOf
+from dpcli.mechanisms.combined.labelled import Labelled, LabelledLoss, LeastOf, log_mean
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, mixture_of
@@ -79,14 +79,7 @@ class CutSample(Mechanism):
         z = orders - 1.0
         curves = np.array([z * mechanism.rdp(orders) for mechanism, _, _ in self.parts])
         p, q = (np.array([[part[side]] for part in self.parts]) for side in (1, 2))
-        return np.asarray(np.maximum(_moment(p, curves + z * (p - q)), _moment(q, curves + z * (q - p))) / z * (1.0 + 1e-13))
-
-
-def _moment(log_weights: Array, terms: Array) -> Array:
-    """log of the weighted sum of e^terms, where the weights add up to 1."""
-    with np.errstate(over="ignore"):
-        small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
-    return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
+        return np.asarray(np.maximum(log_mean(p, curves + z * (p - q)), log_mean(q, curves + z * (q - p))) / z * (1.0 + 1e-13))
 
 
 def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:

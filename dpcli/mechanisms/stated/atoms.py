@@ -32,7 +32,6 @@ class AtomicLoss:
         return TiltedAtoms(reference + (t + 1.0) * ratio, ratio, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails of the atoms."""
         reference, ratio = self._complete()
         order = np.argsort(ratio, kind="stable")
         return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
@@ -74,7 +73,6 @@ class TwoPointLoss:
         return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]), cumulant)
 
     def tails(self, at: Array) -> Tails:
-        """Two atoms."""
         kept = -math.log1p(math.exp(-self.epsilon))
         log_p = np.array([kept - self.epsilon, kept])
         return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])

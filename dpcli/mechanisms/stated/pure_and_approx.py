@@ -54,11 +54,9 @@ class FreeLoss:
     """L = 0: K = 0."""
 
     def cgf(self, z: Array) -> Array:
-        """Exactly zero."""
         return np.zeros_like(z)
 
     def tilted(self, t: float) -> TiltedNormal:
-        """The constant 0."""
         return TiltedNormal(0.0, 0.0, 0.0)
 
     def tails(self, at: Array) -> Tails:

@@ -157,11 +157,9 @@ class RenyiPairLoss(TailsOnly):
     parts: tuple[tuple[Mechanism, int], ...]
 
     def tails(self, at: Array) -> Tails:
-        """Atoms on a grid, and what is left at +inf."""
         return _pair(self).tails(at)
 
     def curve(self, orders: Array) -> Array:
-        """The sum of the Renyi divergences; inf where one is."""
         with np.errstate(all="ignore"):
             total = sum((count * np.asarray(mechanism.rdp(orders)) for mechanism, count in self.parts), np.zeros(len(orders)))
         return np.where(np.isnan(total), np.inf, np.maximum(total * (1.0 + 1e-15 * (2 + len(self.parts))), UNDERFLOWN))

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, STATED, Premises
+from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
@@ -39,6 +40,24 @@ class StatedSpec(Spec):
                 '(the group theorem is then applied) or "unit"'
             )
         return neighbours.group if self.stated_for == "unit" else neighbours.records
+
+
+class EpsilonSpec(StatedSpec):
+    """A guarantee that is stated as an epsilon alone, which adds up over the changes of a group; `priced` says what it prices."""
+
+    __slots__ = ()
+
+    epsilon: float
+
+    def priced(self, epsilon: float) -> Mechanism:
+        """Return the mechanism of this epsilon."""
+        raise InputError(f"{type(self).__name__} states nothing")
+
+    def stated(self) -> Mechanism:
+        return self.priced(self.epsilon)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return self.priced(multiple(self.changes(neighbours), self.epsilon))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

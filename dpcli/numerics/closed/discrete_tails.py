@@ -67,7 +67,6 @@ def _terms(sigma: float, first: int) -> float:
 
 
 def _total(sigma: float) -> float:
-    """The sum of all weights."""
     return 1.0 + 2.0 * math.exp(-0.5 / sigma / sigma) * _terms(sigma, 1)
 
 

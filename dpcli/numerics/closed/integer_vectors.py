@@ -84,7 +84,6 @@ def log_masses(sigma: float, direction: tuple[int, ...], reach: int) -> Array:
 
 
 def lattice_cells(sigma: float, direction: tuple[int, ...], reach: int) -> float:
-    """About what `log_masses` takes."""
     norm = sum(u * u for u in direction)
     if alike(sigma, norm, len(direction)):
         return 2.0 * reach

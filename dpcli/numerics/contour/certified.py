@@ -35,9 +35,7 @@ T = TypeVar("T")
 class Interval(Protocol):
     """Bounds on log delta that hold at every epsilon, and are narrow near one."""
 
-    def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper)."""
-        ...
+    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
 
 
 class Attempt(NamedTuple):

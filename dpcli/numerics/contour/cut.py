@@ -109,21 +109,17 @@ class CutLoss:
 
     @property
     def log_kept(self) -> float:
-        """log of 1 - Q(b)."""
         return math.log1p(-self.big)
 
     @property
     def log_less(self) -> float:
-        """log of (1 - P(b)) / (1 - Q(b))."""
         return math.log1p(-self.gained / (1.0 - self.big))
 
     def moments(self) -> tuple[float, float]:
-        """E_P[L] and E_P[L^2] of the small part."""
         weights = np.exp(self.log_density + self.ratio)
         return float(weights @ self.ratio), float(weights @ self.ratio**2)
 
     def tilted(self, t: float) -> StretchedQuadrature:
-        """On the stretched line, where the CGF is summed too: it is no bound."""
         return StretchedQuadrature(t, self)
 
     def ramp(self, level: float) -> Ramp:
@@ -134,7 +130,6 @@ class CutLoss:
         return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
 
     def _turn(self, level: float) -> tuple[float, float]:
-        """Sharpness and place of that weight."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
         return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
 
@@ -148,7 +143,6 @@ class CutLoss:
         return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept]) - self.cgf(z)
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """log E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
         ramp = self.ramp(level)
         nodes: ComplexArray = nodes_of(self.low, self.high, ramp.step)  # type: ignore[assignment]
         density, ratio = self.weighted(nodes)
@@ -174,11 +168,9 @@ class CutLoss:
 
     @property
     def lost(self) -> float:
-        """Nothing of the big part is left out."""
         return 0.0
 
     def missed(self) -> float:
-        """Q(not D)."""
         return 0.0 if self.left is None else self.left.missed
 
     def missed_big(self) -> float:
@@ -223,7 +215,6 @@ class StretchedQuadrature(TiltedQuadrature):
         return logs[1] - logs[0]
 
     def split(self, level: float) -> SplitLoss:
-        """The loss below and beyond `level`."""
         return SplitLoss(self, self._part.ramp(level))
 
 
@@ -316,7 +307,6 @@ class UncutLoss:
     log_less: ClassVar[float] = 0.0
 
     def cgf(self, z: Array) -> Array:
-        """Return that of the loss."""
         return self.loss.cgf(z)
 
     def doubt(self, z: float) -> float:
@@ -324,22 +314,18 @@ class UncutLoss:
         return 3.0 * SLACK * float(self.loss.cgf(np.array([z]))[0])
 
     def moments(self) -> tuple[float, float]:
-        """E_P[L] and E_P[L^2], about: from K at two small orders."""
         one, two = self.loss.cgf(np.array([NEAR, 2.0 * NEAR])).tolist()
         variance = max(two - 2.0 * one, 0.0) / NEAR**2
         mean = one / NEAR - 0.5 * variance * NEAR
         return mean, variance + mean * mean
 
     def tilted(self, t: float) -> Tilted:
-        """Return that of the loss."""
         return self.loss.tilted(t)
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """Nothing is beyond a level."""
         return np.full(len(z), -np.inf)
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """All is bulk."""
         return self.loss.cgf(z)
 
     def log_short(self, power: Array) -> tuple[Array, Array]:
@@ -348,7 +334,6 @@ class UncutLoss:
         return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
 
     def missed(self) -> float:
-        """Nothing is left out at the lower end."""
         return 0.0
 
     def missed_big(self) -> float:
@@ -369,14 +354,12 @@ class CappedLoss:
     edge: float
 
     def _weighted(self, x: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
-        """log Q w and log r."""
         base, ratio = self.pair(x)
         return base + log_cutoff(self.sharpness * (x - self.edge)), ratio
 
     def _placed(self, z: float) -> tuple[tuple[float, float], float]:
-        """Window and node distance for the order z + 1."""
         window = (-TAIL - self.slope, min((2.0 * z + 2.0) * self.slope + TAIL, self.edge + EDGE / self.sharpness))
-        return window, min(step_size(z, self.slope), 0.14 / self.sharpness)
+        return window, float(min(step_size(z, self.slope), 0.14 / self.sharpness))
 
     def cgf(self, z: Array) -> Array:
         """K of the capped loss from above, by at most SLACK relative and (z+1) times the mass that is capped; inf beyond MAX_NODES."""
@@ -390,7 +373,6 @@ class CappedLoss:
         return float(moment_on(np.array([z]), base.real, ratio.real, step)[0])
 
     def tilted(self, t: float) -> TiltedQuadrature:
-        """The strip ends where the weight would grow."""
         window, step = self._placed(t)
         strip = min(0.5 * math.pi / self.slope, 0.45 * math.pi / self.sharpness)
         return TiltedQuadrature(t, self._weighted, window, strip, step, sharp=True)

@@ -63,7 +63,6 @@ class CutRows:
 
     @property
     def steps(self) -> float:
-        """Number of steps that it stands for."""
         return float(self.counts.sum())
 
     def changes(self, z: Array) -> tuple[Array, Array]:
@@ -78,17 +77,14 @@ class CutRows:
         return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.losts[:, None]
 
     def cgf(self, z: Array) -> Array:
-        """K of the small parts; its error is `doubt`."""
         return np.asarray(self.counts @ np.log1p(self.changes(z)[0]))
 
     def doubt(self, z: float) -> float:
-        """Absolute error of `cgf` at one z."""
         change, error = self.changes(np.array([z]))
         return float(self.counts @ (error / (1.0 + change))[:, 0])
 
     @property
     def several(self) -> int:
-        """Number of different losses that it stands for."""
         return len(self.counts)
 
     @property
@@ -108,7 +104,6 @@ class CutRows:
         return float(self.counts @ self.losts)
 
     def missed(self) -> float:
-        """Nothing is left out at the lower end."""
         return 0.0
 
     def missed_big(self) -> float:
@@ -154,7 +149,6 @@ class CutRows:
             return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
 
     def tilted(self, t: float) -> TiltedRows:
-        """Under the tilt t."""
         return TiltedRows(self, t)
 
     def densities(self, w: Array | ComplexArray, log_common: Array | ComplexArray) -> ComplexArray:

@@ -253,7 +253,6 @@ Method = Callable[[Parts, float, Wanted], Factor | None]
 
 
 def undivided(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
-    """phi^n."""
     end = _end(
         lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y),
         place,

@@ -139,7 +139,6 @@ class Jump:
     lost: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper) bounds on log delta(epsilon)."""
         if epsilon > MAX_EPSILON:
             return -math.inf, math.inf
         low, high = self.small.log_delta(epsilon)

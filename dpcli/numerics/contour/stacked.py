@@ -51,11 +51,9 @@ class StackedLoss:
     losses: Sequence[Loss]
 
     def cgf(self, z: Array) -> Array:
-        """Sum of the rows' upper bounds."""
         return np.asarray(self.counts @ cgfs(self.rows, z))
 
     def tilted(self, t: float) -> StackedTilted:
-        """The loss under the tilt t."""
         return StackedTilted(self, t)
 
 
@@ -126,7 +124,6 @@ class StackedTilted:
         return lines
 
     def decay(self, y: Array) -> Array:
-        """The sum of the rows' bounds, each the best over its lines."""
         total = np.zeros(len(y))
         for block in self._blocks:
             _, log_density, turn = block.lines()

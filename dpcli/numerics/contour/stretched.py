@@ -32,7 +32,6 @@ class Stretched:
     bend: float
 
     def back(self, x: float) -> float:
-        """The real v of an outcome."""
         power = self.slope * (x - self.bend)
         if power < -FAR:
             return power
@@ -40,7 +39,7 @@ class Stretched:
         return grown if grown > FAR else math.log(math.expm1(grown))
 
     def at(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
-        """x(v) and log x'(v)."""
+        """Return x(v) and log x'(v)."""
         left, right = v.real < -FAR, v.real > FAR
         inside = np.where(left | right, 0.0, v)
         soft = np.log1p(np.exp(inside)) if not np.iscomplexobj(v) else log1p_complex(np.exp(inside))
@@ -51,7 +50,6 @@ class Stretched:
         return np.asarray(self.bend + log_soft / self.slope), np.asarray(log_rise)
 
     def rise(self, x: float) -> float:
-        """x'(v) at the real v of an outcome."""
         return math.exp(float(self.at(np.array([self.back(x)]))[1][0]))
 
 
@@ -73,14 +71,13 @@ class RowLine:
     edge: float
 
     def at(self, step: float, height: float) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """(w, s, log of (1 - b) dw) at nodes `step` apart on the line Im v = height."""
+        """Return (w, s, log of (1 - b) dw) at nodes `step` apart on the line Im v = height."""
         v: ComplexArray = np.asarray(nodes_of(self.low, self.high, step) + 1j * height, dtype=np.complex128)
         w, log_rise = self.line.at(v)
         return w, softplus(w), log_rise + log_cutoff(self.sharpness * (w - self.edge)) + math.log(step)
 
 
 def softplus(w: ComplexArray) -> ComplexArray:
-    """log(1 + e^w)."""
     far = w.real > FAR_ROW
     near = log1p_complex(np.exp(np.where(far, 0.0, w)))
     return np.asarray(np.where(far, w + np.exp(-np.where(far, w, FAR_ROW)), near))

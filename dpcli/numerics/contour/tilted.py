@@ -124,16 +124,13 @@ class TiltedQuadrature:
         return (base + ((self._t + 1.0) * ratio + math.log(step))).reshape(shape), ratio.reshape(shape)
 
     def _count(self, step: float) -> float:
-        """About how many nodes there are."""
         return (self._window[1] - self._window[0]) / step
 
     def nodes(self, step: float) -> Array:
-        """Multiples of `step` in the window."""
         hold(self._count(step))
         return nodes_of(*self._window, step)
 
     def split(self, level: float) -> SplitLoss:
-        """The loss below and beyond `level`."""
         return SplitLoss(self, ramp_at(self, level))
 
     def _moduli(self) -> tuple[Array, Array]:

@@ -25,16 +25,13 @@ class TiltedNormal:
     sharp: ClassVar[bool] = True
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """Exactly -variance y^2 / 2."""
         y = step * np.arange(count)
         return np.asarray(-0.5 * self.variance * y * y, dtype=complex)
 
     def decay(self, y: Array) -> Array:
-        """Exact."""
         return -0.5 * self.variance * y * y
 
     def rise(self, rise: Array) -> Array:
-        """K(t + rise) - K(t)."""
         return np.asarray(rise * self.mean + 0.5 * self.variance * rise * rise)
 
 
@@ -54,12 +51,10 @@ class TiltedAtoms:
         self.variance = float((self._weights * self._losses**2).sum())
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """log1p(E expm1), exact up to rounding."""
         with np.errstate(divide="ignore"):
             return log1p_complex(turned_less_one(self._weights, self._losses, step, count))
 
     def decay(self, y: Array) -> Array:
-        """0: the atoms may line up again at any y."""
         return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
@@ -81,18 +76,15 @@ class TiltedCgf:
         self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """K(t+iy) - K(t) - i y mean."""
         y = step * np.arange(count)
         z = np.asarray(self._t + 1j * y, dtype=np.complex128)
         at = self._cgf(z)
         return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
 
     def decay(self, y: Array) -> Array:
-        """0."""
         return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
-        """K(t + rise) - K(t)."""
         return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)
 
 

@@ -102,7 +102,6 @@ class TiltedRows:
         return moduli, np.abs(s.imag), s.real
 
     def decay(self, y: Array) -> Array:
-        """The sum of the rows' bounds, each the best over its lines."""
         if self._lines is None:
             self._lines = [self._above(share * self.part.nodes.strip)[:2] for share in SHARES]
         result = np.full((len(self.part.counts), len(y)), np.inf)
@@ -111,7 +110,6 @@ class TiltedRows:
         return np.asarray(self.part.counts @ np.minimum.accumulate(np.log(np.fmin(result, 1.0)), axis=1))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """The sum of the rows' logarithms."""
         height = min(0.45 * self.part.nodes.strip, self._highest)
         _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
         spread = _transforms(weights, s, step, count, self.part.counts, log_error)
@@ -144,7 +142,6 @@ class TiltedRows:
         return w, s, self.part.densities(w, log_common + (self.t + 1.0) * s) / self.norms[:, None]
 
     def split(self, level: float) -> SplitRows:
-        """The losses below and beyond `level`."""
         return SplitRows(self, *self.part.turn(level))
 
 
@@ -161,7 +158,6 @@ class SplitRows:
         return log_cutoff(self._k * (w - self._edge))
 
     def _largest(self, w: ComplexArray) -> Array:
-        """|w| + |1 - w|."""
         share = self._log_share(w)
         return np.exp(share.real) + np.abs(np.expm1(share))
 

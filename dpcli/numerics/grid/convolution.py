@@ -30,7 +30,6 @@ def transform_size(length: int) -> int:
 
 
 def norm(x: Array) -> float:
-    """The Euclidean norm."""
     return math.sqrt(float((x * x).sum()))
 
 
@@ -95,7 +94,6 @@ class Spectrum:
 
 
 def _powers(x: Any, count: int) -> Any:
-    """x to a small power, by products."""
     power = x
     for bit in bin(count)[3:]:
         power = power * power

@@ -69,7 +69,6 @@ class ChordPair:
 
     @property
     def log_q(self) -> Array:
-        """Q's masses: e^-loss times P's."""
         return self.log_p - self.losses
 
     def cgf(self, z: Array) -> Array:
@@ -85,11 +84,9 @@ class ChordPair:
         return np.concatenate(blocks) * (1.0 + 1e-12) if blocks else np.zeros(0)
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """The atoms under e^{t L - K(t)} dP; for pairs without infinite losses."""
         return TiltedAtoms(self.log_p + t * self.losses, self.losses, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
-        """Tails of the atoms, those at either infinity added."""
         atoms = atom_tails(at, self.losses, self.log_p, self.log_q)
         p_above = np.minimum(np.logaddexp(atoms.p_above, self.log_infinite), 0.0)
         return Tails(p_above, atoms.p_below, atoms.q_above, np.minimum(np.logaddexp(atoms.q_below, self.log_infinite), 0.0))

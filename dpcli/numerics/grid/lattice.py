@@ -110,7 +110,6 @@ class Cells:
 
 
 def _height(weights: Array, i: int, spacing: float, tilt: float) -> float:
-    """The curve at grid point i, in its tilted unit."""
     distance = spacing * np.arange(1, len(weights) - i)
     return float((weights[i + 1 :] * np.exp(-tilt * distance) * -np.expm1(-distance)).sum())
 

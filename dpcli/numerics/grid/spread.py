@@ -42,7 +42,6 @@ class Spread:
 
     @property
     def logs(self) -> Array:
-        """Logarithms of the points."""
         return np.asarray(self.spacing * (self.first + np.arange(len(self.mass))))
 
     def trimmed(self) -> Spread:

@@ -33,7 +33,6 @@ class GridOutcomes:
     infinite: float
 
     def tails(self, at: Array) -> Tails:
-        """Tails of the outcomes."""
         losses: Array = self.spacing * np.arange(self.first, self.first + len(self.weights), dtype=float)
         with np.errstate(divide="ignore"):
             log_p: Array = np.log(self.weights)
@@ -65,7 +64,6 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
 
 
 def _range(loss: HasTails) -> tuple[float, float]:
-    """Return the range of the loss but for the negligible ends."""
     at = np.geomspace(1e-6, FURTHEST, 400)
     at = np.concatenate((-at[::-1], [0.0], at))
     tails = loss.tails(at)
@@ -79,7 +77,6 @@ def _range(loss: HasTails) -> tuple[float, float]:
 
 
 def _moments(loss: HasTails, low: float, high: float) -> float:
-    """A rough variance under P."""
     edges: Array = np.linspace(low, high, 4001)
     mass = np.diff(np.exp(loss.tails(edges).p_below))
     middle = 0.5 * (edges[1:] + edges[:-1])
@@ -118,7 +115,6 @@ def _cells(above: Array, below: Array) -> tuple[Array, Array]:
 
 
 def _power(one: GridOutcomes, count: int) -> GridOutcomes:
-    """The composition of `count` copies, by repeated squaring."""
     result: GridOutcomes | None = None
     while True:
         if count % 2:
@@ -132,7 +128,6 @@ def _power(one: GridOutcomes, count: int) -> GridOutcomes:
 
 
 def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
-    """The composition of two."""
     hold(float(len(first.weights) + len(second.weights)))
     spend(0.02 * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)
