@@ -14,7 +14,7 @@ import dpcli
 from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis import epsilon as module
 from dpcli.base.errors import InputError
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from tests.benchmarks.settings import REFERENCES
 from tests.cases import of_each

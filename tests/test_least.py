@@ -14,8 +14,7 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration.choices import exponential
 from dpcli.exam.subjects import SEED, drawn
 from dpcli.file.pipeline.read import parse
-from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
-from dpcli.mechanisms.choice.two_candidates import TwoCandidates
+from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice, TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.renyi import Renyi, StatedZcdp

@@ -1,1 +1,1 @@
-"""One composition theorem per file: from [(mechanism, count)] to a privacy profile."""
+"""Accountants, one composition theorem in each file: from [(mechanism, count)] to a privacy profile."""

@@ -20,7 +20,6 @@ def together(steps: Steps, view: Callable[[Mechanism], float]) -> float:
 
 
 def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
-    """Each step's count times mu^2, over their sum."""
     mus = views(steps, view)
     largest = max(mus, default=0.0) or 1.0
     return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])

@@ -1,4 +1,4 @@
-"""What an accountant is: a function from a composition to its privacy profile, and a few facts about it."""
+"""Accountants: each is a function from a composition to its privacy profile, and a few facts about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TypeVar
 
-from dpcli.base.errors import CannotCertify, InternalError, NotRepresentable
+from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.stated import total
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
@@ -58,7 +58,7 @@ class PrivacyProfile:
         return Bound(1.0)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
-        """This profile with another relative tolerance, and about so much time for one answer, where it takes any."""
+        """Return this profile with another relative tolerance, and about so much time for one answer, where it takes any."""
         return self
 
     def shares(self, delta: float) -> tuple[float, ...]:
@@ -68,7 +68,7 @@ class PrivacyProfile:
 
 @dataclass(frozen=True, slots=True)
 class Accountant:
-    """One row of the table.
+    """A row of the table of accountants.
 
     sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
@@ -140,12 +140,12 @@ def _at(profile: PrivacyProfile, delta: float) -> float:
 
 def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     """`view` of each mechanism. Raises NotRepresentable with the first one's reason, and names all that lack it for that reason."""
-    found: list[T] = []
+    values: list[T] = []
     reason: NotRepresentable | None = None
     lacking: list[object] = []
     for mechanism, _ in steps:
         try:
-            found.append(view(mechanism))
+            values.append(view(mechanism))
         except NotRepresentable as error:
             if reason is None:
                 reason = NotRepresentable(str(error))
@@ -154,7 +154,7 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     if reason is not None:
         reason.lacking = tuple(lacking)
         raise reason
-    return found
+    return values
 
 
 def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
@@ -183,7 +183,6 @@ def _merged(steps: Steps) -> Steps:
 
 
 def normalised(parts: list[float]) -> tuple[float, ...]:
-    """Shares of a total."""
     total = math.fsum(parts)
     return tuple(part / total if total > 0.0 else 0.0 for part in parts)
 
@@ -200,18 +199,3 @@ def require_positive(delta: float, name: str) -> None:
     """Refuse delta = 0 for accountants that need some."""
     if delta <= 0.0:
         raise NotRepresentable(f"{name} needs delta > 0")
-
-
-__all__ = [
-    "Accountant",
-    "Bound",
-    "CannotCertify",
-    "PrivacyProfile",
-    "Steps",
-    "checked",
-    "merged",
-    "normalised",
-    "require_positive",
-    "views",
-    "weighed",
-]

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from dpcli.accountants.base import Steps
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
 
@@ -45,17 +45,17 @@ def coarse(steps: Steps, most: int, few: int = FEW) -> tuple[Steps, Steps] | Non
 
 def _moved(columns: Array, ratio: float, way: np.ufunc) -> Array:
     """Contributions and rates at powers of the ratio, and on the right side of what they were."""
-    found = columns.copy()
+    result = columns.copy()
     for k in (2, 3):
         values = columns[:, k]
         powers = np.exp(ratio * way(np.log(values) / ratio))
         limit = np.maximum if way is np.ceil else np.minimum
-        found[:, k] = limit(np.clip(powers, values.min(), values.max()), values)
-    return found
+        result[:, k] = limit(np.clip(powers, values.min(), values.max()), values)
+    return result
 
 
 def _replaced(steps: Steps, moved: list[Mechanism], rows: Array) -> Steps:
-    """The same steps with others in their place; equal rows are one mechanism."""
+    """Return the steps with those of `rows` in place of `moved`; equal rows are one mechanism."""
     known: dict[tuple[float, ...], Mechanism] = {}
     instead: dict[Mechanism, Mechanism] = {}
     for mechanism, row in zip(moved, rows.tolist(), strict=True):

@@ -8,7 +8,7 @@ from dpcli.accountants.base import Bound, Steps, merged, views
 from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import np
 
 Losses = tuple[tuple[PrivacyLoss, int], ...]
@@ -17,7 +17,7 @@ Losses = tuple[tuple[PrivacyLoss, int], ...]
 def parts_of(mechanism: Mechanism, count: int) -> Steps:
     """Composed groups taken apart."""
     if isinstance(mechanism, Composed):
-        return tuple(found for part, n in mechanism.parts for found in parts_of(part, n * count))
+        return tuple(piece for part, n in mechanism.parts for piece in parts_of(part, n * count))
     return ((mechanism, count),)
 
 
@@ -39,7 +39,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
                 raise
             bare.append((mechanism, count))
     if bare:
-        from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss
+        from dpcli.mechanisms.stated.renyi import RenyiPairLoss
 
         unknown = tuple(bare)
         views(unknown, (lambda part: part.rdp(np.array([2.0]))) if sides else (lambda part: part.losses()))
@@ -60,16 +60,16 @@ def each_way(steps: Steps) -> tuple[Steps, ...]:
     )
 
 
-def least(found: Callable[[Steps], Bound], steps: Steps) -> Bound:
+def least(bound_of: Callable[[Steps], Bound], steps: Steps) -> Bound:
     """The smallest of the bounds by each way. Raises NotRepresentable with the first one's reason where none answers."""
     compositions = each_way(steps)
     if len(compositions) == 1:
-        return found(steps)
+        return bound_of(steps)
     bounds: list[Bound] = []
     reason: NotRepresentable | None = None
     for way in compositions:
         try:
-            bounds.append(found(way))
+            bounds.append(bound_of(way))
         except NotRepresentable as error:
             reason = reason or error
     if not bounds and reason is not None:

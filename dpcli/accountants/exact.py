@@ -17,10 +17,11 @@ from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
-from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.contour.certified import covers, epsilon_between, log_delta_between
-from dpcli.numerics.contour.integral import Losses, log_hockey, total_cgf
+from dpcli.numerics.contour.integral import log_hockey, total_cgf
+from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
+from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.work import remembered
 
 MAX_PARTS = 10_000
@@ -88,10 +89,10 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tu
             return *single_epsilon(losses[0][0], log_delta), math.nan
     if len(losses) <= FEW_PARTS and _log(total_variation_of(losses)) <= log_delta:
         return 0.0, 0.0, math.nan
-    found = epsilon_between(losses, log_delta)
-    if found is None or found[1] - found[0] > WIDE * found[1]:
+    ends = epsilon_between(losses, log_delta)
+    if ends is None or ends[1] - ends[0] > WIDE * ends[1]:
         raise NotRepresentable("the characteristic function of the loss decays too slowly to certify (atoms, or very few steps)")
-    return found
+    return ends
 
 
 def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:

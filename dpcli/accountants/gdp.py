@@ -13,7 +13,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 
@@ -39,7 +39,6 @@ class GdpProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Of the limit."""
         mu = together(merged(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")

@@ -85,10 +85,10 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
 
 def _worst(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
     """The larger of both directions' bounds."""
-    found = directions(merged(tuple(steps)))  # type: ignore[arg-type]
-    if any(len(losses) > MAX_PARTS for losses in found):
+    sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
+    if any(len(losses) > MAX_PARTS for losses in sides):
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long for a whole curve")
-    bounds = [side(losses) for losses in found]
+    bounds = [side(losses) for losses in sides]
     return np.maximum.reduce([low for low, _ in bounds]), np.maximum.reduce([high for _, high in bounds]).clip(max=1.0)
 
 
@@ -126,18 +126,17 @@ def _outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
 
 def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
     """Contours near log_delta, one after the other until they leave no gap at epsilon."""
-    found: tuple[Interval, ...] = ()
+    built: tuple[Interval, ...] = ()
     with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow ends in a bound that says nothing
         for interval, enough in intervals(losses, log_delta, epsilon):
-            found = (*found, interval)
-            low, high = _ends(found, epsilon)
+            built = (*built, interval)
+            low, high = _ends(built, epsilon)
             if high - low <= max(enough, NARROW):
                 break
-    return found
+    return built
 
 
 def _ends(at_hand: Sequence[Interval], epsilon: float) -> tuple[float, float]:
-    """The intersection; nothing known where there is nothing at hand."""
     low, high = -math.inf, math.inf
     for interval in at_hand:
         with np.errstate(all="ignore"):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.advanced import advanced_split, sharp_mean
+from dpcli.accountants.advanced import DeltaSplit, Groups, advanced_split, sharp_mean
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
-from dpcli.accountants.slack import DeltaSplit, Groups
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
-from dpcli.numerics.closed.two_point_sum import MAX_COUNT, two_point_epsilon
+from dpcli.numerics.closed.discrete_tails import MAX_COUNT, two_point_epsilon
 
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:

@@ -55,7 +55,6 @@ class PldProfile(PrivacyProfile):
 
     @property
     def effort(self) -> Effort:
-        """What one direction may cost."""
         return Effort(self.seconds * POINTS_PER_SECOND, self.strict)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PldProfile:
@@ -116,8 +115,8 @@ class PldProfile(PrivacyProfile):
         """Each step's K at the tilt, which is what its loss adds to the exponent; by its Renyi curve where it has no pair of its own."""
         from dpcli.numerics.grid.survey import best_tilt
 
-        whole = [[(surveyed(loss), n) for loss, n in side] for side in directions(self.steps)]
-        tilt = np.array([max(best_tilt(side, math.log(delta))[0] for side in whole)])
+        sides = [[(surveyed(loss), n) for loss, n in side] for side in directions(self.steps)]
+        tilt = np.array([max(best_tilt(side, math.log(delta))[0] for side in sides)])
         return normalised([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
 
 
@@ -132,7 +131,6 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 
 @shared(MAX_SURVEYS)
 def surveyed(loss: PrivacyLoss) -> Survey:
-    """The survey of a loss, remembered."""
     from dpcli.numerics.grid.survey import survey
 
     return survey(loss)
@@ -145,7 +143,7 @@ def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: 
 
     _foresee(losses, effort)
     surveys = [(surveyed(loss), count) for loss, count in losses]
-    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16)) for found, n in surveys))
+    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(view.log_infinite), 1.0 - 1e-16)) for view, n in surveys))
     if infinite >= math.exp(log_delta):
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
     log_finite = log_delta + (math.log1p(-math.exp(math.log(infinite) - log_delta)) if infinite > 0.0 else 0.0)

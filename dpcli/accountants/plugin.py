@@ -25,5 +25,5 @@ PLUGIN = Plugin(
         "exact": "dpcli.accountants.exact:ACCOUNTANT",
         "pld": "dpcli.accountants.pld:ACCOUNTANT",
         "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
-    },
+    }
 )

@@ -14,7 +14,7 @@ from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
-from dpcli.numerics.orders import FEW, FINE, FIRST, SHORT, least_over_orders
+from dpcli.numerics.orders import FEW, FINE, FIRST_LOOK, SHORT, least_over_orders
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
@@ -43,7 +43,7 @@ class RdpProfile(PrivacyProfile):
         """(order, epsilon), the smallest found; any order is sound."""
         require_positive(delta, "RDP")
         steps, log_delta = merged(self.steps), math.log(delta)
-        curve, look = renyi_curve(steps), FINE if len(steps) <= SEVERAL else FIRST
+        curve, look = renyi_curve(steps), FINE if len(steps) <= SEVERAL else FIRST_LOOK
         grain, first = (1, look) if len(steps) <= MANY else (SHORT, FEW)
         z, value = least_over_orders(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta), grain, first)
         if math.isinf(value):

@@ -29,7 +29,7 @@ class OptimalRdpProfile(PrivacyProfile):
 
     def _best(self, delta: float) -> tuple[float, float]:
         require_positive(delta, "RDP")
-        from dpcli.numerics.closed.joint_range import optimal  # read only where it is asked
+        from dpcli.numerics.closed.conversion import optimal  # read only where it is asked
 
         order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
         curve = renyi_curve(merged(self.steps))

@@ -9,7 +9,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
-    from dpcli.numerics.shifted import Shifted
+    from dpcli.numerics.mixture import Shifted
 
 MANY = 6  # mechanisms that are looked at for families
 
@@ -38,19 +38,19 @@ def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
     """The mechanisms' `rdp` at `orders` > 1, those of one family of losses together. Raises as `views` does."""
     if len(steps) < MANY:
         return views(steps, lambda mechanism: mechanism.rdp(orders))
-    from dpcli.numerics.shifted import cgfs
+    from dpcli.numerics.mixture import cgfs
 
     alone, tables = _tables(steps)
-    found = dict(zip(alone, views(tuple(steps[i] for i in alone), lambda mechanism: mechanism.rdp(orders)), strict=True))
+    curves = dict(zip(alone, views(tuple(steps[i] for i in alone), lambda mechanism: mechanism.rdp(orders)), strict=True))
     for places, table in tables:
-        found.update(zip(places, cgfs(table, orders - 1.0) / (orders - 1.0), strict=True))
-    return [np.asarray(found[i]) for i in range(len(steps))]
+        curves.update(zip(places, cgfs(table, orders - 1.0) / (orders - 1.0), strict=True))
+    return [np.asarray(curves[i]) for i in range(len(steps))]
 
 
 @shared(4)
 def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...], Shifted], ...]]:
     """The places of mechanisms that stand alone, and those of each family with its table."""
-    from dpcli.numerics.shifted import TableRow, row_of, table_of
+    from dpcli.numerics.mixture import TableRow, row_of, table_of
 
     rows = [None if loss is None else row_of(loss) for loss in (mechanism.renyi_loss() for mechanism, _ in steps)]
     groups: dict[type[Shifted], list[tuple[int, TableRow]]] = {}

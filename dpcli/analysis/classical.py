@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from dpcli.analysis.calibrate import Calibration
 from dpcli.base.errors import NotRepresentable
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.numerics.closed.classical_gaussian import PROVED_BELOW, classical_sigma
-from dpcli.numerics.closed.normal import gaussian_epsilon_upper
+from dpcli.numerics.closed.normal import PROVED_BELOW, classical_sigma, gaussian_epsilon_upper
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.roots import bracket_root

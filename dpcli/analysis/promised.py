@@ -11,8 +11,8 @@ from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 

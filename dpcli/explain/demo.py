@@ -9,7 +9,7 @@ from dpcli.audit.binomial import rate_lower, rate_upper
 from dpcli.audit.two_run import Counts, epsilon_lower, error_rates
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed import laplace_count
+from dpcli.numerics.closed import trade_off
 from dpcli.numerics.closed.trade_off import false_negatives, total_variation
 
 COUNT = 99  # of the smaller dataset
@@ -96,11 +96,11 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
         hits, alarms = (trials - int(np.searchsorted(values, x, side="right")) for values in (inside, outside))
         return _test(epsilon, x, Counts(trials, trials, hits, alarms))
 
-    told = {0.0, 0.5, 1.0, *(laplace_count.threshold(epsilon, rate) for rate in RATES)}
-    even = [laplace_count.threshold(epsilon, i / SPREAD) for i in range(1, SPREAD)]
+    told = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in RATES)}
+    even = [trade_off.laplace_threshold(epsilon, i / SPREAD) for i in range(1, SPREAD)]
     drawn = {*told, *even, *(1.0 + x for x in even)}  # at even steps of both rates
     tests = {x: judged(x) for x in sorted(drawn, reverse=True)}
-    advantage = laplace_count.advantage(epsilon)
+    advantage = trade_off.laplace_advantage(epsilon)
     return Demo(
         epsilon,
         trials,
@@ -124,7 +124,7 @@ def _check(epsilon: float, trials: int, seed: int) -> None:
 
 
 def _test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
-    alarms, hits = laplace_count.above(epsilon, np.array([x, x - 1.0])).tolist()
+    alarms, hits = trade_off.laplace_tail(epsilon, np.array([x, x - 1.0])).tolist()
     missed = false_negatives(np.array([epsilon]), np.array([0.0]), np.array([alarms]))
     return ThresholdTest(
         COUNT + x,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
 from dpcli.explain.demo import CONFIDENCE, COUNT, Demo
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.laplace_count import missed
+from dpcli.numerics.closed.trade_off import laplace_missed
 
 POINTS = 81
 
@@ -58,7 +58,7 @@ def _exact(epsilon: float) -> Points:
         np.concatenate([np.linspace(0.0, 1.0, POINTS), 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])])
     )
     alphas = alphas[alphas <= 1.0]
-    return tuple(zip(alphas.tolist(), missed(epsilon, alphas).tolist(), strict=True))
+    return tuple(zip(alphas.tolist(), laplace_missed(epsilon, alphas).tolist(), strict=True))
 
 
 def _bound(epsilon: float) -> Points:

@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.base.rounding import up
 from dpcli.explain.wrapped import filled
-from dpcli.numerics.closed.classical_gaussian import analytic_sigma, classical_delta, classical_sigma, fails_from
+from dpcli.numerics.closed.normal import analytic_sigma, classical_delta, classical_sigma, fails_from
 
 DELTA = 1e-5  # of the table
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)

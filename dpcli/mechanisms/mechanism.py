@@ -1,4 +1,4 @@
-"""What a mechanism is to the rest of the house: a handful of views of its privacy loss.
+"""Mechanisms, as the rest of the package sees them: a handful of views of a privacy loss.
 
 A *spec* holds the keys of the pipeline file. `Spec.resolve(neighbours)` settles, once, what "neighbouring" means and returns a
 *mechanism*, which no accountant ever asks about adjacency again. A mechanism answers with as many representations as it has and
@@ -15,12 +15,12 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
     from dpcli.numerics.tails import Tails
 
 
 class PrivacyLoss(Protocol):
-    """One direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
+    """A direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
 
     def cgf(self, z: Array) -> Array:
         """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
@@ -33,6 +33,21 @@ class PrivacyLoss(Protocol):
     def tails(self, at: Array) -> Tails:
         """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable where unknown."""
         ...
+
+
+class TailsOnly:
+    """A privacy loss of which only the tails are known, for the stated reason; subclasses are frozen dataclasses with `tails`."""
+
+    __slots__ = ()
+
+    reason: ClassVar[str]
+
+    def cgf(self, z: Array) -> Array:
+        """Refuse, with the reason."""
+        raise NotRepresentable(self.reason)
+
+    def tilted(self, t: float) -> Tilted:
+        raise NotRepresentable(self.reason)
 
 
 class Mechanism:
@@ -63,7 +78,7 @@ class Mechanism:
 
         Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
-        from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+        from dpcli.mechanisms.stated.atoms import TwoPointLoss
 
         pure = self.approx_dp(0.0)
         if not 0.0 < pure < math.inf:
@@ -83,7 +98,8 @@ class Mechanism:
         return (self,)
 
     def attained(self) -> bool:
-        """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
+        """Return whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves
+        it.
 
         The claim: let D and D' differ as much as neighbours may, so that every record of the unit or group comes or goes, or all change
         from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D' and exactly losses()[-1]
@@ -103,7 +119,7 @@ class Mechanism:
         return self if self.attained() else None
 
     def unclaimed(self) -> Mechanism:
-        """The same upper bounds without the claim: for a use in which the pair bounds more than can happen."""
+        """Return a mechanism with the same upper bounds and without the claim: for a use in which the pair bounds more than can happen."""
 
         return Dominated(self) if self.witness(2.0) is not None else self
 

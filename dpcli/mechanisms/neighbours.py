@@ -1,4 +1,4 @@
-"""Which datasets count as neighbours."""
+"""Neighbouring datasets: the adjacency, and how many records change together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpcli.base.values import dataclass
 
 
 class Adjacency(enum.Enum):
-    """Which datasets count as neighbours."""
+    """The relation between neighbouring datasets."""
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
@@ -18,7 +18,7 @@ class Adjacency(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Who is compared with whom.
+    """The datasets that are compared.
 
     adjacency: what one change is.
     contributions: most records that one unit of privacy (a user, say) contributes.
@@ -32,12 +32,11 @@ class Neighbours:
 
     @property
     def records(self) -> int:
-        """Records that change together."""
         return self.contributions * self.group
 
     @property
     def replaces(self) -> bool:
-        """Whether both datasets hold a version of the record."""
+        """Tell whether both datasets hold a version of the record."""
         return self.adjacency is Adjacency.REPLACE_ONE
 
 

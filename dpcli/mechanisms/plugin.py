@@ -1,4 +1,4 @@
-"""What a pipeline may be made of: types of mechanisms and sampling schemes."""
+"""Types of mechanisms and sampling schemes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ PLUGIN = Plugin(
         "gaussian": "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec",
         "gaussian-mixture": "dpcli.mechanisms.noise.gaussian_mixture:GaussianMixtureSpec",
         "laplace": "dpcli.mechanisms.noise.laplace:LaplaceSpec",
-        "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian_spec:DiscreteGaussianSpec",
+        "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian:DiscreteGaussianSpec",
         "discrete-laplace": "dpcli.mechanisms.noise.discrete_laplace:DiscreteLaplaceSpec",
         "randomized-response": "dpcli.mechanisms.choice.randomized_response:RandomizedResponseSpec",
         "exponential": "dpcli.mechanisms.choice.exponential:ExponentialSpec",
         "report-noisy-max": "dpcli.mechanisms.choice.noisy_max:ReportNoisyMaxSpec",
-        "permute-and-flip": "dpcli.mechanisms.choice.permute_and_flip:PermuteAndFlipSpec",
+        "permute-and-flip": "dpcli.mechanisms.choice.noisy_max:PermuteAndFlipSpec",
         "sparse-vector": "dpcli.mechanisms.choice.sparse_vector:SparseVectorSpec",
-        "propose-test-release": "dpcli.mechanisms.stability.propose_test_release:ProposeTestReleaseSpec",
-        "stability-histogram": "dpcli.mechanisms.stability.stability_histogram:StabilityHistogramSpec",
+        "propose-test-release": "dpcli.mechanisms.choice.stability:ProposeTestReleaseSpec",
+        "stability-histogram": "dpcli.mechanisms.choice.stability:StabilityHistogramSpec",
         "pure-dp": "dpcli.mechanisms.stated.pure_and_approx:PureSpec",
         "approx-dp": "dpcli.mechanisms.stated.pure_and_approx:ApproxSpec",
         "zcdp": "dpcli.mechanisms.stated.renyi:ZcdpSpec",
@@ -25,7 +25,7 @@ PLUGIN = Plugin(
         "composed": "dpcli.mechanisms.combined.composed:ComposedSpec",
         "tree-aggregation": "dpcli.mechanisms.noise.correlated:TreeSpec",
         "banded-toeplitz": "dpcli.mechanisms.noise.correlated:ToeplitzSpec",
-        "banded-matrix": "dpcli.mechanisms.noise.banded:BandedSpec",
+        "banded-matrix": "dpcli.mechanisms.noise.correlated:BandedSpec",
         "buffered-toeplitz": "dpcli.mechanisms.noise.correlated:BufferedToeplitzSpec",
         "repeat-and-select": "dpcli.mechanisms.choice.repeat_and_select:RepeatAndSelectSpec",
         "gnmax": "dpcli.mechanisms.prediction.votes:GnMaxSpec",
@@ -33,7 +33,7 @@ PLUGIN = Plugin(
         "lnmax": "dpcli.mechanisms.prediction.votes:LnMaxSpec",
         "pmixed": "dpcli.mechanisms.prediction.ensemble:EnsembleMixtureSpec",
         "private-decoding": "dpcli.mechanisms.prediction.private_decoding:PrivateDecodingSpec",
-        "post-processing": "dpcli.mechanisms.stated.post_processing:PostProcessingSpec",
+        "post-processing": "dpcli.mechanisms.stated.pure_and_approx:PostProcessingSpec",
     },
     sampling={
         "poisson": "dpcli.mechanisms.sampling.schemes:Poisson",

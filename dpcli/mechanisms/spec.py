@@ -42,7 +42,7 @@ class Spec:
     shows_presence: ClassVar[bool] = False
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """What is inconsistent among the keys, as (key, expected, found)."""
+        """Yield what is inconsistent among the keys, as (key, expected, found)."""
         return iter(())
 
     @property
@@ -56,7 +56,7 @@ class Spec:
 
     @property
     def delta_spent(self) -> float:
-        """What one step for one unit needs of delta whatever epsilon is: the least delta at which any epsilon is finite, 0 where any is."""
+        """Delta that one step for one unit needs whatever epsilon is: the least delta at which any epsilon is finite, 0 where any is."""
         return self.stated_pair[1] if self.stated_pair else 0.0
 
     @property
@@ -70,12 +70,12 @@ class Spec:
 
     @property
     def unsampled(self) -> str:
-        """Why sampling of the whole is not what is meant ("whose keys ..."); empty where it may be sampled."""
+        """Reason why the entry cannot be sampled ("whose keys ..."); empty where it can."""
         return ""
 
     @property
     def whole_runs(self) -> bool:
-        """Whether an entry that it names runs as it stands, with its own sampling and epochs."""
+        """Tell whether an entry that it names runs as it stands, with its own sampling and epochs."""
         return False
 
     def part_path(self, position: int) -> tuple[str | int, ...]:
@@ -96,7 +96,7 @@ class Spec:
         return sampled if rate == 1.0 or self.moved_by_any(neighbours) else sampled.unclaimed()
 
     def moved_by_any(self, neighbours: Neighbours) -> bool:
-        """Whether any one of the changing records in a sample may move the release as far as all of them: one record, or a unit's
+        """Return whether any one of the changing records in a sample may move the release as far as all of them: one record, or a unit's
         records where what is stated covers the unit. Otherwise a sample that holds some of them only moves it less."""
         covers_unit = not self.contribution_form and getattr(self, "stated_for", None) != "record"
         return neighbours.records == 1 or (neighbours.group == 1 and covers_unit)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+FEW = 16  # elements
+MILLS = 10  # terms of the asymptotic series of Mills' ratio
 
 
 def log1mexp(x: float) -> float:
@@ -25,7 +27,6 @@ def log_sub(a: float, b: float) -> float:
 
 
 def log_add(a: float, b: float) -> float:
-    """log(e^a + e^b)."""
     high, low = (a, b) if a >= b else (b, a)
     if high in (-math.inf, math.inf):
         return high
@@ -66,6 +67,16 @@ def log_expm1_array(x: Array) -> Array:
         )
 
 
+def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
+    """log(1 + z) that keeps the digits of a small z, which numpy's does not for complex arguments, and those of a small 1 + z."""
+    result = np.empty(z.shape, dtype=complex)
+    across, far = z.imag * z.imag, z.real < -0.5
+    near = 0.5 * np.log1p(np.where(far, 0.0, z.real * (2.0 + z.real) + across))
+    result.real = np.where(far, 0.5 * np.log(np.where(far, (1.0 + z.real) ** 2 + across, 1.0)), near)
+    result.imag = np.arctan2(z.imag, 1.0 + z.real)
+    return result
+
+
 def log_sum(log_terms: Array) -> Array:
     """log of the sum of e^terms along the last axis; -inf and inf where floating point holds nothing, or more than that."""
     top = log_terms.max(axis=-1, keepdims=True)
@@ -74,22 +85,18 @@ def log_sum(log_terms: Array) -> Array:
         return np.asarray(top[..., 0] + np.log(np.exp(log_terms - top).sum(axis=-1)))
 
 
-FEW = 16  # elements
-MILLS = 10  # terms of the asymptotic series of Mills' ratio
-
-
 def log_ndtr_array(x: Array) -> Array:
     """Logarithm of the standard normal distribution function: the C library's erfc, and Mills' asymptotic series below -20."""
     spend(2.0 * np.size(x))  # one call per element, or the terms of the series
     flat = np.ravel(np.asarray(x, dtype=float))
     if len(flat) <= FEW:  # array functions cost more than they save
         return np.array([log_ndtr(value) for value in flat.tolist()]).reshape(np.shape(x))
-    found = np.empty(len(flat))
+    result = np.empty(len(flat))
     far = flat < -20.0
     near = flat[~far]
-    found[~far] = _near_log_ndtr(near, _complement(near))
-    found[far] = _far_log_ndtr(flat[far])
-    return np.asarray(found).reshape(np.shape(x))
+    result[~far] = _near_log_ndtr(near, _complement(near))
+    result[far] = _far_log_ndtr(flat[far])
+    return np.asarray(result).reshape(np.shape(x))
 
 
 def log_normal_ends(x: Array) -> tuple[Array, Array]:
@@ -101,16 +108,15 @@ def log_normal_ends(x: Array) -> tuple[Array, Array]:
     complement = _complement(flat)
     ends = []
     for signed in (-flat, flat):
-        found = _near_log_ndtr(signed, complement)
+        result = _near_log_ndtr(signed, complement)
         far = signed < -20.0
         if far.any():
-            found[far] = _far_log_ndtr(signed[far])
-        ends.append(found.reshape(np.shape(x)))
+            result[far] = _far_log_ndtr(signed[far])
+        ends.append(result.reshape(np.shape(x)))
     return ends[0], ends[1]
 
 
 def _complement(x: Array) -> Array:
-    """erfc(|x| / sqrt 2), by the C library."""
     return np.fromiter(map(math.erfc, (np.abs(x) * math.sqrt(0.5)).tolist()), dtype=float, count=len(x))
 
 
@@ -131,7 +137,6 @@ def _far_log_ndtr(x: Array) -> Array:
 
 
 def log_normal(x: Any) -> Any:
-    """Logarithm of the standard normal density."""
     return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
 
 
@@ -148,5 +153,4 @@ def log_binomial(records: int, rate: float) -> list[float]:
 
 
 def log_factorials(most: int) -> Array:
-    """log n! for n = 0, ..., most."""
     return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, most + 1)))))

@@ -1,23 +1,31 @@
-"""Mixtures of unit normal distributions on the line, by their likelihood ratio to the standard one."""
+"""Mixtures of unit normal distributions on the line, by their likelihood ratio to the standard one.
+
+Many pairs (normal on a sample, normal) at once, one row each, are `Shifted`. m_i(x) = 1 - q_i + q_i e^{s_i x - s_i^2/2} relative to N(0,
+1). Where a composition has a thousand different ones, calls cost more than numbers; rows of arrays cost the numbers.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 import operator
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
 
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.rotations import log1p_complex
-from dpcli.numerics.inverse import increasing_root
-from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_normal_ends
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
+from dpcli.numerics.logspace import log1p_complex, log_binomial, log_expm1_array, log_normal, log_normal_ends
 from dpcli.numerics.products import product
+from dpcli.numerics.quadrature import MAX_NODES, TAIL, moments_on, step_below, step_size
+from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by
+BLOCK = 1 << 17  # numbers of a table that are worked on at a time: they stay in the cache
+LEAST = 6  # rows that are worth a table
+ALIKE = 1.2  # tables of rows whose numbers of nodes differ by no more than this factor are made together
 
 
 def log_excess(at: Array, log_rest: float) -> Array:
@@ -48,12 +56,11 @@ class Mixture:
 
     @property
     def reach(self) -> float:
-        """The largest shift."""
         return self.shifts[-1]
 
     @property
     def single(self) -> bool:
-        """Whether there is one shift only: what is asked then has a closed form."""
+        """Tell whether there is one shift only, where most has a closed form."""
         return len(self.shifts) == 1
 
     def _exponents(self, x: Any) -> Any:
@@ -70,11 +77,11 @@ class Mixture:
         far = u.real.max(axis=0) > FAR
         change = product(weights, np.expm1(np.where(far, 0.0, u) if far.any() else u))
         logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
-        found: Line = logarithm
+        result: Line = logarithm
         far |= change.real < -0.5
         if far.any():
-            found[far] = self._log_sum(u[:, far])
-        return found
+            result[far] = self._log_sum(u[:, far])
+        return result
 
     def _log_sum(self, u: Any) -> Any:
         """log m from the exponents, by its terms."""
@@ -139,7 +146,6 @@ class Mixture:
         return high
 
     def _slope(self, x: float) -> float:
-        """Of log m."""
         terms = [w + s * x - 0.5 * s * s for w, s in zip(self.log_weights, self.shifts, strict=True)]
         top = max(*terms, self.log_rest)
         parts = [math.exp(term - top) for term in terms]
@@ -152,3 +158,186 @@ def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
     weights = log_binomial(records, rate)
     shifts = tuple(mu * j for j in range(1, records + 1))
     return Mixture(weights[0], tuple(weights[1:]), shifts, (rate,) if records == 1 else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shifted:
+    """Rows of single shifts. shifts: s_i > 0. weights: q_i in (0, 1). Both of shape (rows,)."""
+
+    shifts: Array
+    weights: Array
+
+    def at(self, rows: IndexArray) -> Self:
+        """Some of the rows, in any order, each as often as it is named."""
+        return type(self)(self.shifts[rows], self.weights[rows])
+
+    def _log_mixture(self, x: Array) -> Array:
+        """log m, for nodes of shape (rows, nodes); with all its digits near m = 1."""
+        s, weight = self.shifts[:, None], self.weights[:, None]
+        u = s * x - 0.5 * s * s
+        change = weight * np.expm1(np.minimum(u, FAR))
+        result: Array = np.log1p(np.maximum(change, -0.5))
+        far = (u > FAR) | (change < -0.5)
+        if far.any():
+            row = np.nonzero(far)[0]
+            result[far] = np.logaddexp(u[far] + np.log(self.weights)[row], np.log1p(-self.weights)[row])
+        return result
+
+    def _log_mixture_above(self, x: Array, heights: Array) -> tuple[Array, Array]:
+        """log |m| and arg m at x + i height: shape (rows, heights, nodes), for x (rows, nodes) and heights (rows, heights)."""
+        s, weight = self.shifts[:, None], self.weights[:, None, None]
+        u = (s * x - 0.5 * s * s)[:, None, :]
+        turn = (s * heights)[:, :, None]
+        grown, cosine, sine = np.expm1(np.minimum(u, FAR)), np.cos(turn), np.sin(turn)
+        real = weight * (grown * cosine - 2.0 * np.sin(0.5 * turn) ** 2)
+        imaginary = weight * (1.0 + grown) * sine
+        log_modulus: Array = 0.5 * np.log1p(np.maximum(real * (2.0 + real) + imaginary * imaginary, -0.9))
+        angle: Array = np.arctan2(imaginary, 1.0 + real)
+        far = np.broadcast_to(u > FAR, real.shape) | (real < -0.5)
+        if far.any():
+            row, line, node = np.nonzero(far)
+            lead, rest = u[row, 0, node] + np.log(self.weights)[row], np.log1p(-self.weights)[row]
+            top = np.maximum(lead, rest)
+            part, alone, turned = np.exp(lead - top), np.exp(rest - top), turn[row, line, 0]
+            across, up = part * np.cos(turned) + alone, part * np.sin(turned)
+            log_modulus[far], angle[far] = top + np.log(np.hypot(across, up)), np.arctan2(up, across)
+        return log_modulus, angle
+
+    def line(self, x: Array) -> tuple[Array, Array]:
+        """log Q and log r at nodes (rows, nodes)."""
+        raise NotImplementedError
+
+    def lines(self, x: Array, heights: Array) -> tuple[Array, Array, Array]:
+        """log |Q|, log |r| and |arg r| at x + i height: shape (rows, heights, nodes)."""
+        raise NotImplementedError
+
+    def windows(self, z: Array) -> tuple[Array, Array]:
+        """Per row the interval beyond which less than e^-40 of Q r^{z+1} lies, at the row's own z."""
+        raise NotImplementedError
+
+    def steps(self, z: Array) -> Array:
+        return step_size(z + 1.0, self.shifts)
+
+    def whole_windows(self, z: Array) -> tuple[Array, Array]:
+        """Return `windows` for the integrand of the CGF, which is Q (r - 1)^2 at small z."""
+        low, high = self.windows(z)
+        return low, np.maximum(high, 2.0 * self.shifts + TAIL)
+
+    def cgf(self, z: Array) -> Array:
+        """K_i(z_i) for each row's own z > 0: upper bounds, relative excess about 1e-12, as `power_moment` of each."""
+        low, high = self.whole_windows(z)
+        step = self.steps(z)
+        result = np.empty(len(z))
+        count = (high - low) / step
+        many = ~(count < MAX_NODES)
+        if many.any():
+            moment = 0.5 * self.shifts[many] ** 2 * z[many] * (z[many] + 1.0)
+            result[many] = np.logaddexp(np.log1p(-self.weights[many]), np.log(self.weights[many]) + moment)
+        with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
+            for rows in alike(np.flatnonzero(~many), count):
+                x = nodes_of_rows(low[rows], high[rows], step[rows])
+                spend(float(x.size))
+                result[rows] = moments_on(z[rows], *self.at(rows).line(x), step[rows])
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShiftedRemove(Shifted):
+    """(m N(0, 1), N(0, 1)): r = m."""
+
+    def line(self, x: Array) -> tuple[Array, Array]:
+        return log_normal(x), self._log_mixture(x)
+
+    def lines(self, x: Array, heights: Array) -> tuple[Array, Array, Array]:
+        log_modulus, angle = self._log_mixture_above(x, heights)
+        return log_normal(x)[:, None, :] + 0.5 * heights[:, :, None] ** 2, log_modulus, np.abs(angle)
+
+    def windows(self, z: Array) -> tuple[Array, Array]:
+        return np.full(len(z), -TAIL), (z + 1.0) * self.shifts + TAIL
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShiftedAdd(Shifted):
+    """(N(0, 1), m N(0, 1)): r = 1/m."""
+
+    def line(self, x: Array) -> tuple[Array, Array]:
+        ratio = self._log_mixture(x)
+        return log_normal(x) + ratio, -ratio
+
+    def lines(self, x: Array, heights: Array) -> tuple[Array, Array, Array]:
+        log_modulus, angle = self._log_mixture_above(x, heights)
+        base = log_normal(x)[:, None, :] + 0.5 * heights[:, :, None] ** 2
+        return base + log_modulus, -log_modulus, np.abs(angle)
+
+    def windows(self, z: Array) -> tuple[Array, Array]:
+        return -TAIL - self._left_peak(z), self.shifts + TAIL
+
+    def _left_peak(self, power: Array) -> Array:
+        """Return `Mixture.left_peak` of each row: s >= 0 such that N(0, 1) m^-power falls to the left of -s faster than the density does
+        from 0."""
+        low, high = np.zeros_like(power), power * self._slope(np.zeros_like(power))
+        for _ in range(60):
+            if not (high - low > 0.5).any():
+                break
+            middle = 0.5 * (low + high)
+            enough = middle >= power * self._slope(-middle)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
+
+    def _slope(self, x: Array) -> Array:
+        lead = np.log(self.weights) + self.shifts * x - 0.5 * self.shifts**2
+        return self.shifts / (1.0 + np.exp(np.minimum(np.log1p(-self.weights) - lead, 700.0)))
+
+    def steps(self, z: Array) -> Array:
+        return np.maximum(step_size(z + 1.0, self.shifts), step_below(z, self.shifts, np.log1p(-self.weights)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A loss as a row of a table of its family."""
+
+    family: type[Shifted]
+    shift: float
+    weight: float
+
+
+def single_row(family: type[Shifted], mixture: Mixture, furthest: float) -> TableRow | None:
+    """The row of a mixture with one shift, up to `furthest`, and something at 0."""
+    if not mixture.single or not mixture.log_rest > -math.inf or mixture.reach > furthest:
+        return None
+    return TableRow(family, mixture.reach, math.exp(mixture.log_weights[0]) if mixture.stated is None else mixture.stated[0])
+
+
+def row_of(loss: object) -> TableRow | None:
+    method: Callable[[], TableRow | None] | None = getattr(loss, "row", None)
+    return None if method is None else method()
+
+
+def cgfs(rows: Shifted, z: Array) -> Array:
+    """K_i(z) of every row at every z > 0: shape (rows, z)."""
+    each = np.repeat(np.arange(len(rows.shifts)), len(z))
+    return rows.at(each).cgf(np.tile(z, len(rows.shifts))).reshape(len(rows.shifts), len(z))
+
+
+def table_of(rows: Sequence[TableRow]) -> Shifted:
+    """Rows of one family as its table."""
+    return rows[0].family(np.array([row.shift for row in rows]), np.array([row.weight for row in rows]))
+
+
+def alike(rows: IndexArray, count: Array, each: int = 1) -> list[IndexArray]:
+    """The rows in groups of about as many nodes, of which `each` numbers are held, small enough for a block each."""
+    ordered = rows[np.argsort(count[rows], kind="stable")]
+    groups, begin = [], 0
+    while begin < len(ordered):
+        end = int(np.searchsorted(count[ordered], ALIKE * count[ordered[begin]] + 4.0, side="right"))
+        end = min(end, begin + max(1, int(BLOCK / (each * (count[ordered[end - 1]] + 4.0)))))
+        groups.append(ordered[begin:end])
+        begin = end
+    return groups
+
+
+def nodes_of_rows(low: Array, high: Array, step: Array) -> Array:
+    """Per row the multiples of `step` from `low` to `high` and some beyond, as many in each: shape (rows, nodes)."""
+    first = np.floor(low / step)
+    count = int((np.ceil(high / step) - first).max()) + 1
+    return np.asarray((first[:, None] + np.arange(count)) * step[:, None])

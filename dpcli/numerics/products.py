@@ -1,8 +1,11 @@
 """Products of matrices in the thread that asks for them, whatever a library's settings say.
 
-A BLAS that may use several threads lets them wait for each other, which on a busy machine costs several times the product itself. Below
-a size of its own each BLAS uses one thread: products are computed in tiles well below that of OpenBLAS (a hundred thousand multiplications
-of two matrices, four thousand of a matrix and a vector).
+A BLAS that may use several threads lets them wait for each other, which on a busy machine costs several times the product itself. Below a
+size of its own each BLAS uses one thread: products are computed in tiles well below that of OpenBLAS (a hundred thousand multiplications of
+two matrices, four thousand of a matrix and a vector).
+
+Sums of rotating terms at equally spaced frequencies are such products: e^{i (A + b) h l} = e^{i A h l} e^{i b h l}: for N frequencies a
+table of sqrt(N) coarse and one of sqrt(N) fine rotations per term.
 """
 
 from __future__ import annotations
@@ -11,17 +14,19 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.work import TABLE, hold, spend
 
 TILE = 1 << 16  # multiplications of two matrices
 LINE = 2000  # of a vector
+BLOCK = 1 << 20  # entries of a table held at a time
 
 
 def product(left: Any, right: Any) -> Any:
     """left @ right, for arrays of one or two dimensions; rounded as a sum in any order is."""
     rows, columns = np.atleast_2d(left), right if right.ndim == 2 else right[:, None]
-    found = _deep(rows, columns)
-    return found.reshape(left.shape[:-1] + right.shape[1:])[()]
+    result = _deep(rows, columns)
+    return result.reshape(left.shape[:-1] + right.shape[1:])[()]
 
 
 def _deep(left: Any, right: Any) -> Any:
@@ -41,11 +46,11 @@ def _wide(left: Any, right: Any) -> Any:
         broad = max(2, TILE // (max(depth, 1) * tall))
     if rows <= tall and columns <= broad:
         return left @ right
-    found = np.empty((rows, columns), dtype=np.result_type(left, right))
+    result = np.empty((rows, columns), dtype=np.result_type(left, right))
     for top, bottom in _pieces(rows, tall):
         for first, last in _pieces(columns, broad):
-            found[top:bottom, first:last] = left[top:bottom] @ right[:, first:last]
-    return found
+            result[top:bottom, first:last] = left[top:bottom] @ right[:, first:last]
+    return result
 
 
 def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
@@ -53,3 +58,93 @@ def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
     number = max(1, -(-count // size))
     for k in range(number):
         yield count * k // number, count * (k + 1) // number
+
+
+def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
+    """SUM_j weights_j (e^{i y loss_j} - 1) at y = 0, step, ..., (count-1) step.
+
+    With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b: nothing cancels near 0.
+    """
+    fine, rows = _plan(count, len(loss))
+    small = _less_one(np.outer(step * np.arange(fine), loss))
+    total = np.empty((rows, fine), dtype=complex)
+    block = max(1, BLOCK // max(len(loss), 1))
+    for i in range(0, rows, block):
+        large = _less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
+        total[i : i + block] = product(large, small.T) + large.sum(axis=1)[:, None]
+    return np.asarray((total + product(small, weights)).ravel()[:count])
+
+
+def turned_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
+    """`turned_less_one` of every row of (rows, terms): shape (rows, count)."""
+    fine = math.isqrt(max(count - 1, 0)) + 1
+    rows = -(-count // fine)
+    spend((1.0 + 0.12 * (fine + rows) + 0.006 * rows * fine) * loss.size)  # products are cheaper than exponentials
+    small, large = _multiples(step * loss, fine), _multiples(step * fine * loss, rows)
+    large *= weights[:, None, :]
+    total = large @ small.transpose(0, 2, 1) + large.sum(axis=2)[:, :, None] + (small @ weights[:, :, None])[:, None, :, 0]
+    return np.asarray(total.reshape(len(loss), rows * fine)[:, :count])
+
+
+def _multiples(angle: Array, count: int) -> ComplexArray:
+    """e^{i k angle} - 1 for k = 0, ..., count-1, along a new axis before the last: by products, as of `turned_less_one`."""
+    result = np.zeros((*angle.shape[:-1], count, angle.shape[-1]), dtype=complex)
+    one = _less_one(angle)
+    for k in range(1, count):
+        before = result[..., k - 1, :]
+        result[..., k, :] = before * one + before + one
+    return result
+
+
+def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
+    """Return `turned_less_one` for losses with Im >= 0, whose turns fade, and several rows of weights at once: a row for each."""
+    fine, rows = _plan(count, len(loss))
+    small = _faded_less_one(np.outer(step * np.arange(fine), loss))
+    total = np.empty((len(weights), rows, fine), dtype=complex)
+    block = max(1, BLOCK // max(len(loss), 1))
+    for i in range(0, rows, block):
+        large = _faded_less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss))
+        for k, weight in enumerate(weights):
+            part = large * weight
+            total[k, i : i + block] = part @ small.T + part.sum(axis=1)[:, None]
+    total += (weights @ small.T)[:, None, :]
+    return np.asarray(total.reshape(len(weights), -1)[:, :count])
+
+
+def _faded_less_one(angle: ComplexArray) -> ComplexArray:
+    half, fall = np.sin(0.5 * angle.real), np.expm1(-angle.imag)
+    result = np.empty(angle.shape, dtype=complex)
+    result.real = fall - 2.0 * (1.0 + fall) * half * half
+    result.imag = (1.0 + fall) * np.sin(angle.real)
+    return result
+
+
+def _plan(count: int, terms: int) -> tuple[int, int]:
+    """Return the number of fine rotations for each coarse one, and of coarse ones: about as many, or as many as a table holds. Refuses
+    tables that are too large: of fine rotations, and the product, whose entries are the cheapest."""
+    fine = max(min(math.isqrt(max(count - 1, 0)) + 1, TABLE // (2 * max(terms, 1))), 1)
+    rows = -(-count // fine)
+    hold(2.0 * fine * terms)
+    hold(float(rows) * fine)
+    spend(float(rows) * terms + 0.03 * rows * fine * terms)
+    return fine, rows
+
+
+def _less_one(angle: Array) -> ComplexArray:
+    half = np.sin(0.5 * angle)
+    result = np.empty(angle.shape, dtype=complex)
+    result.real = -2.0 * half * half
+    result.imag = np.sin(angle)
+    return result
+
+
+def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
+    """SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0 (which fade)."""
+    fine, rows = _plan(count, len(loss))
+    small = np.exp(np.outer(step * np.arange(fine), 1j * loss))
+    total = np.empty((rows, fine), dtype=complex)
+    block = max(1, BLOCK // max(len(loss), 1))
+    for i in range(0, rows, block):
+        y = step * (first + fine * np.arange(i, min(i + block, rows)))
+        total[i : i + block] = product(np.exp(np.outer(y, 1j * loss) + log_weights), small.T)
+    return np.asarray(total.ravel()[:count])

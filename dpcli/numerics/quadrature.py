@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
@@ -22,8 +23,8 @@ LEAST = 1e-60  # e^500 times what is no number any more is well below it
 SLACK = 1e-12  # covers the rounding of at most MAX_NODES positive terms and the two errors above, many times over
 
 
-def step_size(z: float, slope: float) -> float:
-    """Node distance at which the trapezoidal rule errs by less than e^-DIGITS, relative.
+def step_size(z: Any, slope: Any) -> Any:
+    """Node distance at which the trapezoidal rule errs by less than e^-DIGITS, relative; of numbers, or element by element.
 
     The integrand is phi(x) m(x)^p with |p| <= z + 1 and m a positive mixture of e^{s x}, 0 <= s <= slope. Moved up by a in the
     complex plane, phi grows by at most e^{a^2/2} and m^p by at most cos(a slope / 2)^-|p| <= e^{(z+1) a^2 slope^2 / 8 + ...}, and the
@@ -31,23 +32,21 @@ def step_size(z: float, slope: float) -> float:
     2014, Theorem 5.1). The shift stays within a slope <= pi / 2, where cos(t/2) >= e^{-0.1405 t^2} holds.
     """
     curvature = 1.0 + 0.281 * (z + 1.0) * slope * slope  # growth is e^{curvature a^2 / 2}
-    free = math.sqrt(2.0 / DIGITS) * math.pi / math.sqrt(curvature)
-    shift = 2.0 * math.pi / (free * curvature)
+    free = math.sqrt(2.0 / DIGITS) * math.pi / np.sqrt(curvature)
     limit = math.pi / (2.0 * slope)
-    if shift <= limit:
-        return free
-    return 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
+    far = 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
+    return np.where(2.0 * math.pi / (free * curvature) <= limit, free, far)[()]
 
 
-def step_below(z: float, shift: float, log_rest: float) -> float:
-    """As `step_size`, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}, by how far m may fall below 1.
+def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
+    """Return a node distance as `step_size` does, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}, by how far m may fall below 1.
 
     log_rest: log w_0. Where |Im x| s <= pi / 2, Re m >= w_0, and by Taylor's theorem |B_{-z}(d)| <= z (z+1) / 2 |d|^2 w_0^{-z-2}. On
     the real line it is at least z (z+1) / 2 d^2 where d < 0. The means of |d|^2, moved up by a, and of that part are in the ratio
     e^{a^2/2} (e^{s^2} + 1) / E[(1 - e^{s x - s^2/2})^2; x < s/2] at most, the denominator of which is above 1 / (8 + 4 / s^2).
     """
-    height = min(STANDARD, 0.5 * math.pi / shift)
-    growth = 0.5 * height * height + shift * shift + math.log(16.0 + 8.0 / (shift * shift)) - (z + 2.0) * log_rest
+    height = np.minimum(STANDARD, 0.5 * math.pi / shift)
+    growth = 0.5 * height * height + shift * shift + np.log(16.0 + 8.0 / (shift * shift)) - (z + 2.0) * log_rest
     return 2.0 * math.pi * height / (DIGITS + growth)
 
 
@@ -92,7 +91,7 @@ def span(z: float, window: Callable[[float], tuple[float, float]], step: Callabl
 
 
 def fits(low: float, high: float, step: float) -> bool:
-    """Whether that is few enough nodes: otherwise `power_moment` has a bound only."""
+    """Return whether these are few enough nodes: otherwise `power_moment` has a bound only."""
     return (high - low) / step < MAX_NODES
 
 
@@ -134,16 +133,16 @@ def nodes_of(low: float, high: float, step: float) -> Array:
 
 
 def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
-    """As `moment_on`, of rows: each with its own z and step (rows,), and its own values (rows, nodes)."""
+    """Return `moment_on` of rows: each with its own z and step (rows,), and its own values (rows, nodes)."""
     column, weight = z[:, None], log_base + np.log(step)[:, None]
-    found = np.zeros(len(z))
+    result = np.zeros(len(z))
     small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < 500.0
     if small.all():
-        found = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
+        result = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
     elif small.any():
-        found[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
-    total = np.log1p(found)
-    rest = ~(found > LEAST)  # NaN included
+        result[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
+    total = np.log1p(result)
+    rest = ~(result > LEAST)  # NaN included
     if rest.any():
         total[rest] = np.logaddexp(0.0, log_sum(log_bernoulli(column[rest], log_ratio[rest]) + weight[rest]))
     return np.asarray(total * (1.0 + SLACK))

@@ -1,4 +1,4 @@
-"""One-dimensional searches that say on which side of the answer they end."""
+"""Searches in one dimension: roots, least values, and inverses of many values at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dpcli.numerics.arrays import Array, np
 
 ITERATIONS = 200
+ROUNDS = 200
+CLOSE = 1e-14  # a Newton step, or a bracket, of this relative length is the last
+EQUAL = 1e-15  # a value that is as close as this to its target differs by rounding
 
 
 def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: float = 1e-13) -> tuple[float, float]:
@@ -42,7 +45,8 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
 
 
 def _between(new: tuple[float, float], opposite: tuple[float, float], before: tuple[float, float]) -> float:
-    """How far from `new` to `opposite` the inverse parabola through three points (x, f(x)) is 0; a half where it is no guide."""
+    """Return the share of the way from `new` to `opposite` at which the inverse parabola through three points (x, f(x)) is 0; a half where
+    it is no guide."""
     (a, fa), (b, fb), (c, fc) = new, opposite, before
     if not all(map(math.isfinite, (fa, fb, fc))) or len({fa, fb, fc}) < 3:
         return 0.5
@@ -137,3 +141,28 @@ def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.
             f_high = f(math.exp(high))
         best = min(best, f_low, f_high)
     return best
+
+
+def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Array, low: Array, high: Array) -> Array:
+    """x in [low, high] with f(x) = target, elementwise: Newton's method, and bisection wherever a step leaves its bracket.
+
+    Args:
+        function: (f, f') at an array of x; f increases.
+        target: shape (n,).
+        low, high: finite, f(low) <= target <= f(high) up to rounding; a target outside is answered by the nearer end.
+    """
+    low, high = np.minimum(low, high), np.maximum(low, high)
+    x = high.copy()
+    with np.errstate(all="ignore"):
+        for _ in range(ROUNDS):
+            value, slope = function(x)
+            error = value - target
+            above = error >= 0.0
+            high, low = np.where(above, x, high), np.where(above, low, x)
+            step = x - error / slope
+            width = CLOSE * (1.0 + np.abs(x))
+            done = (np.abs(step - x) <= width) | (high - low <= width) | (np.abs(error) <= EQUAL * (1.0 + np.abs(target)))
+            if done.all():
+                break
+            x = np.where(done, x, np.where((step > low) & (step < high), step, 0.5 * (low + high)))
+    return np.asarray(x)

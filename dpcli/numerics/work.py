@@ -1,4 +1,4 @@
-"""How much a computation may cost: whoever is about to make a table says how large it is, and is refused before it is made.
+"""Limits on the work of a computation: whoever is about to make a table announces its size, and is refused before it is made.
 
 One cell is one element of an array that goes through about ten elementary functions: some fifty nanoseconds. The numbers are counted,
 not measured, so that the same question is answered or refused on every machine.
@@ -30,7 +30,7 @@ _forget: list[Callable[[], None]] = []
 
 
 class TooMuchWork(NotRepresentable):
-    """It could be computed, but at a price that is not paid here."""
+    """Raised where a number could be computed, but would take more work than is allowed."""
 
 
 def spend(cells: float) -> None:
@@ -118,7 +118,7 @@ def shared(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def exhausted() -> bool:
-    """Whether next to nothing is left."""
+    """Return whether next to nothing is left."""
     left = _left.get()
     return left is not None and left[0] < LEAST
 

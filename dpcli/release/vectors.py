@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
 from dpcli.base.rounding import figures
+from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.release.cost import QueryCost
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting

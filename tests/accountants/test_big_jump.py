@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.numerics.contour import certified
 from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.jump import jump
@@ -259,7 +259,7 @@ def _finer(loss: MixtureRemoveLoss, level: float) -> CutLoss:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("NODES", "NORMAL", "FALL"):
             patch.setattr(f"dpcli.numerics.contour.cut.{name}", {"NODES": 0.149, "NORMAL": 0.3, "FALL": 0.14}[name] / 3.0)
-        patch.setattr("dpcli.numerics.contour.cut.MAX_NODES", 10**6)
+        patch.setattr("dpcli.numerics.contour.cut.MOST_NODES", 10**6)
         found = loss.cut(level, -40.0)
     assert found is not None
     return found

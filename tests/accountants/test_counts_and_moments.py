@@ -10,7 +10,7 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 
 
 def test_equal_epsilons_of_different_mechanisms_are_all_counted() -> None:

@@ -14,8 +14,8 @@ from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.closed.normal import gaussian_delta
-from dpcli.numerics.closed.one_step import total_variation
 from dpcli.numerics.grid.survey import survey
+from dpcli.numerics.tails import total_variation
 from tests.cases import tiered
 
 HEAD = 'format = 1\nprivacy = { unit = "example", adjacency = "add-remove", delta = 1e-6 }\n[[mechanism]]\nname = "a"\n'

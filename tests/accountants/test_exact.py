@@ -18,10 +18,9 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
 from tests.cases import of_each, tiered

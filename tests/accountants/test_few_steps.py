@@ -22,10 +22,9 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
 from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
-from dpcli.numerics.contour.rotations import log1p_complex
+from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.mixture import binomial_mixture
 from tests.cases import by_tier, tiered
 

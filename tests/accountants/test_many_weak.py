@@ -20,17 +20,16 @@ from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.noise.normal_mixture import MixtureRemoveLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.contour import cut_rows as rows_module
-from dpcli.numerics.contour import jumped, looks
+from dpcli.numerics.contour import jumped
 from dpcli.numerics.contour.cut_rows import CutRows, cut_rows
 from dpcli.numerics.contour.jump import jump
 from dpcli.numerics.contour.tilted_rows import _telescoped
-from dpcli.numerics.mixture import binomial_mixture
-from dpcli.numerics.shifted import ShiftedRemove
+from dpcli.numerics.mixture import ShiftedRemove, binomial_mixture
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
 from tests.cases import by_tier, tiered
@@ -144,7 +143,7 @@ def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:
     losses = directions(merged(steps))[0]
     try:
         here = jumped.epsilon_by_jump(losses, log_delta)
-        with mock.patch.object(looks, "ROWS", 10**9):
+        with mock.patch.object(jumped, "ROWS", 10**9):
             there = jumped.epsilon_by_jump(losses, log_delta)
     except NotRepresentable:
         here = there = None
@@ -253,7 +252,7 @@ def test_rows_cut_too_low_and_left_out_too_soon_still_certify(share: float, monk
     losses, log_delta = directions(merged(steps))[0], math.log(1e-6)
     low, high = answered(steps, 1e-6)
     with np.errstate(all="ignore"):
-        rows, _ = looks.in_rows(losses)
+        rows, _ = jumped.in_rows(losses)
         assert rows is not None
         for sharper, log_mass in ((rows_module.SHARPER, -40.0), (1e9, 1e4)):  # at last every row's is left out
             monkeypatch.setattr(rows_module, "SHARPER", sharper)
@@ -270,7 +269,7 @@ def test_what_is_left_out_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows all of which are only capped: what is left is less than delta, and the bound is not."""
     steps = tuple((SampledGaussian(mu, rate), 1) for mu in (0.26, 0.28, 0.3, 0.32) for rate in (1e-4, 9e-5, 5e-5))
     low, high = answered(steps, 1e-14)
-    rows, _ = looks.in_rows(directions(merged(steps))[0])
+    rows, _ = jumped.in_rows(directions(merged(steps))[0])
     assert rows is not None
     monkeypatch.setattr(rows_module, "SHARPER", 1e9)
     with np.errstate(all="ignore"):
@@ -302,7 +301,7 @@ def test_no_step_is_lost_between_rows_and_parts(monkeypatch: pytest.MonkeyPatch)
 def test_rows_that_nothing_suits_are_cut_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, delta = weak(8, 2), 1e-7
     low, high = answered(steps, delta)
-    monkeypatch.setattr(rows_module, "MAX_NODES", 1)
+    monkeypatch.setattr(rows_module, "MOST_NODES", 1)
     again = jumped.epsilon_by_jump(directions(merged(steps))[0], math.log(delta))
     assert again is not None
     assert low <= again[1]
@@ -329,10 +328,7 @@ def response_atoms(e0: float) -> list[tuple[float, float]]:
     return [(e0, kept), (-e0, 1.0 - kept)]
 
 
-BESIDE = (
-    (Pure(0.02), response_atoms(0.02)),
-    (Laplace(0.05), laplace_atoms(0.05)),
-)
+BESIDE = ((Pure(0.02), response_atoms(0.02)), (Laplace(0.05), laplace_atoms(0.05)))
 
 
 @pytest.mark.sampled(1)

@@ -24,15 +24,13 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.stated.atoms import AtomicLoss
-from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.numerics.grid.composed import planned
 from dpcli.numerics.grid.survey import common_unit, survey

@@ -16,10 +16,10 @@ from dpcli.base.registry import SAMPLING
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Dominated
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme, Unsampled
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from tests.strategies import entry, pipeline
 
 

@@ -20,12 +20,11 @@ from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.mechanisms.choice.exponential import ExponentialChoice
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.noise.no_privacy import SMALLEST_RATIO
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.mechanisms.stated.pure_and_approx import StatedPure
+from dpcli.mechanisms.stated.pure_and_approx import Free, StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp
 from dpcli.numerics.work import COMMAND, allowance
 

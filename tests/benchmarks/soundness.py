@@ -76,7 +76,7 @@ def dpcli_headline(steps: Callable[[], Any], delta: float) -> Callable[[], Inter
 
 def dpcli_pure(epsilon: float, count: int, delta: float) -> Callable[[], Interval]:
     def steps() -> Any:
-        from dpcli.mechanisms.stated.two_point import Pure
+        from dpcli.mechanisms.stated.pure_and_approx import Pure
 
         return ((Pure(epsilon), count),)
 

@@ -16,7 +16,7 @@ from unittest import mock
 from dpcli.accountants.base import Bound
 from dpcli.accountants.exact import ExactProfile
 from dpcli.base.errors import NotRepresentable
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.numerics.work import limited
 from tests.benchmarks.settings import WEAK, Setting
 

@@ -40,8 +40,7 @@ def _searches(accountant: Accountant) -> bool:
 
 @pytest.mark.sampled(27, 14)
 @pytest.mark.parametrize(
-    ("kind", "part"),
-    [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)],
+    ("kind", "part"), [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )
 def test_every_accountant_answers_or_says_why(kind: str, part: slice) -> None:
     cases = list(enumerate(drawn(kind, str(SEED))))

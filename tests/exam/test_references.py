@@ -20,8 +20,7 @@ def test_every_type_and_every_scheme_has_a_reference() -> None:
 
 @pytest.mark.sampled(28, 14)
 @pytest.mark.parametrize(
-    ("name", "part"),
-    [*every(17, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)],
+    ("name", "part"), [*every(17, MECHANISMS), *every(3, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )
 def test_lower_bounds_and_upper_bounds_hold(name: str, part: slice) -> None:
     found = [row(*situated) for situated in list(situations(name))[part]]

@@ -17,10 +17,9 @@ from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
 from dpcli.exam.enumeration.choices import height, tree
 from dpcli.exam.subjects import SEED
-from dpcli.mechanisms.choice.exponential import BoundedRange
-from dpcli.mechanisms.choice.range_loss import BLOCK, ChoicesLoss, RangeLoss, choices, curve_of
+from dpcli.mechanisms.choice.exponential import BLOCK, BoundedRange, ChoicesLoss, RangeLoss, choices, curve_of
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
 

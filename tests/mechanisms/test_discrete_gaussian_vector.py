@@ -14,11 +14,9 @@ from dpcli.accountants.pld import PldProfile
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
-from dpcli.mechanisms.noise.discrete_gaussian_vector import DiscreteGaussianVector, Norms, vector_of
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec, DiscreteGaussianVector, Norms, vector_of
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.numerics.closed.integer_shifts import largest_shifts
-from dpcli.numerics.lattice_mass import alike, log_masses
+from dpcli.numerics.closed.integer_vectors import alike, largest_shifts, log_masses
 from tests.oracles import Array
 
 ALONE = Neighbours(Adjacency.ADD_REMOVE)

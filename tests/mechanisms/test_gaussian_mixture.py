@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.additive import NoPrivacy
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, repeated
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.noise.no_privacy import NoPrivacy
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
-from dpcli.mechanisms.sampling.fixed_size import fixed_size
-from dpcli.mechanisms.sampling.poisson import PoissonReplaced
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, fixed_size
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.mixture import Mixture
 from tests.cases import of_each
 from tests.mechanisms.curves import AT, worst

@@ -12,19 +12,16 @@ from hypothesis import strategies as st
 
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
-from dpcli.mechanisms.combined.composed import Composed
-from dpcli.mechanisms.combined.parallel import Parallel
+from dpcli.mechanisms.combined.composed import Composed, Parallel
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from tests import oracles
 from tests.cases import of_each
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.exact import ExactProfile
-from dpcli.mechanisms.choice.exponential import BoundedRange
-from dpcli.mechanisms.choice.range_loss import RangeLoss
+from dpcli.mechanisms.choice.exponential import BoundedRange, RangeLoss
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceLoss
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.quadrature import SLACK
 from tests.cases import of_each

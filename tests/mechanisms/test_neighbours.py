@@ -12,29 +12,22 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.choice.exponential import ExponentialChoice, ExponentialSpec
-from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
-from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
-from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec, noisy_maximum
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
 from dpcli.mechanisms.combined.composed import BoundGroup, Composed
 from dpcli.mechanisms.combined.group import Group, grouped
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
-from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
-from dpcli.mechanisms.noise.discrete_gaussian_vector import DiscreteGaussianVector
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.post_processing import Free, PostProcessingSpec
-from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, PureSpec, StatedPure
+from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure
 from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
-from dpcli.mechanisms.stated.two_point import Pure
 from tests.cases import of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
@@ -55,14 +48,7 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (LaplaceSpec(noise_multiplier=2.0), CROWD, Laplace(7.5)),
     (LaplaceSpec(scale=4.0, sensitivity=2.0), CROWD, Laplace(1.5)),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=2, dimension=1), CROWD, DiscreteGaussian(3.0, 6)),
-    (
-        DiscreteGaussianSpec(
-            sigma=3.0,
-            sensitivity=2,
-        ),
-        ADD,
-        DiscreteGaussianVector(3.0, ((1, 1, 1, 1), (2,))),
-    ),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=2), ADD, DiscreteGaussianVector(3.0, ((1, 1, 1, 1), (2,)))),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), USER, DiscreteGaussian(3.0, 1)),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), CROWD, Dominated(DiscreteGaussianVector(3.0, ((1, 1, 1), (2, 1), (3,))))),
     (DiscreteGaussianSpec(sigma=9.0, l2_sensitivity=2.0**0.5), ADD, DiscreteGaussian(9.0 * 2.0**0.5 * (1.0 - 4e-16), 2)),
@@ -113,11 +99,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (GaussianSpec(sigma=4.0, sensitivity=2.0), ADD, SampledGaussian(0.5, 0.1)),
     (GaussianSpec(sigma=4.0, sensitivity=2.0), CROWD, Dominated(SampledGaussian(1.5, any_sampled(0.1, 15)))),
     (GaussianSpec(sigma=4.0, sensitivity=2.0), USER, SampledGaussian(0.5, any_sampled(0.1, 5))),
-    (
-        GaussianSpec(noise_multiplier=2.0),
-        Neighbours(Adjacency.REPLACE_ONE, 3),
-        SampledGaussianReplaced(0.5, 0.1, 3),
-    ),
+    (GaussianSpec(noise_multiplier=2.0), Neighbours(Adjacency.REPLACE_ONE, 3), SampledGaussianReplaced(0.5, 0.1, 3)),
     (
         GaussianSpec(noise_multiplier=20.0),
         Neighbours(Adjacency.REPLACE_ONE, 100),
@@ -132,11 +114,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
         ADD,
         SampledGaussian(1.0, 0.1),
     ),
-    (
-        BoundGroup(((GaussianSpec(noise_multiplier=5.0), 9), (PostProcessingSpec(), 4))),
-        REPLACE,
-        SampledGaussianReplaced(0.6, 0.1),
-    ),
+    (BoundGroup(((GaussianSpec(noise_multiplier=5.0), 9), (PostProcessingSpec(), 4))), REPLACE, SampledGaussianReplaced(0.6, 0.1)),
     (
         BoundGroup(((LaplaceSpec(noise_multiplier=5.0), 9), (GaussianSpec(noise_multiplier=5.0), 1))),
         ADD,

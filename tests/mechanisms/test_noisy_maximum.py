@@ -14,12 +14,11 @@ from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.exam.enumeration.choices import noisy_max, permute_and_flip
 from dpcli.exam.enumeration.drawing_records import Array, Release
-from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
-from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.oracles import hockey_stick, renyi
 
 SHARES: Array = np.linspace(0.0, 0.99, 12)

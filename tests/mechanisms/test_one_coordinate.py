@@ -21,7 +21,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.mechanisms.spec import Spec
-from dpcli.numerics.closed.one_step import single_log_delta
+from dpcli.numerics.tails import single_log_delta
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5)
 

@@ -25,15 +25,14 @@ from dpcli.mechanisms.sampling.random_allocation import FiniteOutcomes, RandomAl
 from dpcli.mechanisms.sampling.schemes import BallsInBins
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
-from dpcli.mechanisms.stated.pure_and_approx import Approx
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
 from tests.strategies import entry, pipeline
 
 TOLERANCE = 2e-3  # the lattice's own error, of second order in its spacing
 
 
 def curves(mechanism: RandomAllocation) -> tuple[FiniteOutcomes, FiniteOutcomes]:
-    remove, add = (loss.outcomes() for loss in mechanism.directions())
+    remove, add = (loss.outcomes() for loss in mechanism.losses())
     assert remove is not None and add is not None
     return remove, add
 
@@ -222,7 +221,7 @@ def test_negative_powers_by_quadrature(mu: float) -> None:
 @pytest.mark.parametrize("kind", [SymmetricAllocation, RandomAllocation])
 def test_the_renyi_curve_covers_the_pair(kind: type[RandomAllocation]) -> None:
     """At the orders where the lattice's own moment is finite in practice, it is at most a little above the bound."""
-    for loss in kind(Gaussian(0.7), 40).directions():
+    for loss in kind(Gaussian(0.7), 40).losses():
         pair = loss.outcomes()
         assert pair is not None
         for z in (0.5, 1.0, 2.0, 4.0):

@@ -17,11 +17,11 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.mixture import binomial_mixture
 from tests import oracles
 from tests.cases import of_each
@@ -221,14 +221,7 @@ def test_a_group_that_is_surely_sampled() -> None:
     assert np.isfinite(SampledGaussian(0.01, 0.9, 1000).rdp(np.array([2.0]))).all()
 
 
-@pytest.mark.parametrize(
-    ("mu", "rate", "records", "order"),
-    [
-        (3.0, 0.01, 1, 118.0),
-        (0.5, 1e-4, 64, 3.0),
-        (1.0, 1e-4, 20, 4.0),
-    ],
-)
+@pytest.mark.parametrize(("mu", "rate", "records", "order"), [(3.0, 0.01, 1, 118.0), (0.5, 1e-4, 64, 3.0), (1.0, 1e-4, 20, 4.0)])
 def test_strong_signals_have_finite_curves(mu: float, rate: float, records: int, order: float) -> None:
     assert math.isfinite(rdp(SampledGaussian(mu, rate, records), order))
 

@@ -18,13 +18,11 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.stated.pure_and_approx import Approx
-from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
-from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
+from dpcli.mechanisms.stated.renyi import Renyi, RenyiPairLoss, Zcdp
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_delta
-from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta
+from dpcli.numerics.tails import single_epsilon, single_log_delta
 from tests.strategies import entry, pipeline
 
 DELTAS = (1e-2, 1e-6, 1e-12, 1e-40)

@@ -33,9 +33,8 @@ from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
-from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from tests.cases import of_each
 from tests.mechanisms.trials import BINOMIALS, TRIALS, generating, selected

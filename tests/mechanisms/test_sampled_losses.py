@@ -19,14 +19,12 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.noise.normal_mixture import MixtureLoss, MixtureReplaceLoss
-from dpcli.mechanisms.sampling.fixed_size import fixed_size
-from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled, fixed_size
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.mixture import Mixture, binomial_mixture
 from dpcli.numerics.tails import Tails, atom_tails
 from tests.cases import of_each

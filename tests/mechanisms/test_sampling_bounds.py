@@ -16,11 +16,9 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
-from dpcli.mechanisms.sampling.fixed_size import fixed_size
-from dpcli.mechanisms.sampling.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.sampling.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled, fixed_size
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Renyi
 from tests.cases import of_each

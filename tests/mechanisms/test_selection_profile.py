@@ -16,9 +16,8 @@ from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonT
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
-from dpcli.mechanisms.stated.pure_and_approx import Approx
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
+from dpcli.mechanisms.stated.pure_and_approx import Approx, Pure
 from dpcli.numerics.arrays import Array
 from tests.mechanisms.trials import TRIALS, selected
 

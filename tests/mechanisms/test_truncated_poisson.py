@@ -24,15 +24,14 @@ from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, mixture_of
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.mechanisms.sampling.truncated import _log_cut, truncated
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
-from dpcli.numerics.closed.binomial import log_binomial_tail, log_binomial_term
+from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from tests.cases import of_each, tiered
 from tests.mechanisms.curves import AT, worst
 from tests.oracles import Array, hockey_stick

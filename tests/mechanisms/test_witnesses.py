@@ -15,14 +15,13 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.subjects import SEED
-from dpcli.mechanisms.choice.exponential import BoundedRange
-from dpcli.mechanisms.choice.two_candidates import TwoCandidates
+from dpcli.mechanisms.choice.exponential import BoundedRange, TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
-from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import allowance
 
 Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count

@@ -11,8 +11,8 @@ import pytest
 from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.closed.one_step import log_deltas, single_log_delta
-from dpcli.numerics.grid.chords import symmetric_pair
+from dpcli.numerics.grid.hockey_stick import symmetric_pair
+from dpcli.numerics.tails import log_deltas, single_log_delta
 
 
 def heights(random: Random, x: Array) -> tuple[Array, Array]:

@@ -11,9 +11,8 @@ from scipy import optimize, stats
 
 from dpcli.exam.enumeration.choices import height, tree
 from dpcli.exam.subjects import SEED
-from dpcli.numerics.closed.one_step import single_log_delta
-from dpcli.numerics.grid.chords import symmetric_pair
-from dpcli.numerics.grid.chosen_range import _one_more, choice_curve
+from dpcli.numerics.grid.hockey_stick import _one_more, choice_curve, symmetric_pair
+from dpcli.numerics.tails import single_log_delta
 
 RANGES = (0.05, 0.4, 1.0, 3.0, 6.0)
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import integrate, stats
 
-from dpcli.numerics.closed.classical_gaussian import PROVED_BELOW, analytic_sigma, classical_delta, classical_sigma, fails_from
+from dpcli.numerics.closed.normal import PROVED_BELOW, analytic_sigma, classical_delta, classical_sigma, fails_from
 from tests.cases import of_each
 
 DELTAS = (0.3, 1e-2, 1e-5, 1e-9)

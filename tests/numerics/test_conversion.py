@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.numerics.closed.conversion import balle, classic, zcdp_epsilon
-from dpcli.numerics.closed.joint_range import optimal
+from dpcli.numerics.closed.conversion import balle, classic, optimal, zcdp_epsilon
 from tests import oracles
 from tests.cases import of_each
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
-from dpcli.numerics import inverse
+from dpcli.numerics import roots
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.mixture import Mixture, binomial_mixture
+from dpcli.numerics.roots import increasing_root
 from tests.cases import of_each
 
 FEW = 16  # evaluations: what Newton's method needs, and a bisection does not do with
@@ -42,7 +42,7 @@ def test_values_of_a_known_inverse(log10_scale: float, shift: float, bend: float
     ],
 )
 def test_a_search_that_has_arrived_does_not_go_on(mixture: Mixture, loss: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inverse, "ROUNDS", FEW)
+    monkeypatch.setattr(roots, "ROUNDS", FEW)
     at: Array = np.linspace(0.001, 3.0, 500)
     if loss:
         x = MixtureReplaceLoss(mixture)._outcome(at)

@@ -14,8 +14,8 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianLoss
 from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
+from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
-from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.grid.composed import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges

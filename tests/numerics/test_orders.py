@@ -14,7 +14,7 @@ from dpcli.accountants.base import Accountant
 from dpcli.accountants.rdp import ACCOUNTANT, CLASSIC
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.numerics.orders import least_over_orders
 from tests.cases import of_each

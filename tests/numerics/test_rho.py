@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.rho import least_rho
+from dpcli.numerics.orders import least_rho
 from tests.cases import of_each
 
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.renyi_curve import renyi_curves
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureLoss, MixtureRemoveLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.numerics.contour import integral
 from dpcli.numerics.contour.integral import stacked
-from dpcli.numerics.mixture import binomial_mixture
-from dpcli.numerics.shifted import cgfs, row_of, table_of
+from dpcli.numerics.mixture import binomial_mixture, cgfs, row_of, table_of
 
 PAIRS = st.lists(st.tuples(st.floats(-2.0, 1.0), st.floats(-8.0, -0.01)), min_size=6, max_size=12)
 

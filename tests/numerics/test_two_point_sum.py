@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.numerics.closed.two_point_sum import two_point_epsilon
+from dpcli.numerics.closed.discrete_tails import two_point_epsilon
 from tests import oracles
 from tests.cases import of_each
 

@@ -19,8 +19,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.base.errors import InputError, InternalError  # noqa: E402
-from dpcli.mechanisms.noise.banded import BandedSpec  # noqa: E402
-from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, CorrelatedSpec, ToeplitzSpec, TreeSpec  # noqa: E402
+from dpcli.mechanisms.noise.correlated import (  # noqa: E402
+    BandedSpec,
+    BufferedToeplitzSpec,
+    CorrelatedSpec,
+    ToeplitzSpec,
+    TreeSpec,
+)
 from dpcli.random.streams import SeededStream, SystemStream  # noqa: E402
 from dpcli.train.noise.declared import noise_of  # noqa: E402
 from dpcli.train.noise.step import Correlated, Noise  # noqa: E402

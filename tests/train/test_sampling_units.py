@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from dpcli.analysis.asking import tightest
 from dpcli.base.errors import InputError
-from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.random.streams import SeededStream
 from dpcli.train.sampling.unit_samples import grouped, kept, require_bounded

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release
-from dpcli.numerics.grid.chosen_range import ChoiceCurve
+from dpcli.numerics.grid.hockey_stick import ChoiceCurve
 
 Scores = Callable[[Records], Array]
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))

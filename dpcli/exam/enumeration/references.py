@@ -351,11 +351,7 @@ REFERENCES: tuple[Reference, ...] = (
         )
         for (shards, rate, radius), change in itertools.product(((3, 0.5, 0.6), (2, 1.0, 0.4)), ("replace-shard", "remove-shard"))
     ),
-    Reference(
-        "private-decoding",
-        {"clip": 2.0, "references": 3, "temperature": 0.8},
-        lambda s: predictions.decoding(2.0, 3, 0.8),
-    ),
+    Reference("private-decoding", {"clip": 2.0, "references": 3, "temperature": 0.8}, lambda s: predictions.decoding(2.0, 3, 0.8)),
     *(
         Reference(
             "private-decoding",

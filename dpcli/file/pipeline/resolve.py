@@ -168,7 +168,7 @@ def _bound(
 
 
 def _whole(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
-    from dpcli.mechanisms.combined.whole_run import WholeRun
+    from dpcli.mechanisms.sampling.schemes import WholeRun
 
     return WholeRun(spec, part.sampling, part.runs(dataset_size))
 
@@ -180,8 +180,7 @@ def _on_one_sample(specs: list[Spec]) -> Spec:
 
 
 def _parallel(of: str, branches: dict[str, list[BillLine]]) -> BillLine:
-    from dpcli.mechanisms.combined.composed import Composed
-    from dpcli.mechanisms.combined.parallel import Parallel
+    from dpcli.mechanisms.combined.composed import Composed, Parallel
 
     mechanism = Parallel(tuple(Composed(tuple((line.mechanism, line.count) for line in branch)) for branch in branches.values()))
     entries = tuple(entry for branch in branches.values() for line in branch for entry in line.entries)

@@ -181,7 +181,7 @@ def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
 
 def floored(cost: float, steps: Steps) -> float:
     """The cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
-    from dpcli.mechanisms.stated.post_processing import Free
+    from dpcli.mechanisms.stated.pure_and_approx import Free
 
     return max(cost, math.ulp(0.0) * sum(count for mechanism, count in steps if mechanism != Free()))
 

@@ -1,24 +1,46 @@
-"""Report noisy max: the index of the largest noisy score."""
+"""Report noisy max and permute-and-flip: the index of the largest noisy score.
+
+Theorem. Add to every score independent noise of one law, with density f and distribution function F, in such units that f <= 1 - F: so have
+Exp(1) and Lap(1). Let one change move the difference of any two scores by at most epsilon. Then the index of the largest noisy score is
+dominated by the pair (Lap(epsilon), Lap(0)) of unit scale, which is sharper than epsilon-DP.
+
+Proof. Let S be a set of candidates, X the largest noisy score in S and Y that outside of S. With F_i and f_i those of score i in S, the
+density of X is sum_i f_i prod_{j != i} F_j <= sum_i (1 - F_i) prod_{j != i} F_j, the probability that exactly one of them is larger, so at
+most P(X > x). Averaged over Y, the density of Z = X - Y is at most P(Z > z); the same of Y makes it at most P(Z < z). S is chosen with
+probability P(Z > 0), and after the change with P(Z > epsilon) at least. P(Z > z) falls at no more than the rate min(P(Z > z), P(Z < z)),
+which is that of Laplace noise exactly: so P(Z > epsilon) is at least P(l > epsilon) where l is Laplace noise, shifted such that P(l > 0) =
+P(Z > 0). What holds of every S is that the trade-off curve lies above that of the Laplace pair.
+
+Two candidates attain each point of that curve with Exp(1), no two of them all of it: so no lower bound is claimed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
-from dpcli.base.stated import multiple
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.exponential import ExponentialChoice
-from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
+from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.stated.pure_and_approx import Pure
+from dpcli.mechanisms.stated.stated import EpsilonSpec
+
+
+def noisy_maximum(epsilon: float) -> Mechanism:
+    """The theorem's bound; and the pure one, whose sums have closed forms that are sharper than a grid where the two hardly differ."""
+    if not SMALLEST_RATIO < epsilon <= LARGEST_RATIO:
+        return Pure(epsilon)
+    return LeastOf((Laplace(epsilon).unclaimed(), Pure(epsilon)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportNoisyMaxSpec(StatedSpec):
-    """Which of several scores is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
+class ReportNoisyMaxSpec(EpsilonSpec):
+    """The index of the score that is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
     released.
 
     epsilon is that of one report: with the sensitivity of each score divided out, the scale of the noise is 2 / epsilon. With Gumbel noise
@@ -31,7 +53,7 @@ class ReportNoisyMaxSpec(StatedSpec):
     Bounds: upper. Finite at delta = 0.
 
     Source: Dwork & Roth 2014 (pure epsilon, Laplace noise); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (Gumbel noise). Proof for Laplace
-    and exponential noise: dpcli/mechanisms/choice/noisy_maximum.py.
+    and exponential noise: dpcli/mechanisms/choice/noisy_max.py.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
@@ -43,9 +65,31 @@ class ReportNoisyMaxSpec(StatedSpec):
         Key("noise added to each score; gumbel has the bounded-range form, which is the sharpest"),
     ] = "laplace"
 
-    def stated(self) -> Mechanism:
-        return ExponentialChoice(self.epsilon) if self.noise == "gumbel" else noisy_maximum(self.epsilon)
+    def priced(self, epsilon: float) -> Mechanism:
+        return ExponentialChoice(epsilon) if self.noise == "gumbel" else noisy_maximum(epsilon)
 
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Both forms scale with the group."""
-        return type(self)(epsilon=multiple(self.changes(neighbours), self.epsilon), noise=self.noise).stated()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermuteAndFlipSpec(EpsilonSpec):
+    """A choice of one of several candidates: they are visited in random order, and each is accepted with probability exp(epsilon (score -
+    best) / (2 * sensitivity)).
+
+    sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. It is the
+    index of the largest score after exponential noise, and no worse than one number of sensitivity epsilon with Laplace noise of scale 1.
+
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    says whom epsilon covers.
+
+    Bounds: upper, sharper than pure epsilon. Finite at delta = 0.
+
+    Source: McKenna & Sheldon 2020, arXiv:2010.12603; exponential noise: Ding, Kifer, Sayed E., Steinke, Wang, Xiao, Zhang 2021,
+    arXiv:2105.07260. Proof: dpcli/mechanisms/choice/noisy_max.py.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    premises: ClassVar[Premises] = SCORES
+
+    epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
+
+    def priced(self, epsilon: float) -> Mechanism:
+        return noisy_maximum(epsilon)

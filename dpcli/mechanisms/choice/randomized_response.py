@@ -15,8 +15,8 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.mechanisms.stated.two_point import Pure
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class RandomizedResponse(Mechanism):
     categories: int
 
     def _log_probabilities(self) -> tuple[float, float]:
-        """log of the kept category's probability, and of each other one's."""
         log_total = self.epsilon + math.log1p((self.categories - 1) * math.exp(-self.epsilon))
         return self.epsilon - log_total, -log_total
 

@@ -14,21 +14,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.selection_profile import SelectionLoss, TrialCounts, own_run, rough_run
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling.poisson import finite_loss
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, balle_delta
-from dpcli.numerics.grid.chords import FURTHEST
+from dpcli.numerics.grid.hockey_stick import FURTHEST
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
@@ -45,9 +45,7 @@ LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller
 class Trials(TrialCounts, Protocol):
     """A distribution of the number of trials."""
 
-    def pure(self, epsilon: float) -> float:
-        """Pure epsilon of the selection from that of one run."""
-        ...
+    def pure(self, epsilon: float) -> float: ...
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Renyi divergence of the selection; an upper bound."""
@@ -125,7 +123,7 @@ class PoissonTrials:
 
 @shared(16)
 def _known(inner: Mechanism) -> dict[float, float]:
-    """What has been asked of one run's Renyi curve: searches over two orders come back to the same ones."""
+    """Return the known values of one run's Renyi curve: searches over two orders come back to the same ones."""
     return {}
 
 
@@ -162,7 +160,6 @@ class RepeatAndSelect(Mechanism):
     trials: Trials
 
     def pure(self) -> float:
-        """Its pure epsilon; inf where one run has none."""
         epsilon = finite_loss(self.inner)
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
@@ -187,7 +184,6 @@ class RepeatAndSelect(Mechanism):
         return Pure(pure).zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """By the privacy profile and the pure epsilon of one run."""
         pure = self.pure()
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
@@ -214,7 +210,7 @@ class TrialsTable:
     eta: Annotated[float | None, Key("shape of the truncated negative binomial: 1 is geometric, 0 logarithmic", ETA)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """What is inconsistent among the keys."""
+        """Yield what is inconsistent among the keys, as (key, expected, found)."""
         stated = [name for name in ("mean", "gamma") if getattr(self, name) is not None]
         if len(stated) != 1:
             yield "trials", "either mean or gamma", " and ".join(stated) or "neither"
@@ -229,7 +225,6 @@ class TrialsTable:
             yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 
     def distributed(self) -> Trials:
-        """The distribution itself."""
         return _DISTRIBUTIONS[self.distribution](self)
 
 

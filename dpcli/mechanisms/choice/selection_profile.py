@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss, renyi_log_heights
+from dpcli.mechanisms.stated.renyi import RenyiPairLoss, renyi_log_heights
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.closed.one_step import log_deltas
-from dpcli.numerics.grid.chords import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.tails import Tails
+from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import allowance, shared
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
 
 POINTS = 2048
 LOG_LEAST = -180.0  # logarithm of the height at the last point
@@ -52,16 +51,16 @@ class TrialCounts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SelectionLoss:
-    """A pair whose curve is the least of that bound, of what follows from the Renyi curve of `whole`, the selection itself, and of its
+    """A pair whose curve is the least of that bound, of what follows from the Renyi curve of `selection`, and of its
     pure epsilon (inf where it has none); held on a grid. run: pairs that dominate one run, one for each direction."""
 
     run: tuple[PrivacyLoss, ...]
     trials: TrialCounts
-    whole: Mechanism
+    selection: Mechanism
     pure: float
 
     def cgf(self, z: Array) -> Array:
-        """Of the atoms. Raises NotRepresentable without pure epsilon."""
+        """Return the CGF of the atoms. Raises NotRepresentable without pure epsilon."""
         return self._finite().cgf(z)
 
     def tilted(self, t: float) -> Tilted:
@@ -69,7 +68,6 @@ class SelectionLoss:
         return self._finite().tilted(t)
 
     def tails(self, at: Array) -> Tails:
-        """The atoms, and what is left at +inf."""
         return _pair(self).tails(at)
 
     def _finite(self) -> ChordPair:
@@ -80,15 +78,15 @@ class SelectionLoss:
     def log_heights(self, x: Array) -> Array:
         """Upper bounds on log delta at increasing x >= 0, by the run's profile and the pure epsilon."""
         shift = _growth(self.run, self.trials)
-        found = log_run(self.run, x - shift) + math.log(self.trials.mean) + ROUNDING
+        result = log_run(self.run, x - shift) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
             with np.errstate(divide="ignore"):
                 left = np.log(-np.expm1(np.minimum(x - self.pure, 0.0))) - math.log1p(math.exp(-self.pure))
-            found = np.minimum(found, left + ROUNDING)
-        return np.minimum(found, 0.0)
+            result = np.minimum(result, left + ROUNDING)
+        return np.minimum(result, 0.0)
 
     def epsilon(self, log_delta: float) -> float:
-        """Where that falls to e^log_delta; inf where it does not."""
+        """Return where that falls to e^log_delta; inf where it does not."""
 
         def excess(x: float) -> float:
             return float(self.log_heights(np.array([x]))[0]) - log_delta
@@ -147,5 +145,5 @@ def _pair(loss: SelectionLoss) -> ChordPair:
     x = reach / POINTS * np.arange(POINTS + 1, dtype=float)
     heights = loss.log_heights(x)
     with suppress(NotRepresentable):
-        heights = np.minimum(heights, renyi_log_heights(RenyiPairLoss(((loss.whole, 1),)), x))
+        heights = np.minimum(heights, renyi_log_heights(RenyiPairLoss(((loss.selection, 1),)), x))
     return symmetric_pair(float(x[1]), np.exp(heights))

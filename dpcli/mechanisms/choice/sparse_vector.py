@@ -7,17 +7,15 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
-from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
+from dpcli.mechanisms.stated.stated import EpsilonSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparseVectorSpec(StatedSpec):
-    """Which of a stream of queries exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
+class SparseVectorSpec(EpsilonSpec):
+    """The queries of a stream that exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
 
     The whole run, however many queries there are, is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers
     sensitivity / eps2) on each query, eps1 = threshold_share * epsilon, eps2 = epsilon - eps1. Noise on the threshold is drawn once.
@@ -45,8 +43,5 @@ class SparseVectorSpec(StatedSpec):
     answers: Annotated[int, Key("how many times above the threshold end the run", COUNT)] = 1
     threshold_share: Annotated[float, Key("share of epsilon spent on the threshold's noise", OPEN_UNIT)] = 0.5
 
-    def stated(self) -> Mechanism:
-        return Pure(self.epsilon)
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Pure(multiple(self.changes(neighbours), self.epsilon))
+    def priced(self, epsilon: float) -> Mechanism:
+        return Pure(epsilon)

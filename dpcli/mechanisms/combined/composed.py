@@ -1,4 +1,4 @@
-"""Several mechanisms on the same records, as one mechanism."""
+"""Several mechanisms as one: on the same records (composed), or on disjoint parts of the data (parallel)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from dpcli.numerics.closed.normal import gaussian_sum
 from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
     from dpcli.numerics.grid.whole import GridOutcomes
     from dpcli.numerics.tails import Tails
+
 
 Parts = tuple[tuple[Mechanism, int], ...]
 
@@ -35,24 +36,23 @@ class SumLoss:
     parts: tuple[tuple[PrivacyLoss, int], ...]
 
     def cgf(self, z: Array) -> Array:
-        """Sum of count times the part's bound."""
         total = 0.0 * z
         for loss, count in self.parts:
             total = total + count * loss.cgf(z)
         return total
 
     def tilted(self, t: float) -> Tilted:
-        """Not here: the contour accountant takes the parts one by one."""
+        """Refuse: the contour accountant takes the parts one by one."""
         raise NotRepresentable("a group is tilted part by part")
 
     def tails(self, at: Array) -> Tails:
-        """Of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group part by part."""
+        """Return the tails of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group
+        part by part."""
         return outcomes_of(self).tails(at)
 
 
 @shared(16)
 def outcomes_of(loss: SumLoss) -> GridOutcomes:
-    """The group's pair on a grid, remembered."""
     from dpcli.numerics.grid.whole import composition
 
     return composition(loss.parts)
@@ -80,7 +80,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
 
 @shared(256)
 def _needs_more(mechanism: Mechanism) -> bool:
-    """Whether its epsilon is finite at some delta, but not at its floor; remembered, as a search splits delta anew at each step."""
+    """Return whether its epsilon is finite at some delta, but not at its floor; remembered, as a search splits delta anew at each step."""
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 
@@ -130,7 +130,7 @@ class Composed(Mechanism):
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
 
     def attained(self) -> bool:
-        """Where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
+        """Attained where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
 
     def unclaimed(self) -> Mechanism:
@@ -205,3 +205,31 @@ class BoundGroup(Spec):
             if mu > 0.0:
                 return GaussianSpec(noise_multiplier=1.0 / mu).poisson(rate, neighbours)
         return Spec.poisson(self, rate, neighbours)
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(Mechanism):
+    """Parallel composition of `branches`, one per disjoint part (McSherry 2009, Theorem 4): each view is the largest branch's.
+
+    For add-remove, and for zero-out where a blank adds nothing: a replaced record may move from one part to another and touch two.
+    """
+
+    branches: tuple[Composed, ...]
+
+    def approx_dp(self, delta: float) -> float:
+        return max(branch.approx_dp(delta) for branch in self.branches)
+
+    def delta_floor(self) -> float:
+        return max(branch.delta_floor() for branch in self.branches)
+
+    def zcdp(self) -> float:
+        return max(branch.zcdp() for branch in self.branches)
+
+    def gdp(self) -> float:
+        return max(branch.gdp() for branch in self.branches)
+
+    def rdp(self, orders: Array) -> Array:
+        bound = self.branches[0].rdp(orders)
+        for branch in self.branches[1:]:
+            bound = bound.clip(min=branch.rdp(orders))
+        return bound

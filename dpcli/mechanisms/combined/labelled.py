@@ -1,21 +1,31 @@
-"""One of several mechanisms, chosen by chance, and which one it was is taken to be known."""
+"""Alternatives to one mechanism: one of two is chosen by chance and the choice is known, or several bounds hold at once."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.rotations import log1p_complex
+from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.work import spend
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
+
 
 HALVINGS = 40
+
+
+def log_mean(log_weights: Array, terms: Array) -> Array:
+    """Return log of the sum of weights times e^terms along the first axis, where the weights add up to 1; a small one keeps its digits."""
+    with np.errstate(over="ignore"):
+        small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
+    return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
 
 
 class TiltedLabelled:
@@ -32,7 +42,6 @@ class TiltedLabelled:
         self.variance = float(self._weights @ (np.array([part.variance for part in parts]) + self._shifts**2))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """log1p of the weighted sum of the parts' own expm1."""
         y = step * np.arange(count)
         total = np.zeros(count, dtype=complex)
         for weight, shift, part in zip(self._weights, self._shifts, self._parts, strict=True):
@@ -40,12 +49,8 @@ class TiltedLabelled:
         return log1p_complex(total)
 
     def decay(self, y: Array) -> Array:
-        """The weighted sum of the parts' bounds."""
-        found = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
-        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(found), axis=0), 0.0))
-
-    def split(self, level: float) -> None:
-        """Taken whole."""
+        bounds = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
+        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(bounds), axis=0), 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +63,21 @@ class LabelledLoss:
     log_others: tuple[float, ...] | None = None
 
     def _offsets(self) -> Array:
-        """The losses of the labels."""
         return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
 
     def cgf(self, z: Array) -> Array:
         """log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), c_i the loss of the label, so that a small K keeps its digits."""
         terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
-        weights = np.array(self.log_weights)[:, None]
-        with np.errstate(over="ignore"):
-            small = np.log1p((np.exp(weights) * np.expm1(terms)).sum(axis=0))
-        return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + weights, axis=0)))
+        return log_mean(np.array(self.log_weights)[:, None], terms)
 
     def tilted(self, t: float) -> TiltedLabelled:
         """A mixture, with the weights w_i e^{K_i(t)}: the parts' own K(t), since a bound would not weigh them rightly."""
         return TiltedLabelled(np.array(self.log_weights), self._offsets(), t, tuple(part.tilted(t) for part in self.parts))
 
     def tails(self, at: Array) -> Tails:
-        """The parts' tails, mixed."""
-        found = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
+        tails = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
         p, q = list(self.log_weights), list(self.log_others or self.log_weights)
-        columns = zip((p, p, q, q), zip(*found, strict=True), strict=True)
+        columns = zip((p, p, q, q), zip(*tails, strict=True), strict=True)
         return Tails(*(mixed(weights, list(column)) for weights, column in columns))
 
 
@@ -126,15 +126,40 @@ class Labelled(Mechanism):
         return tuple(LabelledLoss(weights, tuple(side[min(k, len(side) - 1)] for side in sides)) for k in range(number))
 
     def attained(self) -> bool:
-        """Not claimed: the label may be hidden, and the weights are bounds."""
+        """No: the label may be hidden, and the weights are bounds."""
         return False
 
     def rdp(self, orders: Array) -> Array:
         z = orders - 1.0
         curves = np.array([z * mechanism.rdp(orders) for mechanism in (self.often, self.rare)])
-        weights = np.array([[self._log_often], [self.log_rare]])
-        with np.errstate(over="ignore"):
-            small = np.log1p((np.exp(weights) * np.expm1(curves)).sum(axis=0))
-        return np.asarray(
-            np.where(curves.max(axis=0) < 30.0, small, np.logaddexp.reduce(curves + weights, axis=0)) / z * (1.0 + 1e-14)
-        )
+        return np.asarray(log_mean(np.array([[self._log_often], [self.log_rare]]), curves) / z * (1.0 + 1e-14))
+
+
+@dataclass(frozen=True, slots=True)
+class LeastOf(Mechanism):
+    """Whichever costs less of mechanisms that all dominate what happens. Accountants may ask each; not attained."""
+
+    each: tuple[Mechanism, ...]
+
+    def ways(self) -> tuple[Mechanism, ...]:
+        return self.each
+
+    def approx_dp(self, delta: float) -> float:
+        epsilons = []
+        for way in self.each:
+            with suppress(NotRepresentable):
+                epsilons.append(way.approx_dp(delta))
+        return min(epsilons) if epsilons else self.each[0].approx_dp(delta)
+
+    def delta_floor(self) -> float:
+        return min(way.delta_floor() for way in self.each)
+
+    def zcdp(self) -> float:
+        return self.each[0].zcdp()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """Return the losses of the first, for whoever asks for one."""
+        return self.each[0].losses()
+
+    def rdp(self, orders: Array) -> Array:
+        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.each]))

@@ -1,13 +1,40 @@
-"""Additive noise: what the keys say of it, under the neighbouring relation."""
+"""Additive noise: what the keys state under the neighbouring relation, and noise so small that it protects nothing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
+from dpcli.base.errors import NotRepresentable
 from dpcli.base.stated import multiple, quotient
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+
+LARGEST_RATIO = 1e100  # sensitivity over noise; beyond it epsilon has no finite floating-point form worth printing
+SMALLEST_RATIO = 1e-150  # below it the square underflows; such noise is accounted as this much, which is more
+
+
+@dataclass(frozen=True, slots=True)
+class NoPrivacy(Mechanism):
+    """A release that is as good as the value itself; epsilon is taken to be infinite. ratio: sensitivity over noise."""
+
+    ratio: float
+
+    def _refusal(self) -> NotRepresentable:
+        return NotRepresentable(f"the noise protects nothing: the sensitivity is {self.ratio:.3g} times as large")
+
+    def approx_dp(self, delta: float) -> float:
+        return math.inf
+
+    def zcdp(self) -> float:
+        raise self._refusal()
+
+    def gdp(self) -> float:
+        raise self._refusal()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        raise self._refusal()
 
 
 def with_noise(kind: Callable[[float], Mechanism], ratio: float) -> Mechanism:

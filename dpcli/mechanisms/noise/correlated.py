@@ -1,23 +1,24 @@
 """Matrix mechanisms (DP-FTRL): a stream of sums released with noise that is correlated from step to step.
 
-With x_1, x_2, ... the clipped sums of the steps and C a lower triangular encoder, C x + noise is released, or any function of it. The
-noise is one Gaussian for the whole run, so the run costs what one Gaussian costs at the sensitivity of x -> C x, also where each
-step depends on what was released before (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
+With x_1, x_2, ... the clipped sums of the steps and C a lower triangular encoder, C x + noise is released, or any function of it. The noise
+is one Gaussian for the whole run, so the run costs what one Gaussian costs at the sensitivity of x -> C x, also where each step depends on
+what was released before (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.additive import NoPrivacy
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.noise.no_privacy import NoPrivacy
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
@@ -25,6 +26,8 @@ from dpcli.numerics.work import shared
 
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
+MOST = 1_024
+SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST, (("minimum", 1), ("maximum", MOST)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class CorrelatedSpec(Spec):
         raise NotImplementedError
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """One Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
+        """Return one Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
         multiplier = self.noise_multiplier / _norm(replace(self, noise_multiplier=1.0))
         return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
 
@@ -102,9 +105,9 @@ class TreeSpec(CorrelatedSpec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """The sensitivity of many participations is bounded level by level, and need not be reached."""
-        whole = CorrelatedSpec.resolve(self, neighbours)
+        mechanism = CorrelatedSpec.resolve(self, neighbours)
         exact = exact_in_tree(self.iterations, self.min_separation, self.max_participations)
-        return whole if exact else whole.unclaimed()
+        return mechanism if exact else mechanism.unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +142,8 @@ class ToeplitzSpec(CorrelatedSpec):
                 yield "coefficients", "a first one > 0", str(list(self.coefficients[:3]))
             rise = next((k for k in range(1, len(self.coefficients)) if self.coefficients[k] > self.coefficients[k - 1]), None)
             if rise is not None:
-                found = f"{self.coefficients[rise]!r} after {self.coefficients[rise - 1]!r}"
-                yield "coefficients", "numbers that never rise, which the worst participation is proven for", found
+                change = f"{self.coefficients[rise]!r} after {self.coefficients[rise - 1]!r}"
+                yield "coefficients", "numbers that never rise, which the worst participation is proven for", change
 
     def encoded_norm(self) -> float:
         column = np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
@@ -191,7 +194,7 @@ class BufferedToeplitzSpec(CorrelatedSpec):
 
 @shared(16)
 def _norm(spec: CorrelatedSpec) -> float:
-    """What the encoder makes of a contribution, whatever the noise: a search for the noise asks it again and again."""
+    """Return the norm of an encoded contribution, remembered: a search for the noise asks for it again and again."""
     return spec.encoded_norm()
 
 
@@ -206,3 +209,46 @@ def _powers(base: float, count: int) -> Array:
 def square_root(count: int) -> Array:
     """binom(2k, k) / 4^k for k < count: f_k = f_{k-1} (1 - 1/(2k))."""
     return np.asarray(np.cumprod(np.concatenate(([1.0], 1.0 - 0.5 / np.arange(1.0, count)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandedSpec(CorrelatedSpec):
+    """DP-FTRL with a banded matrix, optimised for prefix sums (BandMF): C x + noise is released, C lower triangular, with C[i, j] = 0 for
+    i - j >= bands, and every column of Euclidean length 1.
+
+    noise_multiplier is the standard deviation of the noise of C x over the bound on one record's contribution to one step (L2). Training
+    finds the matrix, by the number of iterations and bands alone: no data are read. `steps` of the entry repeats the whole run with fresh
+    noise.
+
+    Neighbours: all three adjacencies; a record's participations change together. No sampling: which steps see a record is bounded by
+    max_participations and min_separation instead.
+
+    Bounds: one Gaussian of the encoded stream's L2 sensitivity, exact for one record. No finite epsilon at delta = 0.
+
+    Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "bands": 4}
+
+    iterations: Annotated[
+        int, Key("steps of one run: the matrix is found in a time that grows with their cube", SHORT, varies=True)
+    ]
+    bands: Annotated[int, Key("entries of a column of the matrix that are not zero; min_separation at most", SHORT, varies=True)]
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if self.bands > self.min_separation:
+            yield (
+                "bands",
+                f"at most min_separation = {self.min_separation}, so that a record's columns never overlap",
+                f"{self.bands}",
+            )
+
+    def encoded_norm(self) -> float:
+        """sqrt(m), m the most participations that there can be: min(max_participations, ceil(iterations / min_separation)).
+
+        A record's contributions x_1, ..., x_k of norm at most 1 are in steps t_1 < ... < t_k that are min_separation >= bands apart. Column
+        t of C is zero outside rows t to t + bands - 1, so that no two of the columns t_i share a row. Hence |C x|^2 is the sum over i of
+        |column t_i|^2 |x_i|^2, at most k, whichever way the contributions point, and k = m of norm 1 reach it. No more than m steps so
+        far apart fit into a run. Rounded up by more than a column's length may be off.
+        """
+        return math.sqrt(min(self.max_participations, math.ceil(self.iterations / self.min_separation))) * (1.0 + 1e-12)

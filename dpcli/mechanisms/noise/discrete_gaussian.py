@@ -1,25 +1,39 @@
-"""Discrete Gaussian noise on integers."""
+"""Discrete Gaussian noise on one integer, or on every entry of a vector of integers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.stated import quotient, squared
+from dpcli.base.fields import COUNT, POSITIVE, Key
+from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
+from dpcli.base.stated import multiple, quotient, squared
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
+from dpcli.numerics.closed.integer_vectors import TooManyShifts, alike, largest_shifts, lattice_cells, log_masses, reach_of
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.work import spend
 
+if TYPE_CHECKING:
+    from dpcli.mechanisms.stated.atoms import AtomicLoss
+
+
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
 MAX_SUM = 2000.0  # largest sigma whose (epsilon, delta) curve is summed
+NEAR = 0.05  # below a whole number, a squared norm is that number: 1.41 was the root of 2
+MOST_CELLS = 3e6  # that all shifts together may take
+MOST_SHIFTS = 64
+LARGEST = 300.0  # norm whose shifts are looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +129,237 @@ class DiscreteGaussian(Mechanism):
 
     def losses(self) -> tuple[DiscreteGaussianLoss]:
         return (DiscreteGaussianLoss(self.sigma, self.sensitivity),)
+
+
+Shift = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """Bounds on the difference of two integer vectors: on |v|^2, on one coordinate, on the sum of their sizes, on their number."""
+
+    squared: int
+    most: int
+    total: int
+    dimension: int
+
+    @classmethod
+    def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
+        """Return the norms of the sum of `group` differences within what is stated, and what L2 implies of whole numbers: a squared norm
+        that is one, rounded down but for NEAR, and no less than the sum of the sizes."""
+        squared = math.floor(l2 * l2 + NEAR)
+        most, total = min(linf or squared, math.isqrt(squared)), min(l1 or squared, squared)
+        return cls(squared * group**2, most * group, total * group, min(dimension or total * group, total * group))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussianVector(Mechanism):
+    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on every entry of a vector that moves by one of `shifts`, or less.
+
+    Between outputs of x and x + v the loss of y is (|v|^2 + 2 v . (y - x - v)) / (2 sigma^2) under P, a whole number over 2 sigma^2, so its
+    distribution is that of v . X (closed/integer_vectors.py). One coordinate more, or a larger one, loses at least as much: noise on the
+    integers is log-concave, so the best tests are thresholds, whose power grows with the shift, and domination survives products. So
+    the shifts that no other one exceeds stand for all, and for several of them the largest of their pairs (grid/hockey_stick.py).
+    A shift and its negative have each other's pair reversed, and by symmetry of the noise the same one.
+
+    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. Attained where there is one shift: by it.
+    """
+
+    sigma: float
+    shifts: tuple[Shift, ...]
+
+    def approx_dp(self, delta: float) -> float:
+        return zcdp_epsilon(self.zcdp(), delta) if delta > 0.0 else math.inf
+
+    def zcdp(self) -> float:
+        return 0.5 * max(map(_squared, self.shifts)) / self.sigma**2 * (1.0 + 1e-15)
+
+    def attained(self) -> bool:
+        return len(self.shifts) == 1
+
+    def witness(self, order: float) -> Mechanism:
+        at = np.array([order])
+        return max((DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts), key=lambda one: float(one.rdp(at)[0]))
+
+    def losses(self) -> tuple[PrivacyLoss]:
+        return (_loss(self.sigma, self.shifts),)
+
+    def rdp(self, orders: Array) -> Array:
+        """The largest over the shifts: coordinates add up."""
+        return np.asarray(np.max([_renyi(self.sigma, shift, orders) for shift in self.shifts], axis=0))
+
+
+def _squared(shift: Shift) -> int:
+    return sum(x * x for x in shift)
+
+
+def _renyi(sigma: float, shift: Shift, orders: Array) -> Array:
+    z = orders - 1.0
+    total = 0.0 * z
+    for x in sorted(set(shift)):
+        total = total + shift.count(x) * DiscreteGaussianLoss(sigma, x).cgf(z)
+    return np.asarray(total / z)
+
+
+@lru_cache(maxsize=16)
+def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
+    from dpcli.mechanisms.stated.atoms import AtomicLoss
+    from dpcli.numerics.grid.hockey_stick import largest_pair
+
+    pairs = [_pair(sigma, shift) for shift in shifts]
+    unit = 0.5 / sigma**2
+    if len(pairs) == 1:
+        ((losses, log_p),) = pairs
+        reached = log_p > -np.inf
+        losses, log_p = losses[reached] * unit, log_p[reached]
+        log_q = log_p - losses
+    else:
+        log_q, losses = largest_pair(unit, pairs)
+    return AtomicLoss(tuple(log_q.tolist()), tuple(losses.tolist()))
+
+
+def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
+    """Losses in units of 1 / (2 sigma^2), as many above 0 as below, and their log masses under P."""
+    divisor = math.gcd(*shift)
+    direction = tuple(x // divisor for x in shift)
+    norm = _squared(direction)
+    reach = reach_of(sigma, norm)
+    log_mass = log_masses(sigma, direction, reach + divisor * norm)
+    m = np.arange(-reach - divisor * norm, reach + 1.0)
+    return divisor * (divisor * norm + 2 * m), log_mass[: len(m)]
+
+
+def vector_of(sigma: float, norms: Norms) -> Mechanism:
+    """The mechanism that dominates every shift within the norms; by rho alone where its shifts are too many, or its outcomes.
+
+    Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; where that leaves one, it is one integer with
+    more noise: v . X over the divisor g of v = g u is a discrete Gaussian of parameter sigma |u|, which moves by g |u|^2.
+    """
+    bare = Zcdp(0.5 * norms.squared / sigma**2)
+    try:
+        shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
+    except TooManyShifts:
+        return bare
+    different = {_distribution(sigma, shift): shift for shift in shifts}
+    if len(different) == 1 and _norm_of(shifts[0])[1] * sigma**2 <= MAX_SUM**2:
+        divisor, norm = _norm_of(shifts[0])
+        if alike(sigma, norm, len(shifts[0])):
+            return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
+    if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
+        return bare
+    return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
+
+
+def _norm_of(shift: Shift) -> tuple[int, int]:
+    """The common divisor g, and |u|^2 of v = g u."""
+    divisor = math.gcd(*shift)
+    return divisor, _squared(shift) // divisor**2
+
+
+def _distribution(sigma: float, shift: Shift) -> Shift:
+    """Return a key that shifts with the same distribution share."""
+    divisor, norm = _norm_of(shift)
+    return (divisor, norm) if alike(sigma, norm, len(shift)) else (0, *shift)
+
+
+def _cells(sigma: float, shift: Shift) -> float:
+    divisor, norm = _norm_of(shift)
+    direction = tuple(x // divisor for x in shift)
+    reach = reach_of(sigma, norm) + divisor * norm
+    return lattice_cells(sigma, direction, reach) + 30.0 * reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscreteGaussianSpec(Spec):
+    """Whole numbers plus discrete Gaussian noise: one integer (sensitivity), or every entry of a vector of integers (l2_sensitivity).
+
+    The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers; sigma is in units of the query and is not quite its
+    standard deviation. Sensitivities are taken as stated, under the file's adjacency and unit; only a group multiplies them.
+
+    A vector is not priced as one integer: where a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced by
+    the whole numbers that its norms allow: (1, 1) where l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others where it is 3.16228, of
+    which linf_sensitivity = 1 leaves ten times 1. A squared norm at most 0.05 below a whole number counts as that number. A sensitivity
+    above 1 that dimension does not say to be that of one integer is a vector's, too.
+
+    Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
+
+    Bounds: exact for one integer (upper above sigma = 2000), and for vectors that one shift stands for; the largest of the pairs of several
+    shifts; the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2) where they are too many. No finite epsilon at delta = 0.
+
+    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorems 4 and 14.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
+    evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves the whole numbers by more than is stated, in any of the norms.", "release"),
+        OWN_NOISE,
+    )
+
+    sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
+    sensitivity: Annotated[
+        int | None,
+        Key(
+            "sensitivity of one integer under the file's adjacency, taken as stated; a vector states l2_sensitivity",
+            COUNT,
+            claim=True,
+        ),
+    ] = None
+    l2_sensitivity: Annotated[
+        float | None,
+        Key("L2 sensitivity of a vector of integers under the file's adjacency, instead of sensitivity", POSITIVE, claim=True),
+    ] = None
+    linf_sensitivity: Annotated[
+        int | None,
+        Key(
+            "the most that one integer of the vector moves, beside l2_sensitivity; as far as that allows where absent",
+            COUNT,
+            claim=True,
+        ),
+    ] = None
+    l1_sensitivity: Annotated[
+        int | None,
+        Key("the most that the integers move in all, beside l2_sensitivity; as far as that allows where absent", COUNT, claim=True),
+    ] = None
+    dimension: Annotated[
+        int | None, Key("how many integers are released; 1 says that sensitivity is that of one integer", COUNT, claim=True)
+    ] = None
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if (self.sensitivity is None) == (self.l2_sensitivity is None):
+            number = "neither" if self.sensitivity is None else "both"
+            yield "sensitivity", "either sensitivity (one integer) or l2_sensitivity (a vector of integers)", number
+            return
+        if self.sensitivity is not None and (self.dimension or 1) > 1:
+            yield "dimension", "1 with sensitivity, or l2_sensitivity for a vector", str(self.dimension)
+        for key, stated in (("linf_sensitivity", self.linf_sensitivity), ("l1_sensitivity", self.l1_sensitivity)):
+            if stated is not None and self.l2_sensitivity is None:
+                yield key, "l2_sensitivity beside it, since sensitivity is that of one integer", "sensitivity"
+        if self.sigma < 0.05 * self.moved:
+            yield "sigma", f"at least sensitivity / 20 = {self.moved / 20.0:g} (less is no privacy)", repr(self.sigma)
+
+    @property
+    def moved(self) -> float:
+        stated = self.l2_sensitivity if self.sensitivity is None else self.sensitivity
+        assert stated is not None
+        return stated
+
+    def priced_as_vector(self, group: int) -> bool:
+        """Return whether the shift may have several coordinates; an integer vector of norm 1 has one."""
+        return self.l2_sensitivity is not None or (self.dimension != 1 and group * self.moved > 1.0)
+
+    @property
+    def taken_for_vector(self) -> int | None:
+        return self.sensitivity if self.priced_as_vector(1) else None
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        group = neighbours.group
+        if self.sensitivity is not None and not self.priced_as_vector(group):
+            return DiscreteGaussian(self.sigma, self.sensitivity * group)
+        if self.moved * group > LARGEST or self.moved**2 + NEAR < 1.0:
+            return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
+        norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
+        mechanism = vector_of(self.sigma, norms)
+        return mechanism if group == 1 and norms.squared <= self.moved**2 * (1.0 + 1e-12) else mechanism.unclaimed()

@@ -12,11 +12,10 @@ from dpcli.base.stated import quotient
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.atoms import AtomicLoss
-from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.roots import bracket_root
 
 MAX_ATOMS = 4096
@@ -41,7 +40,6 @@ class DiscreteLaplace(Mechanism):
 
     @property
     def epsilon(self) -> float:
-        """Pure epsilon s / scale."""
         return quotient(self.sensitivity, self.scale)
 
     def approx_dp(self, delta: float) -> float:

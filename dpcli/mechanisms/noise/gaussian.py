@@ -21,11 +21,9 @@ class GaussianLoss:
     mu: float
 
     def cgf(self, z: Array) -> Array:
-        """Exact, at any z."""
         return 0.5 * self.mu * self.mu * z * (z + 1.0)
 
     def tilted(self, t: float) -> TiltedNormal:
-        """N(mu^2 (t + 1/2), mu^2)."""
         mu2 = self.mu * self.mu
         return TiltedNormal(0.5 * mu2 * t * (t + 1.0), mu2 * (t + 0.5), mu2)
 

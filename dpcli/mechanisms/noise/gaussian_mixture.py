@@ -11,12 +11,12 @@ from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.closed.one_step import single_epsilon_upper
+from dpcli.numerics.tails import single_epsilon_upper
 
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Mixture
@@ -29,7 +29,7 @@ MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
 
 
 def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
-    """Where the larger delta(eps) of the pairs falls to `delta`, rounding on the private side. bound: an epsilon known to hold."""
+    """Return where the larger delta(eps) of the pairs falls to `delta`, rounding on the private side. bound: an epsilon known to hold."""
     if delta <= 0.0:
         return math.inf
     return min(bound, max(single_epsilon_upper(loss, math.log(delta), bound) for loss in losses))
@@ -42,15 +42,17 @@ class GaussianMixture(Mechanism):
     Attained: by contributions of full norm in one direction.
     """
 
+    stretch: ClassVar[float] = 1.0  # distance of the two largest shifts, in reaches of the mixture
+
     mixture: Mixture
 
     def approx_dp(self, delta: float) -> float:
         """Exact up to rounding, from above."""
-        return stated_epsilon(self.losses(), delta, Gaussian(self.mixture.reach).approx_dp(delta))
+        return stated_epsilon(self.losses(), delta, Gaussian(self.stretch * self.mixture.reach).approx_dp(delta))
 
     def zcdp(self) -> float:
-        """That of the largest contribution: moments are convex, so no mixture of contributions costs more."""
-        return Gaussian(self.mixture.reach).zcdp()
+        """Return rho of the largest contribution: moments are convex, so no mixture of contributions costs more."""
+        return Gaussian(self.stretch * self.mixture.reach).zcdp()
 
     def attained(self) -> bool:
         return True
@@ -70,26 +72,18 @@ class GaussianMixture(Mechanism):
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianMixtureReplaced(Mechanism):
+class GaussianMixtureReplaced(GaussianMixture):
     """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)): the two versions of a record push in opposite directions, which attains it."""
 
-    mixture: Mixture
-
-    def approx_dp(self, delta: float) -> float:
-        """Exact up to rounding, from above."""
-        return stated_epsilon(self.losses(), delta, Gaussian(2.0 * self.mixture.reach).approx_dp(delta))
-
-    def zcdp(self) -> float:
-        """That of the largest contribution, replaced."""
-        return Gaussian(2.0 * self.mixture.reach).zcdp()
-
-    def attained(self) -> bool:
-        return True
+    stretch: ClassVar[float] = 2.0
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
 
         return (MixtureReplaceLoss(self.mixture),)
+
+    def renyi_loss(self) -> PrivacyLoss | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +148,14 @@ class GaussianMixtureSpec(Spec):
         if max(total) > LARGEST_RATIO:
             return NoPrivacy(max(total))
         if len(total) == 1 and math.fsum(total.values()) == 1.0:
-            found: Mechanism = Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
+            mechanism: Mechanism = Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
         else:
             mixture = mixture_of(total)
-            found = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
-        return found.unclaimed() if self._rounds_up(one, neighbours.records) else found
+            mechanism = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
+        return mechanism.unclaimed() if self._rounds_up(one, neighbours.records) else mechanism
 
     def _rounds_up(self, one: Weights, records: int) -> bool:
-        """Whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
+        """Return whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
         contribution or its probability raised, many sums coarsened, a large group in one piece."""
         least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
         return (
@@ -181,20 +175,20 @@ class GaussianMixtureSpec(Spec):
         A shift far below the largest one is raised to a millionth of it, which is an upper bound and keeps the inverse of m in range.
         """
         least = self._least_shift()
-        found: Weights = {}
+        weights: Weights = {}
         for sensitivity, probability in zip(self.sensitivities, self.probabilities, strict=True):
             if sensitivity > 0.0 and probability > 0.0:
                 shift = max(sensitivity / self.sigma, least)
-                found[shift] = found.get(shift, 0.0) + probability
-        if found:
-            found[max(found)] += max(1.0 - math.fsum(self.probabilities), 0.0)
-            total = math.fsum(found.values())
-            found = {shift: weight / max(total, 1.0) for shift, weight in found.items()}
-        return found
+                weights[shift] = weights.get(shift, 0.0) + probability
+        if weights:
+            weights[max(weights)] += max(1.0 - math.fsum(self.probabilities), 0.0)
+            total = math.fsum(weights.values())
+            weights = {shift: weight / max(total, 1.0) for shift, weight in weights.items()}
+        return weights
 
 
 def _product(first: float, second: float) -> float:
-    """Of two probabilities; one that would vanish is raised to what floating point holds."""
+    """Return the product of two probabilities; one that would vanish is raised to what floating point holds."""
     return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
 
 
@@ -211,27 +205,26 @@ def repeated(one: Weights, records: int) -> Weights:
 
 
 def _added(first: Weights, second: Weights) -> Weights:
-    """The sum of two independent draws."""
     rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
-    found: Weights = {}
+    total: Weights = {}
     for shift, weight in first.items():
-        found[shift] = found.get(shift, 0.0) + _product(weight, rest[1])
+        total[shift] = total.get(shift, 0.0) + _product(weight, rest[1])
         for other, share in second.items():
-            found[shift + other] = found.get(shift + other, 0.0) + _product(weight, share)
+            total[shift + other] = total.get(shift + other, 0.0) + _product(weight, share)
     for other, share in second.items():
-        found[other] = found.get(other, 0.0) + _product(share, rest[0])
-    return {shift: weight for shift, weight in found.items() if weight > 0.0}
+        total[other] = total.get(other, 0.0) + _product(share, rest[0])
+    return {shift: weight for shift, weight in total.items() if weight > 0.0}
 
 
 def _coarse(weights: Weights) -> Weights:
     """At most MAX_SHIFTS shifts, rounded up."""
     if len(weights) <= MAX_SHIFTS:
         return weights
-    unit, found = max(weights) / MAX_SHIFTS, dict[float, float]()
+    unit, coarse = max(weights) / MAX_SHIFTS, dict[float, float]()
     for shift, weight in weights.items():
         rounded = math.ceil(shift / unit) * unit * (1.0 + 1e-15)
-        found[rounded] = found.get(rounded, 0.0) + weight
-    return found
+        coarse[rounded] = coarse.get(rounded, 0.0) + weight
+    return coarse
 
 
 def mixture_of(weights: Weights) -> Mixture:

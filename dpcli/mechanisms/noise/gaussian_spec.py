@@ -1,20 +1,90 @@
-"""type = "gaussian": the keys, and which mechanism they mean on all data or a sample."""
+"""type = "gaussian": its keys, and Gaussian noise on a Poisson sample, the mechanism of DP-SGD."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
+from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import NOISE, SECRET, Premises, moves
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
-from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO
-from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian, sampled_gaussian_replaced
+from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
+from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
 from dpcli.mechanisms.spec import Spec
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.mixture import binomial_mixture
+
+NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
+MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGaussian(Mechanism):
+    """Gaussian noise on a Poisson sample, add-remove or zero-out, for a group of `records`.
+
+    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1). Each of the group's records is
+    sampled on its own, so the sum moves by j mu with Binomial probability; collinear contributions of full norm are the worst case
+    (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar norms). Attained: by
+    such contributions.
+    """
+
+    pair: ClassVar[type[GaussianMixture]] = GaussianMixture
+
+    mu: float
+    rate: float
+    records: int = 1
+
+    def approx_dp(self, delta: float) -> float:
+        """Amplification of the analytic Gaussian: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorem 8, and 9's argument."""
+        return amplify(Gaussian(self.pair.stretch * self.mu * self.records), any_sampled(self.rate, self.records), delta)
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def gdp(self) -> float:
+        raise NotRepresentable(NOT_PLAIN)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        return self._pair().losses()
+
+    def renyi_loss(self) -> PrivacyLoss | None:
+        return self._pair().renyi_loss()
+
+    def rdp(self, orders: Array) -> Array:
+        return self._pair().rdp(orders)
+
+    def _pair(self) -> GaussianMixture:
+        return self.pair(binomial_mixture(self.mu, self.rate, self.records))
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGaussianReplaced(SampledGaussian):
+    """Gaussian noise on a Poisson sample, replace-one, for a group of `records`.
+
+    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1). Each of the group's records is sampled
+    on its own, so the sum moves by at most j mu with Binomial probability, towards one version under P and the other under Q; that
+    collinear, opposite contributions of full norm are the worst case is the theorem of normal_mixture.py. Attained: by those. The pair is
+    its own mirror image: one direction is both.
+    """
+
+    pair: ClassVar[type[GaussianMixture]] = GaussianMixtureReplaced
+
+
+def sampled_gaussian(mu: float, rate: float, records: int, kind: type[SampledGaussian] = SampledGaussian) -> Mechanism:
+    """`kind`, or what bounds it: for a large group one record of its total size; at rate 1 no sampling."""
+    if rate == 1.0:
+        return Gaussian(kind.pair.stretch * mu * records)
+    if records > MAX_MULTIPLICITY:
+        return Dominated(sampled_gaussian(mu * records, any_sampled(rate, records), 1, kind))
+    return kind(mu, rate, records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +110,7 @@ class GaussianSpec(Spec):
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves(
-            "No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.",
-            "train",
-        ),
+        moves("No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.", "train"),
         NOISE,
     )
 
@@ -71,13 +138,13 @@ class GaussianSpec(Spec):
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Exact pairs; very large groups are bounded by one record of their total size."""
-        whole = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
-        if rate == 1.0 or whole > LARGEST_RATIO:
+        ratio = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
+        if rate == 1.0 or ratio > LARGEST_RATIO:
             return self.resolve(neighbours)
         self.require_contribution_form(neighbours)
         if neighbours.replaces:
-            return sampled_gaussian_replaced(0.5 * whole / neighbours.records, rate, neighbours.records)
+            return sampled_gaussian(0.5 * ratio / neighbours.records, rate, neighbours.records, SampledGaussianReplaced)
         if self.contribution_form:
-            return sampled_gaussian(whole / neighbours.records, rate, neighbours.records)
-        sampled = sampled_gaussian(whole, any_sampled(rate, neighbours.records), 1)
+            return sampled_gaussian(ratio / neighbours.records, rate, neighbours.records)
+        sampled = sampled_gaussian(ratio, any_sampled(rate, neighbours.records), 1)
         return sampled if self.moved_by_any(neighbours) else sampled.unclaimed()

@@ -14,8 +14,8 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
+from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)

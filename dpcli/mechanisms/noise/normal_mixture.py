@@ -25,24 +25,23 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
 from dpcli.numerics.quadrature import TAIL, fits, power_moment, span, step_below, step_size
+from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.capped import CappedLoss
-    from dpcli.numerics.contour.cut import CutLoss
+    from dpcli.numerics.contour.cut import CappedLoss, CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
-    from dpcli.numerics.shifted import TableRow
+    from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # entries of a table of tails
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
 
 
 class MixtureLoss:
-    """What the three pairs have in common.
+    """Base of the three pairs.
 
     stretch: the largest slope of log r, in reaches of the mixture.
     """
@@ -74,7 +73,7 @@ class MixtureLoss:
 
     def step(self, z: float) -> float:
         """Node distance for Q r^{z+1}."""
-        return step_size(z + 1.0, self.stretch * self.mixture.reach)
+        return float(step_size(z + 1.0, self.stretch * self.mixture.reach))
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
@@ -87,7 +86,7 @@ class MixtureLoss:
         return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
 
     def row(self) -> TableRow | None:
-        """Its row in a table of many of its kind; None where there is no such table."""
+        """Return its row in a table of many of its kind; None where there is no such table."""
         return None
 
     def tails(self, at: Array) -> Tails:
@@ -97,7 +96,6 @@ class MixtureLoss:
         return blocks[0] if len(blocks) == 1 else Tails(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
     def tails_at(self, at: Array) -> Tails:
-        """Of one block."""
         raise NotImplementedError
 
 
@@ -108,7 +106,7 @@ class MixtureRemoveLoss(MixtureLoss):
     mixture: Mixture
 
     def row(self) -> TableRow | None:
-        from dpcli.numerics.shifted import ShiftedRemove, single_row
+        from dpcli.numerics.mixture import ShiftedRemove, single_row
 
         return single_row(ShiftedRemove, self.mixture, MAX_REACH)
 
@@ -119,13 +117,12 @@ class MixtureRemoveLoss(MixtureLoss):
         return -TAIL, (z + 1.0) * self.mixture.reach + TAIL
 
     def capped(self, log_mass: float) -> CappedLoss:
-        """Without at most e^log_mass of its upper tail."""
-        from dpcli.numerics.contour.capped import cap
+        from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """Its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
+        """Return its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
         where they cannot be told apart."""
         from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut, edge_at
 
@@ -146,7 +143,7 @@ class MixtureAddLoss(MixtureLoss):
     mixture: Mixture
 
     def row(self) -> TableRow | None:
-        from dpcli.numerics.shifted import ShiftedAdd, single_row
+        from dpcli.numerics.mixture import ShiftedAdd, single_row
 
         return single_row(ShiftedAdd, self.mixture, MAX_REACH)
 
@@ -161,10 +158,9 @@ class MixtureAddLoss(MixtureLoss):
         """At a low rate the second suffices at any z that matters."""
         m = self.mixture
         wide = step_below(z, m.reach, m.log_rest) if m.single and m.log_rest > -math.inf else 0.0
-        return max(step_size(z + 1.0, m.reach), wide)
+        return float(max(step_size(z + 1.0, m.reach), wide))
 
     def tails_at(self, at: Array) -> Tails:
-        """The mirror image of the remove direction."""
         return MixtureRemoveLoss(self.mixture).tails_at(-at[::-1]).mirrored()
 
 
@@ -183,13 +179,12 @@ class MixtureReplaceLoss(MixtureLoss):
         return -TAIL - self.mixture.reach, (2.0 * z + 1.0) * self.mixture.reach + TAIL
 
     def capped(self, log_mass: float) -> CappedLoss:
-        """Without at most e^log_mass of its upper tail."""
-        from dpcli.numerics.contour.capped import cap
+        from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """As of `MixtureRemoveLoss`. Above the line 1/m(-x) grows by about z times the rate times half the square of the angle."""
+        """Cut as `MixtureRemoveLoss` does. Above the line 1/m(-x) grows by about z times the rate times half the square of the angle."""
         from dpcli.numerics.contour.cut import BEND, BIG, SMALL, TILT, cut, edge_at
 
         m = self.mixture

@@ -12,21 +12,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, RATE, Constraint, Key
 from dpcli.base.premise import DRAWN, SECRET, Premises, moves
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
-from dpcli.numerics.rho import least_rho
+from dpcli.numerics.orders import least_rho
 from dpcli.numerics.work import shared, spend
 
 MAX_SHARDS = 4096
@@ -46,7 +46,7 @@ FAR = 600.0  # e^FAR is still a number
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMixture(Mechanism):
-    """One token of the average.
+    """A token drawn from the average.
 
     replaces: whether the changed shard's model becomes another one; else it comes or goes.
     apart: a model that is alone counts as if it were not, which is dearer: a bound for every larger number of shards too, as more of them
@@ -166,8 +166,8 @@ def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLos
         mass = np.where((mass < -FEW) & (mass > -np.inf), mass * (1.0 - LOST), mass)  # by the same under P and Q
     if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
         raise NotRepresentable(BEYOND_WORDS)
-    there = mass > -np.inf
-    return AtomicLoss(tuple(mass[there].tolist()), tuple(ratio[there].tolist()))
+    possible = mass > -np.inf
+    return AtomicLoss(tuple(mass[possible].tolist()), tuple(ratio[possible].tolist()))
 
 
 def _log_weights(n: int, rate: float) -> Array:
@@ -196,7 +196,7 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleMixtureSpec(Spec):
-    """One token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
+    """A token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
     its logarithms are within `radius` of those of a public model; the public model alone where the subset is empty.
 
     The models are fine-tuned without noise on `shards` disjoint shards of the private data, all records of a unit of privacy in one

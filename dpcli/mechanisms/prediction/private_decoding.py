@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
 from dpcli.base.premise import DRAWN, SECRET, Premises, moves
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 
 LEAST = 1e-300  # epsilon of a token: what is less may round to 0
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
@@ -26,7 +26,7 @@ MOVED = math.sqrt(2.0)  # rounded up, as it happens: L2 sensitivity of the count
 
 
 class VoteSpec(Spec):
-    """What the types have in common: a teacher's shard is chosen once, so that no step draws a sample."""
+    """Base of the types: a teacher's shard is chosen once, so that no step draws a sample."""
 
     premises: ClassVar[Premises] = (
         SECRET,
@@ -109,9 +109,9 @@ class ConfidentGnMaxSpec(VoteSpec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         # Squared by nobody else: the square of a noise may be no number.
-        asked = math.sqrt(self.queries) / self.threshold_sigma
+        comparisons = math.sqrt(self.queries) / self.threshold_sigma
         answered = math.sqrt(2.0 * (self.answers or self.queries)) / self.sigma
-        return with_noise(Gaussian, neighbours.group * math.hypot(asked, answered) * (1.0 + 1e-15)).unclaimed()
+        return with_noise(Gaussian, neighbours.group * math.hypot(comparisons, answered) * (1.0 + 1e-15)).unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,32 @@
-"""Poisson sampling of any mechanism, from what is known of the mechanism itself."""
+"""Samples of any mechanism, from what is known of the mechanism itself: Poisson, or of a fixed size.
+
+With r = dP/dQ, whose logarithm is the loss L, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q: increasing in r. So the tails of
+the sampled loss are mixtures of the inner tails, taken where 1 - q + q e^L is what is asked for.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
+from dpcli.numerics.mixture import unmixed
+from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.work import shared, spend
+
+if TYPE_CHECKING:
+    pass
+
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
 TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
+FURTHEST = 1e100  # stands for an infinite loss where inner tails are asked for at finite ones
+NOT_TILTED = "a general mechanism on a sample is known by the tails of its privacy loss, not by their characteristic function"
 
 
 def amplify(inner: Mechanism, rate: float, delta: float) -> float:
@@ -57,7 +70,7 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
     return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
 
 
-def held(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
+def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
     """`beyond`; past the last knot at most the value there continued at `slope`, the largest loss: log E[e^{z L}] rises no faster."""
     if math.isinf(slope):
         return beyond
@@ -123,13 +136,12 @@ class PoissonSampled(Mechanism):
         inner = self.inner.losses()
         if self.rate == 1.0:
             return inner
-        from dpcli.mechanisms.sampling.sampled_loss import SampledAddLoss, SampledRemoveLoss
 
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without sampling,
-        else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
+        """Attained where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without
+        sampling, else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
         return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
 
     def rdp(self, orders: Array) -> Array:
@@ -148,33 +160,19 @@ class PoissonSampled(Mechanism):
         )
         add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
         pure = finite_loss(self)
-        beyond = held(z, integers - 1.0, remove, pure, convex)
+        beyond = continued(z, integers - 1.0, remove, pure, convex)
         bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(bound, pure))
 
 
 @dataclass(frozen=True, slots=True)
-class PoissonReplaced(Mechanism):
+class PoissonReplaced(PoissonSampled):
     """`inner` (resolved under replace-one) on a Poisson sample, replace-one: both versions of the record are sampled together.
 
-    Its pair is that of sampled_loss.py. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
+    Its pair is `SampledReplaceLoss`. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
     Both need the divergence between the record's two versions and between each and its absence, which is at most the replace-one
     one where noise is stated per contribution.
     """
-
-    inner: Mechanism
-    rate: float
-
-    def approx_dp(self, delta: float) -> float:
-        return amplify(self.inner, self.rate, delta)
-
-    def delta_floor(self) -> float:
-        return self.rate * self.inner.delta_floor()
-
-    def zcdp(self) -> float:
-        if self.rate == 1.0:
-            return self.inner.zcdp()
-        raise NotRepresentable(NO_RHO)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         inner = self.inner.losses()
@@ -182,12 +180,11 @@ class PoissonReplaced(Mechanism):
             return inner
         if len(inner) > 1:
             raise NotRepresentable("its replace-one pair is not known to be symmetric")
-        from dpcli.mechanisms.sampling.sampled_loss import SampledRemoveLoss, SampledReplaceLoss
 
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
-        """Not on a sample: the pair is a curve above all that can happen."""
+        """False on a sample: the pair is a curve above all that can happen."""
         return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:
@@ -197,7 +194,113 @@ class PoissonReplaced(Mechanism):
         bound = _ternary(self.inner, self.rate)
         # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
-        whole = finite_loss(self)
-        beyond = held(z, integers - 1.0, bound, whole, convex)
+        pure = finite_loss(self)
+        beyond = continued(z, integers - 1.0, bound, pure, convex)
         divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
-        return np.asarray(np.minimum(divergence, whole))
+        return np.asarray(np.minimum(divergence, pure))
+
+
+def unsampled(at: Array, rate: float) -> Array:
+    """L with log(1 - q + q e^L) = `at`, increasing; -FURTHEST at and below log(1 - q)."""
+    return np.asarray(unmixed(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
+
+
+def blend(rate: float, without: Array, present: Array) -> Array:
+    """log((1-q) e^without + q e^present)."""
+    return mixed([math.log1p(-rate), math.log(rate)], [without, present])
+
+
+def joined(first: Tails, second: Tails) -> Tails:
+    return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRemoveLoss(TailsOnly):
+    """((1-q) Q + q P, Q) for the pair (P, Q) of `inner`: L' = log(1 - q + q e^L).
+
+    It dominates where (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
+    convexity the rest of the sample is fixed; P', Q' being the outputs with and without, int (q P' - (gamma - 1 + q) Q')+ is q times
+    the hockey-stick of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma where that is negative, for every gamma >= 0.
+    Source: Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11.
+
+    rate: q in (0, 1).
+    """
+
+    reason: ClassVar[str] = NOT_TILTED
+
+    inner: PrivacyLoss
+    rate: float
+
+    def tails(self, at: Array) -> Tails:
+        """P' = (1-q) Q + q P beyond L; all of it where `at` is below log(1 - q). As exact as the inner tails."""
+        p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
+        some = at > math.log1p(-self.rate)
+        return Tails(
+            np.where(some, blend(self.rate, q_above, p_above), 0.0),
+            np.where(some, blend(self.rate, q_below, p_below), -np.inf),
+            np.where(some, q_above, 0.0),
+            np.where(some, q_below, -np.inf),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAddLoss(TailsOnly):
+    """(P, (1-q) P + q Q) for the pair (P, Q) of `inner`: L' = -log(1 - q + q e^-L). The other direction of the same theorem."""
+
+    reason: ClassVar[str] = NOT_TILTED
+
+    inner: PrivacyLoss
+    rate: float
+
+    def tails(self, at: Array) -> Tails:
+        """Q' = (1-q) P + q Q beyond L; nothing where `at` is -log(1 - q) or more. As exact as the inner tails."""
+        p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
+        some = at < -math.log1p(-self.rate)
+        return Tails(
+            np.where(some, p_above, -np.inf),
+            np.where(some, p_below, 0.0),
+            np.where(some, blend(self.rate, p_above, q_above), -np.inf),
+            np.where(some, blend(self.rate, p_below, q_below), 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SampledReplaceLoss(TailsOnly):
+    """Replace-one on a sample, from the inner mechanism's replace-one pair (P, Q): for l >= 0 the loss of (S, Q), S = (1-q) Q + q P, for
+    l < 0 that of (Q, S), and an atom at 0.
+
+    Proof. Let A, A' be the outputs with the two versions in the sample and W that without either. For gamma' = 1 + q (gamma - 1) >= 1,
+    H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A'), b = gamma'/gamma (Balle, Barthe, Gaboardi 2018,
+    arXiv:1807.01647, Theorem 2), at most q H_gamma(P || Q) by convexity if (P, Q) dominates the pairs among A, A', W: that is
+    H_gamma'(S || Q). Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same of
+    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). Where the former is the smaller they are one convex
+    curve, hence that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
+    is one), with the difference of the slopes as its atom at 0. It is the smaller for inner pairs that are their own mirror image:
+    there P(L > 0) = Q(L < 0), hence S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1, as 2 Q(L > 0)
+    <= P(L > 0) + Q(L > 0) <= 1.
+    """
+
+    reason: ClassVar[str] = NOT_TILTED
+
+    half: SampledRemoveLoss
+
+    def tails(self, at: Array) -> Tails:
+        """The tails of (S, Q) and, below 0, their mirror image."""
+        middle = self.half.tails(np.zeros(1))
+        if math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9:
+            raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")
+        split = int(np.searchsorted(at, 0.0))
+        return joined(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))
+
+
+def fixed_size(inner: Mechanism, rate: float, records: int) -> Mechanism:
+    """`inner`, resolved under replace-one, on a sample of `rate` times the records drawn without replacement.
+
+    A sample that lacks the changed record holds another in its place, so all three distributions of the ternary bound are one
+    replacement apart and the query's replace-one sensitivity suffices (arXiv:1808.00087, Theorem 9). For a group, at least one of
+    its records is drawn with probability at most `records * rate`.
+    """
+    group_rate = min(1.0, records * rate)
+    if group_rate < 1.0:
+        return PoissonReplaced(inner, group_rate)
+    return inner if rate >= 1.0 else inner.unclaimed()  # some sample may hold fewer than all of the group

@@ -1,46 +1,49 @@
 """Random allocation: in each pass of t steps a record takes part in one, drawn uniformly and kept secret (balls in bins).
 
 Let Y_i = dP/dQ at step i, independent under Q; the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are, with the
-record removed, E_Q[(R - e^eps)+] and, added, E_Q[(1 - e^eps R)+]: both are expectations of convex functions of R under Q, so a
-variable above R in the convex order (numerics/spread.py) has curves above, and since its mean is 1 it is the ratio of a pair, which
-then dominates and composes (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
+record removed, E_Q[(R - e^eps)+] and, added, E_Q[(1 - e^eps R)+]: both are expectations of convex functions of R under Q, so a variable
+above R in the convex order (numerics/spread.py) has curves above, and since its mean is 1 it is the ratio of a pair, which then dominates
+and composes (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
 
-Adaptive steps: given what was released before, each step is some function of one outcome of (P, Q) or of Q, so the pass is a function of
-t independent outcomes of which a hidden one is P's. Numerical accounting of this kind: Feldman & Shenfeld 2026, arXiv:2602.17284;
-the scheme: Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
+Adaptive steps: given what was released before, each step is some function of one outcome of (P, Q) or of Q, so the pass is a function of t
+independent outcomes of which a hidden one is P's. Numerical accounting of this kind: Feldman & Shenfeld 2026, arXiv:2602.17284; the scheme:
+Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
 """
 
 from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from dpcli.base.errors import NotRepresentable
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.poisson import chord
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import atomic_cgf
+from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.closed.occupancy import average_moments
-from dpcli.numerics.grid.spread import Spread, folded, spread_of, total_of
+from dpcli.numerics.grid.spread import Spread, average_moments, folded, spread_of, total_of
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.tails import Tails, atom_tails
+from dpcli.numerics.tails import HasTails, Tails, atom_tails
 from dpcli.numerics.work import shared, spend
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.contour.tilted import Tilted
+
 
 DIGITS = 11  # leading binary digits of the number of copies that are kept: each one costs a sum
 MOST = 2**30  # copies
 MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; beyond it, the bound without amplification
-
-
-class Ratio(Protocol):
-    """A likelihood ratio, known by the tails of its logarithm."""
-
-    def tails(self, at: Array) -> Tails: ...
+UNPROVEN = (
+    "amplification by balls in bins is proven for Gaussian noise with noise_multiplier, and otherwise for one record per unit under "
+    'add-remove only; scheme = "cyclic" counts each pass as one unsampled run'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Reversed:
     loss: PrivacyLoss
 
     def tails(self, at: Array) -> Tails:
-        """Which end of a cell an atom belongs to does not matter here: it is split between both."""
+        """Return the tails; an atom may belong to either end of a cell, since it is split between both."""
         return self.loss.tails(-at[::-1]).mirrored()
 
 
@@ -73,7 +76,7 @@ class FiniteOutcomes:
 
 
 @shared(32)
-def average(step: tuple[Ratio], bins: int) -> Spread | None:
+def average(step: tuple[HasTails], bins: int) -> Spread | None:
     """The sum of at most `bins` copies of Y, from above; None where Y varies too little or too much.
 
     The average of t copies is the average of the averages that leave one out, so by convexity it falls in the convex order as t grows:
@@ -84,14 +87,13 @@ def average(step: tuple[Ratio], bins: int) -> Spread | None:
 
 
 @shared(32)
-def _one(step: tuple[Ratio]) -> Spread | None:
+def _one(step: tuple[HasTails]) -> Spread | None:
     """Y itself; None as in `average`."""
     return spread_of(step[0].tails)
 
 
 @shared(256)
-def _doubled(step: tuple[Ratio], k: int) -> Spread:
-    """The sum of 2^k copies."""
+def _doubled(step: tuple[HasTails], k: int) -> Spread:
     if k == 0:
         one = _one(step)
         assert one is not None
@@ -101,7 +103,7 @@ def _doubled(step: tuple[Ratio], k: int) -> Spread:
 
 
 @shared(32)
-def outcomes(step: tuple[Ratio], bins: int) -> FiniteOutcomes | None:
+def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
     """The pair with the ratio R, "remove" direction; None as in `average`."""
     total = average(step, bins)
     if total is None:
@@ -120,8 +122,33 @@ def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
     return np.asarray(np.logaddexp(0.0, average_moments(log_moments, bins)) * (1.0 + 1e-11))
 
 
+class Allocated:
+    """A direction of a pass, with the loss of one step (`inner`) in that direction."""
+
+    __slots__ = ()
+
+    inner: PrivacyLoss
+
+    def cgf(self, z: Array) -> Array:
+        """Return the CGF, as `PrivacyLoss` has it."""
+        raise NotImplementedError
+
+    def outcomes(self) -> FiniteOutcomes | None:
+        """The dominating pair; None where it is the step's own."""
+        raise NotImplementedError
+
+    def tilted(self, t: float) -> Tilted:
+        """Refuse: the ratio is a sum of many, of which no characteristic function is known."""
+        raise NotRepresentable("random allocation has no characteristic function here")
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails of the dominating pair; of the step's own where the lattice cannot hold it."""
+        pair = self.outcomes()
+        return self.inner.tails(at) if pair is None else atom_tails(at, pair.losses, pair.log_p, pair.log_q)
+
+
 @dataclass(frozen=True, slots=True)
-class AllocatedRemove:
+class AllocatedRemove(Allocated):
     """The pass with the record against the pass without it. inner: the loss of one step, with the record against without."""
 
     inner: PrivacyLoss
@@ -131,29 +158,19 @@ class AllocatedRemove:
         """Exact at integers, chords between them (K is convex), and never above the step's own."""
         return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf((self.inner,), self.bins), self.inner.cgf(z))
 
-    def tilted(self, t: float) -> Tilted:
-        """Not here: the ratio is a sum of many, of which no characteristic function is at hand."""
-        raise NotRepresentable("random allocation has no characteristic function here")
-
     def outcomes(self) -> FiniteOutcomes | None:
-        """The dominating pair; None where it is the step's own."""
         return outcomes((self.inner,), self.bins)
-
-    def tails(self, at: Array) -> Tails:
-        """Of the dominating pair; the step's own where the lattice cannot hold it."""
-        pair = self.outcomes()
-        return self.inner.tails(at) if pair is None else atom_tails(at, pair.losses, pair.log_p, pair.log_q)
 
 
 @dataclass(frozen=True, slots=True)
-class AllocatedAdd:
+class AllocatedAdd(Allocated):
     """The pass without the record against the pass with it.
 
     inner: the loss of one step, without the record against with it. ratio: the reverse, with against without.
     """
 
     inner: PrivacyLoss
-    ratio: Ratio
+    ratio: HasTails
     bins: int
 
     def cgf(self, z: Array) -> Array:
@@ -190,35 +207,25 @@ class AllocatedAdd:
             extra = np.logaddexp(np.logaddexp(rest, tangent), excess + np.log1p(z))
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 
-    def tilted(self, t: float) -> Tilted:
-        """Not here either."""
-        raise NotRepresentable("random allocation has no characteristic function here")
-
     def outcomes(self) -> FiniteOutcomes | None:
-        """The dominating pair; None where it is the step's own."""
         pair = outcomes((self.ratio,), self.bins)
         return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
-
-    def tails(self, at: Array) -> Tails:
-        """Of the dominating pair; the step's own where the lattice cannot hold it."""
-        pair = self.outcomes()
-        return self.inner.tails(at) if pair is None else atom_tails(at, pair.losses, pair.log_p, pair.log_q)
 
 
 @dataclass(frozen=True, slots=True)
 class RandomAllocation(Mechanism):
-    """One pass: `inner` runs `bins` times, and the record takes part in one of them. Never costs more than `inner` once."""
+    """A pass: `inner` runs `bins` times, and the record takes part in one of them. Never costs more than `inner` once."""
 
     inner: Mechanism
     bins: int
 
     def approx_dp(self, delta: float) -> float:
         """From the dominating pair's curve; the step's own where that has none, or where delta is below what the lattice leaves out."""
-        whole = self.inner.approx_dp(delta)
+        own = self.inner.approx_dp(delta)
         with suppress(NotRepresentable):
-            pairs = [loss.outcomes() for loss in self.directions()]
-            return min(whole, max(math.inf if pair is None else _epsilon(pair, delta) for pair in pairs))
-        return whole
+            pairs = [loss.outcomes() for loss in self.losses()]
+            return min(own, max(math.inf if pair is None else _epsilon(pair, delta) for pair in pairs))
+        return own
 
     def delta_floor(self) -> float:
         return self.inner.delta_floor()
@@ -228,23 +235,19 @@ class RandomAllocation(Mechanism):
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """No: the lattice lies above the worst case."""
+        """False: the lattice lies above the worst case."""
         return False
 
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        return self.directions()
-
-    def directions(self) -> tuple[AllocatedRemove | AllocatedAdd, ...]:
-        """The losses, which also know their outcomes."""
+    def losses(self) -> tuple[Allocated, ...]:
         sides = self.inner.losses()
         return AllocatedRemove(sides[0], self.bins), AllocatedAdd(sides[-1], Reversed(sides[-1]), self.bins)
 
 
 @dataclass(frozen=True, slots=True)
 class SymmetricAllocation(RandomAllocation):
-    """The same where one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
+    """Allocation where one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
 
-    def directions(self) -> tuple[AllocatedRemove | AllocatedAdd, ...]:
+    def losses(self) -> tuple[Allocated, ...]:
         (loss,) = self.inner.losses()
         return AllocatedRemove(loss, self.bins), AllocatedAdd(loss, loss, self.bins)
 
@@ -253,16 +256,16 @@ class SymmetricAllocation(RandomAllocation):
 class Departure(SymmetricAllocation):
     """The record leaves: one direction alone, a part of a replacement."""
 
-    def directions(self) -> tuple[AllocatedRemove | AllocatedAdd, ...]:
-        return SymmetricAllocation.directions(self)[:1]
+    def losses(self) -> tuple[Allocated, ...]:
+        return SymmetricAllocation.losses(self)[:1]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival(SymmetricAllocation):
     """The record comes: the other direction."""
 
-    def directions(self) -> tuple[AllocatedRemove | AllocatedAdd, ...]:
-        return SymmetricAllocation.directions(self)[1:]
+    def losses(self) -> tuple[Allocated, ...]:
+        return SymmetricAllocation.losses(self)[1:]
 
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
@@ -273,3 +276,60 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
         return 0.0
     excess = lambda epsilon: math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0  # noqa: E731
     return bracket_root(excess, 0.0, float(pair.losses[-2]))[1]
+
+
+def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """Return the cost of one pass of `steps` in which each record takes part in k = `participations`, as a mechanism and its count.
+
+    k > 1: the steps are split at random into k blocks of floor(t/k) or floor(t/k) + 1, and one step is drawn from each, which
+    is a uniform choice of k; the hockey-stick divergence is jointly convex, so the worst split bounds the mixture, and given the
+    split the pass is a function of k independent ones (after Feldman & Shenfeld 2025, arXiv:2502.08202).
+
+    Raises InputError where no amplification is proven.
+    """
+    short, longer = divmod(steps, participations)
+    blocks = [(size, count) for size, count in ((short, participations - longer), (short + 1, longer)) if count]
+    parts = [(mechanism, count * times) for size, count in blocks for mechanism, times in (_one_of(spec, size, neighbours),)]
+    return parts[0] if len(parts) == 1 else (Composed(tuple(parts)), 1)
+
+
+def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    mu = _gaussian(spec, neighbours)
+    if mu == 0.0:
+        return Free(), 1
+    if mu is None and (neighbours.records > 1 or neighbours.adjacency is not Adjacency.ADD_REMOVE):
+        return _without_privacy(spec.resolve(neighbours)), 1
+    if bins == 1:
+        return spec.resolve(neighbours), 1
+    return (RandomAllocation(spec.resolve(neighbours), bins), 1) if mu is None else _gaussian_one_of(mu, bins, neighbours)
+
+
+def _without_privacy(step: Mechanism) -> Mechanism:
+    """A step whose noise protects nothing, which needs no proof; anything else is refused."""
+    with suppress(NotRepresentable):
+        if math.isinf(step.approx_dp(1.0 - 1e-9)):
+            return step
+    raise InputError(UNPROVEN)
+
+
+def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
+    """Return one record's contribution over the noise, where the step is a Gaussian that says so; None elsewhere."""
+    with suppress(NotRepresentable):
+        if spec.contribution_form:
+            return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
+        if neighbours.adjacency is Adjacency.ADD_REMOVE and neighbours.records == 1:
+            return spec.resolve(neighbours).gdp()
+    return None
+
+
+def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """k records, each in a bin of its own drawing: noise of variance s^2 is the sum of m independent parts of variance s^2 / m.
+
+    Give each of the m = k records that come or go (2 k where each is replaced: one goes and one comes) a part of its own: the pass is a
+    function of m independent passes with one record each, at mu sqrt(m). At one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
+    """
+    records = neighbours.records
+    if not neighbours.replaces:
+        return SymmetricAllocation(Gaussian(mu * math.sqrt(records)), bins), records
+    step = Gaussian(mu * math.sqrt(2.0 * records))
+    return Composed(((Departure(step, bins), records), (Arrival(step, bins), records))), 1

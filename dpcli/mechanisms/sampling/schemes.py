@@ -1,4 +1,4 @@
-"""How the records of one step are chosen: the `sampling = { scheme = ... }` table, one class per treatment."""
+"""Sampling schemes: the `sampling = { scheme = ... }` table, one class per treatment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpcli.mechanisms.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """How often an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records where known."""
+    """Number of times that an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records where known."""
 
     steps: int | None
     epochs: float | None
@@ -38,7 +38,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How the records of one step are chosen."""
+    """A choice of the records of one step."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
     premises: ClassVar[Premises] = (ONCE,)
@@ -50,11 +50,11 @@ class Scheme:
 
     @property
     def amplified(self) -> bool:
-        """Whether less is charged than one unsampled run per pass, as the draws stay secret."""
+        """Tell whether less is charged than one unsampled run per pass, as the draws stay secret."""
         return False
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
-        """What is inconsistent, as (key, expected, found)."""
+        """Yield what is inconsistent, as (key, expected, found)."""
         return iter(())
 
     def exact_rate(self, dataset_size: int | None) -> Fraction | None:
@@ -115,7 +115,7 @@ class Batched(Scheme):
         return min(Fraction(self.rate), Fraction(self.batch_size, dataset_size))
 
     def rounded(self, dataset_size: int | None) -> bool:
-        """Whether two rates are stated that differ, so that the larger one is an upper bound."""
+        """Return whether two rates are stated that differ, so that the larger one is an upper bound."""
         larger, smaller = self.exact_rate(dataset_size), self.lower_rate(dataset_size)
         return larger is not None and smaller is not None and float(larger) != float(smaller)
 
@@ -161,7 +161,7 @@ class Poisson(Batched):
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         rate = self.exact_rate(runs.dataset_size)
         if rate == 0:
-            from dpcli.mechanisms.stated.post_processing import Free
+            from dpcli.mechanisms.stated.pure_and_approx import Free
 
             return Free(), 1
         assert rate is not None
@@ -201,7 +201,7 @@ class FixedSize(Batched):
     )
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        from dpcli.mechanisms.sampling.fixed_size import fixed_size
+        from dpcli.mechanisms.sampling.poisson import fixed_size
 
         rate = self.exact_rate(runs.dataset_size)
         if not neighbours.replaces:
@@ -262,11 +262,10 @@ class OncePerEpoch(Batched):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """Whether some record takes part as often as is charged, and it is known when; claimed by those schemes that prove it."""
+        """Return whether some record takes part as often as is charged, and it is known when; claimed by those schemes that prove it."""
         return False
 
     def _passes(self, runs: Runs) -> int:
-        """How often one record takes part, at most."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
             return runs.steps_at(None)
@@ -297,8 +296,8 @@ class Cyclic(OncePerEpoch):
         """By a record of the first batch, in every pass that begins, where passes are of whole batches; several records need not share
         a batch."""
         rate = self.exact_rate(runs.dataset_size)
-        whole = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
-        return whole and neighbours.records == 1 and not self.rounded(runs.dataset_size)
+        complete = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
+        return complete and neighbours.records == 1 and not self.rounded(runs.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +335,7 @@ class BallsInBins(OncePerEpoch):
         yield from Batched.problems(self, dataset_size)
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        from dpcli.mechanisms.sampling.allocated import allocated
+        from dpcli.mechanisms.sampling.random_allocation import allocated
 
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
@@ -346,8 +345,26 @@ class BallsInBins(OncePerEpoch):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """Where passes are run to their end, and have no more steps to hide in than are counted."""
+        """True where passes are run to their end, and have no more steps to hide in than are counted."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
-        whole = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
-        return (self.participations / rate).denominator == whole.denominator == 1 and not self.rounded(runs.dataset_size)
+        complete = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
+        return (self.participations / rate).denominator == complete.denominator == 1 and not self.rounded(runs.dataset_size)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun(Spec):
+    """All steps of an entry, sampled as it says."""
+
+    spec: Spec
+    sampling: Scheme | None
+    runs: Runs
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        from dpcli.mechanisms.combined.composed import Composed
+
+        if self.sampling is None:
+            mechanism, count = self.spec.resolve(neighbours), self.runs.steps_at(None)
+        else:
+            mechanism, count = self.sampling.resolve(self.spec, self.runs, neighbours)
+        return mechanism if count == 1 else Composed(((mechanism, count),))

@@ -1,4 +1,29 @@
-"""Poisson samples of bounded size: one that is larger than the bound is cut down to it at random."""
+"""Poisson samples of bounded size: one that is larger than the bound is cut down to it at random.
+
+Another coupling compares a cut sample with the uncut samples that it looks like.
+
+One record x comes or goes, or changes; R is the sample of the n others, q the rate, B the bound. A cut sample of which x is kept holds B -
+1 others, a uniform set of that many: so it is as an uncut R of size B - 1 with x, and need not be told from that. For a set S of at most B
+- 1 others let w be the probability that S with x is used, over that of R = S. It is q for |S| < B - 1, and for |S| = B - 1
+
+    q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
+
+Where |R| = m >= B, a set of B others is used with x there 1 - q B/(m+1) times as often as without. Let, for a weight w,
+
+    F(w) = int ((1-q) Q + w P - gamma Q)+        add-remove, (P, Q) the outputs with x and without
+    F(w) = int ((1-q) W + w P - gamma ((1-q) W + w Q))+        P, Q the outputs with either version of x, W without.
+
+int (p - gamma q)+ is subadditive: the divergence of the step is at most E F(w) over the sets used without x, where w = q - q B/(m+1) may
+stand for |R| = m >= B: (1 - q B/(m+1) - gamma)+, or (1 - q B/(m+1)) (1 - gamma)+, is at most F there (Jensen). F is convex, and so are its
+bounds by the pair of the mechanism on a sample of rate w / (1 - q + w), times 1 - q + w; the mean of w is q. So what spreads w more costs
+more: E (w - q - y)+ = (tau - alpha y)+ and, since q B/(m+1) <= q B/(B+1), E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+ decide, y >= 0. The
+ratio tau / alpha grows with n, as all ratios of P(|R| = m), m >= B, to P(|R| = B - 1) do; tau does as long as B >= n q, where each P(|R| =
+m) does. With the largest tau, and alpha = tau over the ratio at the largest n, three weights cover every n:
+
+    w = q + tau / alpha with alpha,  q / (B+1) with tau (B+1)/(q B),  q otherwise.
+
+Under add-remove the three are told by P and Q with different probabilities; elsewhere with the same.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +32,98 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcli.base.errors import InputError, NotRepresentable
-from dpcli.mechanisms.combined.labelled import Labelled
-from dpcli.mechanisms.combined.least_of import LeastOf
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.labelled import Labelled, LabelledLoss, LeastOf, log_mean
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, mixture_of
-from dpcli.mechanisms.sampling.cut_sample import cut_sample
-from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
+from dpcli.mechanisms.sampling.poisson import NO_RHO, PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.spec import Spec
-from dpcli.numerics.closed.binomial import log_binomial_tail
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
+from dpcli.numerics.tails import single_epsilon_upper
 
+FEW_OTHERS = 64  # others of whom every number is tried
 FEW = 32  # records of a sample up to which one that is drawn and not kept is worth a shift of its own
+
+
+@dataclass(frozen=True, slots=True)
+class CutSample(Mechanism):
+    """Each mechanism with e^log_p and e^log_q: how likely P and Q are to take it, which is seen. Not attained."""
+
+    parts: tuple[tuple[Mechanism, float, float], ...]
+
+    def approx_dp(self, delta: float) -> float:
+        """By the tails of its pairs; at delta = 0 the largest loss."""
+        if delta <= 0.0:
+            return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
+        return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())
+
+    def delta_floor(self) -> float:
+        return math.fsum(math.exp(max(log_p, log_q)) * mechanism.delta_floor() for mechanism, log_p, log_q in self.parts)
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        sides = [mechanism.losses() for mechanism, _, _ in self.parts]
+        p, q = tuple(log_p for _, log_p, _ in self.parts), tuple(log_q for _, _, log_q in self.parts)
+        first, last = tuple(side[0] for side in sides), tuple(side[-1] for side in sides)
+        if p == q and first == last:
+            return (LabelledLoss(p, first),)
+        return LabelledLoss(p, first, q), LabelledLoss(q, last, p)
+
+    def rdp(self, orders: Array) -> Array:
+        """e^{(a-1) D_a} is jointly convex: those of the parts, weighed, times what the label adds."""
+        z = orders - 1.0
+        curves = np.array([z * mechanism.rdp(orders) for mechanism, _, _ in self.parts])
+        p, q = (np.array([[part[side]] for part in self.parts]) for side in (1, 2))
+        return np.asarray(np.maximum(log_mean(p, curves + z * (p - q)), log_mean(q, curves + z * (q - p))) / z * (1.0 + 1e-13))
+
+
+def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
+    """`spec` for one record beside up to `others`, of a sample cut to `most`; None where the mean of |R| is beyond that, unless it is
+    small."""
+    q = float(rate)
+    if neighbours.records != 1:
+        return None
+    tau, ratio = _most_moved(others, rate, most), _ratio(others, rate, most)
+    if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
+        return None
+    few = tau * (most + 1) / (q * most)
+    alpha = min(tau / ratio, 1.0 - few)  # a smaller one spreads w more
+    if alpha <= 1e-300:
+        return None
+    weights = ((1.0 - alpha - few, q), (alpha, q + tau / alpha), (few, q / (most + 1)))
+    parts = []
+    for probability, weight in weights:
+        if probability <= 0.0:
+            continue
+        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)
+        mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
+        parts.append((mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
+    return CutSample(tuple(parts))
+
+
+def _moved(others: int, rate: Fraction, most: int) -> float:
+    """tau from above: B / (n+1) P(Binomial(n+1, q) > B)."""
+    return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
+
+
+def _most_moved(others: int, rate: Fraction, most: int) -> float | None:
+    """The largest tau of up to so many others; None where it is not known."""
+    if most >= others * rate:
+        return _moved(others, rate, most)
+    return max(_moved(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
+
+
+def _ratio(others: int, rate: Fraction, most: int) -> float:
+    """tau / alpha from above."""
+    if rate == 1:
+        return math.inf
+    log_alpha = log_binomial_term(others, rate, most - 1)
+    return _moved(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -47,7 +152,7 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
     largest there, P(Binomial(n+1, q) > B) (B+1)/((n+1) q). No delta is spent, unlike in Chua et al. 2024, arXiv:2411.04205, who add the
     probability of a cut to it.
 
-    That is twice the contribution with the probability of a cut. Where cuts are rare, another coupling (cut_sample.py) charges one
+    That is twice the contribution with the probability of a cut. Where cuts are rare, another coupling (`cut_sample`) charges one
     contribution with a larger probability; accountants ask both.
 
     Raises InputError where units own several records and the statement does not cover the records of others.
@@ -64,9 +169,9 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
         return sampled
     far, log_share = _cut(spec, rate, neighbours, most)
     log_cut = max(_log_cut(others, rate, most, records) + log_share, -745.0)
-    told = Labelled(sampled, far, log_cut) if log_cut < 0.0 else far.unclaimed()
+    labelled = Labelled(sampled, far, log_cut) if log_cut < 0.0 else far.unclaimed()
     coupled = cut_sample(spec, rate, neighbours, others, most)
-    return told if coupled is None else LeastOf((told, coupled))
+    return labelled if coupled is None else LeastOf((labelled, coupled))
 
 
 def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
@@ -79,7 +184,7 @@ def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
 
 
 def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple[Mechanism, float]:
-    """One step of a sample that may be cut, and the logarithm of the share of cuts that it need be charged for."""
+    """Return one step of a sample that may be cut, and the logarithm of the share of cuts that it need be charged for."""
     records, q = neighbours.records, float(rate)
     any_drawn = any_sampled(q, records)
     log_share = math.log(most / (most + 1)) + 1e-15 if records == 1 else 0.0

@@ -1,4 +1,4 @@
-"""A dominating pair with finitely many outcomes."""
+"""Dominating pairs with finitely many outcomes: any number of them, or the two of binary randomised response."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ class AtomicLoss:
         return atomic_cgf(z, np.array(self.log_reference)[None, :], np.array(self.log_ratio)[None, :])
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """The same atoms and, with what mass they leave, the outcomes of ratio 1."""
+        """Return the atoms under the tilt and, with what mass they leave, the outcomes of ratio 1."""
         reference, ratio = self._complete()
         return TiltedAtoms(reference + (t + 1.0) * ratio, ratio, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
-        """The same atoms, in order."""
         reference, ratio = self._complete()
         order = np.argsort(ratio, kind="stable")
         return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
@@ -46,3 +45,34 @@ class AtomicLoss:
 def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:
     """`AtomicLoss.cgf` for outcomes that may differ from order to order: arrays of shape (1 or len(z), outcomes)."""
     return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(z[:, None], log_ratio) + log_reference)) * (1.0 + 1e-13))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPointLoss:
+    """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
+
+    decays: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True  # P and Q are each other's image, by turning the answer round
+
+    epsilon: float
+
+    def cgf(self, z: Array) -> Array:
+        """Product form of the difference of two cosh, so that small z and small e0 keep their digits."""
+        e0 = self.epsilon
+        # cosh(a) - cosh(b) = 2 sinh((a+b)/2) sinh((a-b)/2), a = (z+1/2) e0, b = e0/2
+        up, down = 0.5 * (z + 1.0) * e0, 0.5 * z * e0
+        with np.errstate(over="ignore", invalid="ignore"):
+            small = np.log1p(2.0 * np.sinh(up) * np.sinh(down) / np.cosh(0.5 * e0)) if e0 < 1000.0 else np.full_like(z, np.inf)
+            large = z * e0 + (np.log1p(np.exp(-(2.0 * z + 1.0) * e0)) - math.log1p(math.exp(-e0)))
+        return np.where(up < 20.0, small, large) * (1.0 + 1e-14)
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        """Two atoms, at +e0 and -e0 with odds e^{(2t+1) e0}."""
+        e0 = self.epsilon
+        cumulant = float(self.cgf(np.array([t]))[0])
+        return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]), cumulant)
+
+    def tails(self, at: Array) -> Tails:
+        kept = -math.log1p(math.exp(-self.epsilon))
+        log_p = np.array([kept - self.epsilon, kept])
+        return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])

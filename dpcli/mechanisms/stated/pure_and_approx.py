@@ -1,44 +1,125 @@
-"""Guarantees as stated by somebody else: pure epsilon, and (epsilon, delta)."""
+"""Guarantees stated by somebody else: pure epsilon, (epsilon, delta), and post-processing, which is free."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
+from dpcli.base.premise import Premises, of_mechanism
 from dpcli.base.stated import multiple
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.stated import GivenSpec
-from dpcli.mechanisms.stated.two_point import Pure
-from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.tails import Tails
+from dpcli.numerics.contour.tilted_closed import TiltedNormal
+from dpcli.numerics.tails import Tails, atom_tails
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.integral import Tilted
+    pass
 
 _REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
 
 
 @dataclass(frozen=True, slots=True)
-class ApproxLoss:
+class Pure(Mechanism):
+    """epsilon-DP and nothing more is known.
+
+    Source: randomised response dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). rho = eps tanh(eps/2) is tight: K as a function
+    of s = (z+1/2)^2 is log cosh(eps sqrt s), which is concave, so K(z) <= K'(s=1/4) z (z+1) (sharper than the eps^2/2 of Bun &
+    Steinke 2016, arXiv:1605.02065).
+    """
+
+    epsilon: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact for the two-point pair: delta(eps) = (e^e0 - e^eps) / (1 + e^e0)."""
+        lost = delta * (1.0 + math.exp(-self.epsilon)) * (1.0 - 1e-15)
+        return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
+
+    def zcdp(self) -> float:
+        return self.epsilon * math.tanh(0.5 * self.epsilon) * (1.0 + 1e-15) + math.ulp(0.0) if self.epsilon > 0.0 else 0.0
+
+    def losses(self) -> tuple[TwoPointLoss]:
+        return (TwoPointLoss(self.epsilon),)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLoss:
+    """L = 0: K = 0."""
+
+    def cgf(self, z: Array) -> Array:
+        return np.zeros_like(z)
+
+    def tilted(self, t: float) -> TiltedNormal:
+        return TiltedNormal(0.0, 0.0, 0.0)
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails of one atom at 0."""
+        return atom_tails(at, np.zeros(1), np.zeros(1), np.zeros(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Free(Mechanism):
+    """A release that does not depend on the record: every divergence is exactly 0, for all data (so it is attained)."""
+
+    def approx_dp(self, delta: float) -> float:
+        return 0.0
+
+    def zcdp(self) -> float:
+        return 0.0
+
+    def gdp(self) -> float:
+        return 0.0
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[FreeLoss]:
+        return (FreeLoss(),)
+
+
+@dataclass(frozen=True, slots=True)
+class PostProcessingSpec(Spec):
+    """Touches released values only, never the private data: it costs nothing, with any sampling and however often it runs.
+
+    Neighbours: all three adjacencies. Bounds: exact, 0 in every view, also at delta = 0.
+
+    Source: Dwork & Roth 2014, Proposition 2.1.
+    """
+
+    evidence: ClassVar[int] = 0
+    free: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        of_mechanism(
+            "It reads what was released, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
+        ),
+    )
+
+    @property
+    def contribution_form(self) -> bool:
+        return True
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Free()
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        return Free()
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxLoss(TailsOnly):
     """With probability delta an outcome that only one of the two distributions has, else the two-point pair."""
+
+    reason: ClassVar[str] = _REVEALS
 
     epsilon: float
     delta: float
-
-    def cgf(self, z: Array) -> Array:
-        """Infinite, and refused."""
-        raise NotRepresentable(_REVEALS)
-
-    def tilted(self, t: float) -> Tilted:
-        """Refused, as the CGF."""
-        raise NotRepresentable(_REVEALS)
 
     def tails(self, at: Array) -> Tails:
         """The two-point pair's with weight 1 - delta; mass delta at +inf under P and at -inf under Q."""

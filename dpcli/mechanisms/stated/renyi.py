@@ -1,20 +1,34 @@
-"""Guarantees as stated by somebody else: rho-zCDP, and a Renyi curve."""
+"""Stated guarantees: rho-zCDP or a Renyi curve; and a dominating pair of what is known by its Renyi curve alone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, Key
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.stated.stated import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
-from dpcli.numerics.work import spend
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.tails import Tails
+from dpcli.numerics.work import shared, spend
+
+if TYPE_CHECKING:
+    pass
+
+POINTS = 2048
+OCTAVES = (-20, 20)  # of order - 1, over all that may count
+COARSE, FINE = 2, 16  # orders in an octave: over all of them, and where it matters
+LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
+HALVINGS = 60
+UNDERFLOWN = 1e-300  # what is less may be nothing but rounding
+UNKNOWN = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +77,7 @@ class Renyi(Mechanism):
         return np.asarray(chords / (orders - 1.0))
 
     def witness(self, order: float) -> Mechanism | None:
-        """As of `StatedZcdp`: the Gaussian whose divergences are within all that are stated."""
+        """Return the Gaussian whose divergences are within all that are stated."""
         rho = min(value / at for at, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
         return _gaussian(rho)
 
@@ -125,3 +139,92 @@ class RdpSpec(GivenSpec):
 
     def stated(self) -> Mechanism:
         return Renyi(self.orders, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiPairLoss(TailsOnly):
+    """The pair of the least curve that follows from Renyi divergences: those of `parts`, each so many times, added up.
+
+    They add up in adaptive compositions (Mironov 2017, arXiv:1702.07476, Proposition 1), and at every order bound the hockey-stick
+    divergence at every x >= 0 (Balle et al. 2020, arXiv:1905.09982, Theorem 21), both ways round. The least of these bounds need not be
+    convex in e^x; the divergence is, so that it lies below the convex hull, which is the curve of a pair (grid/hockey_stick.py). That
+    pair dominates all of `parts` together, whatever runs between them and however each is chosen from the outputs before it: they are one
+    interactive mechanism with these Renyi divergences, run concurrently with others (Vadhan, Zhang 2022, arXiv:2207.08335).
+    """
+
+    reason: ClassVar[str] = UNKNOWN
+
+    parts: tuple[tuple[Mechanism, int], ...]
+
+    def tails(self, at: Array) -> Tails:
+        return _pair(self).tails(at)
+
+    def curve(self, orders: Array) -> Array:
+        with np.errstate(all="ignore"):
+            total = sum((count * np.asarray(mechanism.rdp(orders)) for mechanism, count in self.parts), np.zeros(len(orders)))
+        return np.where(np.isnan(total), np.inf, np.maximum(total * (1.0 + 1e-15 * (2 + len(self.parts))), UNDERFLOWN))
+
+
+@shared(16)
+def _pair(loss: RenyiPairLoss) -> ChordPair:
+    """The atoms, remembered. Raises NotRepresentable where no order says anything."""
+    orders = _orders(loss)
+    divergences = loss.curve(orders)
+    reach = float(np.min(divergences + np.log1p(-1.0 / orders) - (LOG_LEAST + np.log(orders)) / (orders - 1.0)))
+    x: Array = min(reach, FURTHEST) / POINTS * np.arange(POINTS + 1, dtype=float)
+    return symmetric_pair(float(x[1]), np.exp(renyi_log_heights(loss, x)))
+
+
+def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
+    """Upper bounds on log delta at increasing x >= 0. Raises NotRepresentable where no order says anything."""
+    orders = _orders(loss)
+    divergences = loss.curve(orders)
+    most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
+    best = _log_heights(orders, divergences, x[:: max(len(x) // 64, 1)]).argmin(axis=0)
+    first, last = max(int(best.min()) - 1, 0), min(int(best.max()) + 1, len(orders) - 1)
+    low, high = math.floor(math.log2(orders[first] - 1.0)), math.ceil(math.log2(orders[last] - 1.0))
+    orders = np.append(_grid(low, max(high, low + 1), FINE), orders[last])
+    result = _log_heights(orders, loss.curve(orders), x).min(axis=0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(np.minimum(result, np.log(most)), 0.0) + 1e-12)
+
+
+def _log_heights(orders: Array, divergences: Array, x: Array) -> Array:
+    """Return the bound of each order at each x: `balle_delta` for all of them."""
+    spend(0.5 * len(x) * len(orders))
+    z = orders[:, None] - 1.0
+    return z * (divergences[:, None] - x + np.log1p(-1.0 / orders)[:, None]) - np.log(orders)[:, None]
+
+
+def _by_variance(divergence: float, x: Array) -> Array:
+    """The order 2 is the variance V of r = dP/dQ under Q: E_Q[(r - s)+] is at most (sqrt(V + (s - 1)^2) - (s - 1)) / 2 (Scarf 1958)."""
+    variance, beyond = math.expm1(min(divergence, 600.0)), np.expm1(x)
+    return np.asarray(0.5 * variance / (np.sqrt(variance + beyond * beyond) + beyond)) if divergence < 600.0 else np.ones_like(x)
+
+
+def _total_variation(divergence: float) -> float:
+    """Return a bound from the Kullback-Leibler divergence: Pinsker's inequality, and that of Bretagnolle and Huber (1979)."""
+    return min(math.sqrt(0.5 * divergence), math.sqrt(-math.expm1(-divergence)), 1.0)
+
+
+def _orders(loss: RenyiPairLoss) -> Array:
+    """Orders that say something, the largest of them among these, to its last digits: of a stated curve it says most."""
+    orders = _grid(*OCTAVES, COARSE)
+    finite = np.isfinite(loss.curve(orders))
+    if not finite.any():
+        raise NotRepresentable("the Renyi divergence is infinite at every order")
+    if finite.all():
+        return orders
+    last = int(np.flatnonzero(finite)[-1])
+    low, high = float(orders[last]), float(orders[min(last + 1, len(orders) - 1)])
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if np.isfinite(loss.curve(np.array([middle]))[0]) else (low, middle)
+    return np.append(orders[finite], low)
+
+
+def _grid(low: int, high: int, number: int) -> Array:
+    """Orders 1 + z, so many in each octave of z from 2^low to 2^high: exactly twice as far above 1 again and again, so that curves which
+    look at such orders too remember them."""
+    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20
+    return np.asarray(1.0 + (2.0 ** np.arange(low, high)[:, None] * mantissas).ravel())

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, STATED, Premises
+from dpcli.base.stated import multiple
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
@@ -32,13 +33,31 @@ class StatedSpec(Spec):
         return grouped(self.stated(), self.changes(neighbours))
 
     def changes(self, neighbours: Neighbours) -> int:
-        """How many changes of the stated kind make up one change of the file's kind."""
+        """Return how many changes of the stated kind make up one change of the file's kind."""
         if self.stated_for is None and neighbours.contributions > 1:
             raise InputError(
                 f'a unit contributes at most {neighbours.contributions} records: say whom the guarantee covers, stated_for = "record" '
                 '(the group theorem is then applied) or "unit"'
             )
         return neighbours.group if self.stated_for == "unit" else neighbours.records
+
+
+class EpsilonSpec(StatedSpec):
+    """A guarantee that is stated as an epsilon alone, which adds up over the changes of a group; `priced` says what it prices."""
+
+    __slots__ = ()
+
+    epsilon: float
+
+    def priced(self, epsilon: float) -> Mechanism:
+        """Return the mechanism of this epsilon."""
+        raise InputError(f"{type(self).__name__} states nothing")
+
+    def stated(self) -> Mechanism:
+        return self.priced(self.epsilon)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return self.priced(multiple(self.changes(neighbours), self.epsilon))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +75,7 @@ class GivenSpec(StatedSpec):
 
 
 def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
-    """How many changes of the stated kind make up one of the wanted kind.
+    """Return how many changes of the stated kind make up one of the wanted kind.
 
     A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
     """

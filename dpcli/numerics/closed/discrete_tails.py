@@ -1,12 +1,30 @@
-"""Upper tails of noise on the integers, in logarithms: upper bounds, at most 1e-12 relative above where nothing else is said."""
+"""Upper tails of discrete distributions, from above: noise on the integers, binomials, sums of two-point losses.
+
+Sums of independent two-point losses (+e with probability e^e/(1+e^e), else -e). One size of step: a binomial sum in logarithms. Several
+sizes: an exponentially tilted Fourier sum on a lattice, onto which every atom is spread so that the pair it stands for only becomes easier
+to tell apart.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_factorials
+from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import spend
 
 LARGEST_SUMMED = 2000.0  # sigma whose tail is added up term by term
 BEYOND = 60.0  # terms e^-60 times the first one, and all after it, weigh less than is rounded away
 ROUNDING = 1e-12
+TERMS = 4096
+FEW = 1024  # trials up to which every term of the tail is added up
+MAX_COUNT = 10**9  # of equal steps: about a million terms
+WORK = 1 << 23  # lattice points times sizes
+LARGE = 0.25  # delta beyond which no other tilt serves better: Chernoff's bound says nothing there
+REACH = 14.0  # half the window, in tilted standard deviations
 
 
 def log_laplace_beyond(scale: float, least: int) -> float:
@@ -40,16 +58,15 @@ def _share(sigma: float, first: int) -> float:
 
 def _terms(sigma: float, first: int) -> float:
     """The sum of the weights from `first` >= 1 on, over the first of them."""
-    found, x, term = [], first, 1.0
+    terms, x, term = [], first, 1.0
     while term > math.exp(-BEYOND):
-        found.append(term)
+        terms.append(term)
         x += 1
         term = math.exp(-0.5 * (x - first) / sigma * ((x + first) / sigma))
-    return math.fsum(found)
+    return math.fsum(terms)
 
 
 def _total(sigma: float) -> float:
-    """The sum of all weights."""
     return 1.0 + 2.0 * math.exp(-0.5 / sigma / sigma) * _terms(sigma, 1)
 
 
@@ -59,3 +76,179 @@ def _log_normal_tail(x: float) -> float:
     if tail > 1e-300:
         return math.log(tail) + ROUNDING * (1.0 + x * x)
     return -0.5 * x * x - math.log(x * math.sqrt(2.0 * math.pi)) + ROUNDING * (1.0 + x * x)
+
+
+def log_binomial_tail(trials: int, rate: Fraction, least: int) -> float:
+    """Upper bound on log P(Binomial(trials, rate) >= least).
+
+    Args:
+        trials: n >= 0. rate: in [0, 1]. least: the count from which on the tail is taken.
+
+    Returns:
+        At most 0; -inf where the tail is empty. Up to FEW trials too large by at most 1e-8 of itself. For more, 0 where `least` is at
+        most the mean, and else too large by Stirling's factor e^{1/(12 least) + 1/(12 (n - least))} and, where more than TERMS terms
+        count, by about 1 + 1/z^2 at z standard deviations.
+
+    Source: C(n, b) <= e^{n h(b/n)} sqrt(n / (2 pi b (n-b))) (Robbins 1955); the terms of the tail fall at least geometrically.
+    """
+    if least > trials or (rate == 0 and least > 0):
+        return -math.inf
+    if least <= 0 or rate == 1:
+        return 0.0
+    if trials <= FEW:
+        return _added_up(trials, float(rate), least)
+    if least <= trials * rate:
+        return 0.0
+    odds = float(rate / (1 - rate))
+    first = _log_most(trials, rate, least, -1e-13)
+    j = np.arange(min(TERMS, trials - least + 1), dtype=float)
+    ratios = (trials - least - j) / (least + j + 1.0) * odds
+    terms = np.concatenate(([1.0], np.cumprod(ratios)))
+    last = float(ratios[-1])
+    total = float(terms[:-1].sum()) + (float(terms[-1]) / (1.0 - last) if last < 1.0 else math.inf)
+    return min(0.0, first + math.log(total) + 1e-12)
+
+
+def log_binomial_term(trials: int, rate: Fraction, count: int) -> float:
+    """Lower bound on log P(Binomial(trials, rate) = count), 0 <= count <= trials, rate in (0, 1); too small by Stirling's factor, as
+    the tail is too large, or by 1e-8 where there are few trials."""
+    if count in (0, trials):
+        return (trials * (math.log1p(-float(rate)) if count == 0 else math.log(rate))) * (1.0 + 1e-13)
+    if trials <= FEW:
+        log_factorial = log_factorials(trials)
+        log_count = float(log_factorial[trials] - log_factorial[count] - log_factorial[trials - count])
+        return log_count + count * math.log(rate) + (trials - count) * math.log1p(-float(rate)) - 4e-9
+    return _log_most(trials, rate, count, 1e-13) - 1.0 / (12.0 * count) - 1.0 / (12.0 * (trials - count)) - 1e-12
+
+
+def _log_most(trials: int, rate: Fraction, count: int, error: float) -> float:
+    """Upper bound on one probability by Stirling's formula, 0 < count; error: relative, of the exponent."""
+    mean, excess = trials * rate, count - trials * rate
+    # n KL(b/n || q) in a form without cancellation: the mean's part and the rest's.
+    exponent = float(mean) * _deviance(float(excess / mean)) + float(trials - mean) * _deviance(-float(excess / (trials - mean)))
+    bound = -exponent * (1.0 + error)
+    if count < trials:
+        bound += 0.5 * (math.log(trials) - math.log(2.0 * math.pi) - math.log(count) - math.log(trials - count))
+    return bound
+
+
+def _added_up(trials: int, rate: float, least: int) -> float:
+    """The tail of at most FEW trials, term by term; factorials, added up one by one, are off by at most 1e-9."""
+    log_factorial, k = log_factorials(trials), np.arange(least, trials + 1)
+    log_counts = log_factorial[trials] - log_factorial[k] - log_factorial[trials - k]
+    terms = log_counts + k * math.log(rate) + (trials - k) * math.log1p(-rate)
+    return min(0.0, float(np.logaddexp.reduce(terms)) + 4e-9)
+
+
+def _deviance(x: float) -> float:
+    """(1+x) log(1+x) - x >= 0 for x >= -1, with its digits near 0."""
+    if x <= -1.0:
+        return 1.0
+    if abs(x) > 0.03:
+        return (1.0 + x) * math.log1p(x) - x
+    return math.fsum((-x) ** k / (k * (k - 1)) for k in range(2, 14))
+
+
+Sizes = tuple[tuple[float, int], ...]  # (epsilon, count)
+
+
+def two_point_epsilon(sizes: Sizes, delta: float) -> float:
+    """The smallest epsilon at which the sum's hockey-stick divergence is at most `delta`: an upper bound.
+
+    Exact up to 1e-9 relative for one size; for several at most about 1e-3 above (lattice). inf is never returned: the plain sum of
+    the losses always holds.
+    """
+    worst = math.fsum(n * e for e, n in sizes)
+    if delta <= 0.0 or not sizes:
+        return worst
+    masses, losses, error = _binomial(*sizes[0]) if len(sizes) == 1 else _lattice(sizes, delta)
+
+    def excess(epsilon: float) -> float:
+        first = int(np.searchsorted(losses, epsilon, side="right"))
+        with np.errstate(over="ignore"):
+            return float((masses[first:] * -np.expm1(epsilon - losses[first:])).sum()) + error(epsilon) - delta
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    return min(worst, bracket_root(excess, 0.0, worst, rtol=1e-12)[1]) if excess(worst) <= 0.0 else worst
+
+
+def _binomial(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float], float]]:
+    """Masses and losses (2j - n) epsilon of the binomial, over forty standard deviations (e^-700 of the mass lies beyond)."""
+    p = 1.0 / (1.0 + math.exp(-epsilon))
+    reach = 40.0 * math.sqrt(count * p * (1.0 - p)) + 1000.0
+    low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
+    spend(2.0 * (high - low))
+    j = np.arange(low, high + 1, dtype=float)
+    steps = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon
+    log_mass = np.concatenate(([0.0], np.cumsum(steps)))
+    mass = np.exp(log_mass - log_mass.max())
+    return mass / mass.sum() * (1.0 + 1e-12 + 1e-15 * len(j)), (2.0 * j - count) * epsilon, lambda _: 0.0
+
+
+def _cgf(sizes: Sizes, t: float) -> float:
+    """K(t) of the sum; each term is log cosh((t+1/2) e) - log cosh(e/2)."""
+    e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
+    return float((n * (t * e + np.log1p(np.exp(-(2.0 * t + 1.0) * e)) - np.log1p(np.exp(-e)))).sum())
+
+
+def _tilt(sizes: Sizes, delta: float) -> float:
+    """A t that nearly minimises Chernoff's bound of the hockey-stick, (K(t) - log delta + t log t - (1+t) log(1+t))/t."""
+
+    def bound(t: float) -> float:
+        return (_cgf(sizes, t) - math.log(delta) + t * math.log(t) - (1.0 + t) * math.log1p(t)) / t
+
+    low, high = 1e-9, 1e9
+    for _ in range(60):
+        a, b = low ** (2 / 3) * high ** (1 / 3), low ** (1 / 3) * high ** (2 / 3)
+        if bound(a) <= bound(b):
+            high = b
+        else:
+            low = a
+    return math.sqrt(low * high)
+
+
+def _spread(loss: Array, log_mass: Array, step: float) -> tuple[Array, Array]:
+    """Atoms of the loss as two atoms each on the lattice: (indices, log masses), a column for either.
+
+    Both masses, under P and under Q, are kept: merging the two atoms again is post-processing, so the spread pair dominates.
+    """
+    index = np.floor(loss / step)
+    upper = np.clip(-np.expm1(index * step - loss) / -math.expm1(-step), 0.0, 1.0)
+    with np.errstate(divide="ignore"):
+        masses = np.stack((log_mass + np.log1p(-upper), log_mass + np.log(upper)), axis=1)
+    return np.stack((index, index + 1.0), axis=1), masses
+
+
+def _lattice(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float], float]]:
+    """Masses under P on a window of the lattice, and a bound on what rounding, wrapping and cutting can have lost."""
+    e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
+    t = _tilt(sizes, min(delta, LARGE))
+    slope = np.minimum((t + 0.5) * e, 300.0)
+    points = 1 << max(11, min(17, int(math.log2(WORK / len(sizes)))))
+    spend(1.5 * points * len(sizes))
+    step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
+    up, down = _spread(e, -np.log1p(np.exp(-e)), step), _spread(-e, -e - np.log1p(np.exp(-e)), step)
+    index, log_mass = np.concatenate((up[0], down[0]), axis=1), np.concatenate((up[1], down[1]), axis=1)
+
+    def log_norms(s: float) -> Array:
+        """CGF at s of each size's lattice atoms."""
+        return np.asarray(np.logaddexp.reduce(log_mass + s * step * index, axis=1))
+
+    tilted = np.exp(log_mass + t * step * index - log_norms(t)[:, None])
+    frequency = 2.0 * math.pi / points * np.arange(points // 2 + 1)
+    log_transform = np.zeros(points // 2 + 1, dtype=complex)
+    with np.errstate(divide="ignore"):
+        for weights, places, count in zip(tilted, index, n, strict=True):
+            log_transform += count * np.log(sum(w * np.exp(-1j * i * frequency) for w, i in zip(weights, places, strict=True)))
+    log_norm = float((n * log_norms(t)).sum())
+    start = math.floor(float((n * e * np.tanh(slope)).sum()) / step) - points // 2
+    losses: Array = np.arange(start, start + points, dtype=float) * step
+    centred = np.roll(np.maximum(np.fft.irfft(np.exp(log_transform), points), 0.0), -(start % points))
+    with np.errstate(over="ignore"):  # far below the answer, where a mass of inf is on the private side
+        masses = np.exp(log_norm - t * losses + np.log(np.maximum(centred, 1e-320)))
+    beyond = min(
+        math.exp(min(float((n * log_norms(s)).sum()) - s * float(losses[-1]), 0.0)) for s in t * np.geomspace(1.0, 100.0, 25)
+    )
+    noise = 1e-15 * points * (1.0 + float(n.max()) * 1e-3)
+    return masses, losses, lambda epsilon: beyond + noise * math.exp(min(log_norm - t * max(epsilon, float(losses[0])), 0.0))

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.integral import Contour, Losses, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, whole
+from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, undivided
+from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.work import allowance
 
 NARROW = 2e-9  # relative width at which no other contour is tried
@@ -34,13 +35,11 @@ T = TypeVar("T")
 class Interval(Protocol):
     """Bounds on log delta that hold at every epsilon, and are narrow near one."""
 
-    def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper)."""
-        ...
+    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
 
 
 class Attempt(NamedTuple):
-    """What `build` is asked for."""
+    """Arguments of `build`."""
 
     losses: Losses
     t: float
@@ -55,10 +54,10 @@ class Attempt(NamedTuple):
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     """Ways to a contour that suits log delta(eps) near `log_delta`, most often enough first."""
     t = tilt_for(losses, log_delta)
-    yield Attempt(losses, t, whole)
+    yield Attempt(losses, t, undivided)
     capped = capped_losses(losses, log_delta + SHARE)
     if capped is not None:
-        yield Attempt(capped, tilt_for(capped, log_delta), whole, log_delta + SHARE)
+        yield Attempt(capped, tilt_for(capped, log_delta), undivided, log_delta + SHARE)
     yield Attempt(losses, t, beyond)
 
 
@@ -104,7 +103,8 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
         if not all(hasattr(loss, "cut") for loss, _ in losses):
             return _within_work(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
         return (
-            _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole), log_delta, ends)) or ends
+            _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), undivided), log_delta, ends))
+            or ends
         )
     return _within_work(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
 
@@ -112,7 +112,7 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """By the attempts that take the bulk of the losses as it is."""
     for attempt in attempts(losses, log_delta):
-        if attempt.factor is not whole:
+        if attempt.factor is not undivided:
             break
         ends = _epsilon_near(attempt, log_delta, ends)
         if _settled(ends, NARROW):
@@ -126,14 +126,14 @@ def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     t = tilt_for(losses, log_delta)
     at = np.array([t])
     chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
-    return ends if chernoff > CLIFF * about(losses, log_delta) else _epsilon_near(Attempt(losses, t, whole), log_delta, ends)
+    return ends if chernoff > CLIFF * about(losses, log_delta) else _epsilon_near(Attempt(losses, t, undivided), log_delta, ends)
 
 
-def _within_work(cells: float, found: Callable[[], T]) -> T | None:
-    """What is found with so much work; None where it takes more."""
+def _within_work(cells: float, compute: Callable[[], T]) -> T | None:
+    """Return what `compute` returns with so much work; None where it takes more."""
     try:
         with allowance(cells):
-            return found()
+            return compute()
     except NotRepresentable:
         return None
 
@@ -158,12 +158,12 @@ def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
     return ends
 
 
-def _within(ends: Ends, found: Ends | None) -> Ends:
+def _within(ends: Ends, other: Ends | None) -> Ends:
     """The intersection of two intervals, with the tilt of the smaller upper end."""
-    if found is None:
+    if other is None:
         return ends
-    high, tilt = (max(found[1], 0.0), found[2]) if found[1] < ends[1] else ends[1:]
-    return min(max(ends[0], found[0]), high), high, tilt
+    high, tilt = (max(other[1], 0.0), other[2]) if other[1] < ends[1] else ends[1:]
+    return min(max(ends[0], other[0]), high), high, tilt
 
 
 def _settled(ends: Ends, width: float) -> bool:
@@ -174,7 +174,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
     """Bounds on log delta around `epsilon`, where it is about `near`, in turn as with `epsilon_between`; and for each the width from
     which on the next would be in vain."""
     if cuttable(losses):
-        first = _within_work(QUICK, lambda: Attempt(losses, tilt_for(losses, near), whole).contour(near, epsilon))
+        first = _within_work(QUICK, lambda: Attempt(losses, tilt_for(losses, near), undivided).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
         from dpcli.numerics.contour.jumped import jump_to
@@ -190,11 +190,11 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
 
 
 def cuttable(losses: Losses) -> bool:
-    """Whether one big jump may be looked for at all: where every loss can be divided, most of many as rows."""
+    """Return whether one big jump may be looked for at all: where every loss can be divided, most of many as rows."""
     if not all(hasattr(loss, "cut") or getattr(loss, "mirrored", False) for loss, _ in losses):
         return False
     if len(losses) > MAX_PARTS:
-        from dpcli.numerics.contour.looks import in_rows
+        from dpcli.numerics.contour.jumped import in_rows
 
         return len(in_rows(losses)[1]) <= MAX_PARTS
     return any(hasattr(loss, "cut") for loss, _ in losses)
@@ -229,13 +229,13 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
 
 
 def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
-    """Whether delta(epsilon) is at most e^log_delta in this direction too: by Chernoff's bound, which shows it of a direction that is
-    far from the worse one, or by one value on a contour at the tilt of the other.
+    """Return whether delta(epsilon) is at most e^log_delta in this direction too: by Chernoff's bound, which shows it of a direction that
+    is far from the worse one, or by one value on a contour at the tilt of the other.
     """
     with np.errstate(all="ignore"):
         z = np.geomspace(0.1, 100.0, 10) * (t if math.isfinite(t) else 1.0 / max(epsilon, 1e-6))
         bounds = total_cgf(losses, z) - z * epsilon + log_hockey(z)  # NaN where a CGF is no number: no bound
         if float(np.nanmin(np.append(bounds, math.inf))) <= log_delta:
             return True
-        found = build(losses, log_delta, t) if math.isfinite(t) else None
-        return found is not None and found.log_delta(epsilon)[1] <= log_delta
+        contour = build(losses, log_delta, t) if math.isfinite(t) else None
+        return contour is not None and contour.log_delta(epsilon)[1] <= log_delta

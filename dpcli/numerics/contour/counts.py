@@ -8,12 +8,13 @@ What a block's line does not suit comes out wide, and is for whoever asked to as
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.certified import SHARE, capped_losses
-from dpcli.numerics.contour.integral import NEGLIGIBLE, Loss, Tilted, log_hockey, saddle, tilt_for
+from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle, tilt_for
+from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import spend
 
@@ -49,11 +50,11 @@ def _narrowed(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Arra
         if one is None or not len(wide):
             continue
         try:
-            found = _block(one, counts[wide], log_deltas[wide], log_lost)
+            interval = _block(one, counts[wide], log_deltas[wide], log_lost)
         except NotRepresentable:
             continue
-        if found is not None:
-            low[wide], high[wide] = np.fmax(low[wide], found[0]), np.fmin(high[wide], found[1])
+        if interval is not None:
+            low[wide], high[wide] = np.fmax(low[wide], interval[0]), np.fmin(high[wide], interval[1])
     return low, high
 
 
@@ -209,7 +210,7 @@ class CountTable:
 
     def outside(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
         """The first of epsilon + sign (margin, 2 margin, ...) at which the bound on that side proves it; infinite where none does."""
-        found, margin = np.full(len(epsilon), sign * math.inf), margin.copy()
+        ends, margin = np.full(len(epsilon), sign * math.inf), margin.copy()
         rows = np.flatnonzero(np.isfinite(margin) & np.isfinite(epsilon))
         for _ in range(ROUNDS):
             if not len(rows):
@@ -217,7 +218,7 @@ class CountTable:
             at = epsilon[rows] + sign * margin[rows]
             low, high = self.log_delta(at, rows)
             proved = high <= log_deltas[rows] if sign > 0.0 else low >= log_deltas[rows]
-            found[rows[proved]] = at[proved]
+            ends[rows[proved]] = at[proved]
             rows = rows[~proved]
             margin[rows] *= 2.0
-        return found
+        return ends

@@ -1,34 +1,42 @@
 """A loss divided by size: a small part that has no far tail, and a big one, by a smooth weight.
 
 b(x) = 1 - exp(-e^{k (x - c)}) of an outcome is big: next to nothing below c, and all of it beyond. The small part's CGF is finite
-everywhere and its transform needs few nodes, evenly spaced in the loss where that grows (stretched.py); of the big part nothing is
-needed but integrals over the real line.
+everywhere and its transform needs few nodes, evenly spaced in the loss where that grows (stretched.py); of the big part nothing is needed
+but integrals over the real line.
+
+A loss without a far tail is its own small part (`UncutLoss`). The decomposition of jump.py holds for any division of each step's outcomes,
+for this one with b = 0. Of the third term's factors, B = C = E_Q[r^-power] then. Where the other direction's loss has the same law (a class
+says so by `mirrored`), that is e^{K(power)}: E_Q[r^-power] = E_Q[e^{power log dQ/dP}].
+
+A loss can also be relieved of its far upper tail (`CappedLoss`), so that tilts beyond the cliff of its CGF come within reach. At a low rate
+the loss has a tail so long that E[e^{t L}] explodes at a tilt far below the one that suits delta, although the tail's own probability is
+next to nothing. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has no cliff, and lacks at most E_P[e^{k (x - c)}], which is made
+a small share of delta and added to it. Its transform's quadratures are those of the whole loss, with one more factor.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
-from dpcli.numerics.contour.split import Ramp, SplitLoss
-from dpcli.numerics.contour.stretched import Stretched
-from dpcli.numerics.contour.tilted import TiltedQuadrature
+from dpcli.numerics.contour.stretched import EDGE, Stretched, log_cutoff
+from dpcli.numerics.contour.tilted import Ramp, SplitLoss, TiltedQuadrature
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.products import product
-from dpcli.numerics.quadrature import SLACK, TAIL, bernoulli, nodes_of
+from dpcli.numerics.quadrature import MAX_NODES, SLACK, TAIL, bernoulli, moment_on, nodes_of, step_size
 from dpcli.numerics.work import hold
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.tilted import Line
+    from dpcli.numerics.contour.tilted import Line, Loss, Tilted
+
 
 SMALL, BIG = 1.35, 2.1  # of a level: where losses begin to be big, and where nearly all are
 BEND = 1.0 / 30.0  # of a level: the loss from which on the nodes of the small part crowd
-MAX_NODES = 20_000
+MOST_NODES = 20_000
 STRIP = 0.45 * math.pi  # of the stretched line: where the ratio grows with 1 + e^v, this keeps it away from its zeros
 STANDARD = 6.0  # standard deviations that the strip may be high at most: there the normal weight has grown by e^18
 TURN = (
@@ -46,6 +54,7 @@ SHARPER = 1.6  # k over the place of the edge at least, so that the weight outru
 LOG_LIGHT = -500.0  # of weights that are left out where a tilt is looked for
 WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
 LOST = 45.0  # (k - c) (c - x) below which nothing is big: leftwards the normal density rises by e^{c (c - x)} at most
+NEAR = 0.05  # order at which the moments are looked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,21 +109,17 @@ class CutLoss:
 
     @property
     def log_kept(self) -> float:
-        """log of 1 - Q(b)."""
         return math.log1p(-self.big)
 
     @property
     def log_less(self) -> float:
-        """log of (1 - P(b)) / (1 - Q(b))."""
         return math.log1p(-self.gained / (1.0 - self.big))
 
     def moments(self) -> tuple[float, float]:
-        """E_P[L] and E_P[L^2] of the small part."""
         weights = np.exp(self.log_density + self.ratio)
         return float(weights @ self.ratio), float(weights @ self.ratio**2)
 
     def tilted(self, t: float) -> StretchedQuadrature:
-        """On the stretched line, where the CGF is summed too: it is no bound."""
         return StretchedQuadrature(t, self)
 
     def ramp(self, level: float) -> Ramp:
@@ -125,7 +130,6 @@ class CutLoss:
         return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
 
     def _turn(self, level: float) -> tuple[float, float]:
-        """Sharpness and place of that weight."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
         return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
 
@@ -139,7 +143,6 @@ class CutLoss:
         return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept]) - self.cgf(z)
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """log E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
         ramp = self.ramp(level)
         nodes: ComplexArray = nodes_of(self.low, self.high, ramp.step)  # type: ignore[assignment]
         density, ratio = self.weighted(nodes)
@@ -165,11 +168,9 @@ class CutLoss:
 
     @property
     def lost(self) -> float:
-        """Nothing of the big part is left out."""
         return 0.0
 
     def missed(self) -> float:
-        """Q(not D)."""
         return 0.0 if self.left is None else self.left.missed
 
     def missed_big(self) -> float:
@@ -210,11 +211,10 @@ class StretchedQuadrature(TiltedQuadrature):
     def _growth(self, rise: float) -> float:
         """By how much the integrand of the CGF is larger at the end of the strip: logarithm, from which the nodes' error follows."""
         ends = [self.line(self.step, np.array([height])) for height in (0.0, self._strip)]
-        there = [float(np.logaddexp.reduce(density[0].real + rise * ratio[0].real)) for density, ratio in ends]
-        return there[1] - there[0]
+        logs = [float(np.logaddexp.reduce(density[0].real + rise * ratio[0].real)) for density, ratio in ends]
+        return logs[1] - logs[0]
 
     def split(self, level: float) -> SplitLoss:
-        """The loss below and beyond `level`."""
         return SplitLoss(self, self._part.ramp(level))
 
 
@@ -260,7 +260,7 @@ def cut(
     strip = min(strip, STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
     step = min(NORMAL * slope, NODES * strip)
     ends = line.back(min(left, line.bend - 1.0)), line.back(top)
-    if (ends[1] - ends[0]) / step > MAX_NODES:
+    if (ends[1] - ends[0]) / step > MOST_NODES:
         return None
     nodes: ComplexArray = nodes_of(*ends, step)  # type: ignore[assignment]
     density, ratio = weighted(pair, line, k, edge, nodes)
@@ -292,3 +292,96 @@ def _left_tail(pair: Line, k: float, edge: float, big_density: Array, missed: fl
     x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
     base, ratio = pair(x)
     return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, missed)
+
+
+@dataclass(frozen=True, slots=True)
+class UncutLoss:
+    """The loss whole, as a `CutLoss`."""
+
+    loss: Loss
+    big: ClassVar[float] = 0.0
+    several: ClassVar[int] = 0
+    steps: ClassVar[float] = 1.0
+    lost: ClassVar[float] = 0.0
+    log_kept: ClassVar[float] = 0.0
+    log_less: ClassVar[float] = 0.0
+
+    def cgf(self, z: Array) -> Array:
+        return self.loss.cgf(z)
+
+    def doubt(self, z: float) -> float:
+        """By how much `cgf` may be above K."""
+        return 3.0 * SLACK * float(self.loss.cgf(np.array([z]))[0])
+
+    def moments(self) -> tuple[float, float]:
+        one, two = self.loss.cgf(np.array([NEAR, 2.0 * NEAR])).tolist()
+        variance = max(two - 2.0 * one, 0.0) / NEAR**2
+        mean = one / NEAR - 0.5 * variance * NEAR
+        return mean, variance + mean * mean
+
+    def tilted(self, t: float) -> Tilted:
+        return self.loss.tilted(t)
+
+    def log_beyond(self, z: Array, level: float) -> Array:
+        return np.full(len(z), -np.inf)
+
+    def bulk_cgf(self, z: Array, level: float) -> Array:
+        return self.loss.cgf(z)
+
+    def log_short(self, power: Array) -> tuple[Array, Array]:
+        """(log B, log of (B - C) / B = -inf)."""
+        log_whole = self.loss.cgf(power)
+        return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
+
+    def missed(self) -> float:
+        return 0.0
+
+    def missed_big(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CappedLoss:
+    """log r(X) under Q r w.
+
+    pair: log Q (standard normal, or a mixture of unit normals at or below 0) and log r, which increases.
+    slope: largest exponent in the mixtures' e^{s x}. sharpness, edge: k and c.
+    """
+
+    pair: Line
+    slope: float
+    sharpness: float
+    edge: float
+
+    def _weighted(self, x: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
+        base, ratio = self.pair(x)
+        return base + log_cutoff(self.sharpness * (x - self.edge)), ratio
+
+    def _placed(self, z: float) -> tuple[tuple[float, float], float]:
+        window = (-TAIL - self.slope, min((2.0 * z + 2.0) * self.slope + TAIL, self.edge + EDGE / self.sharpness))
+        return window, float(min(step_size(z, self.slope), 0.14 / self.sharpness))
+
+    def cgf(self, z: Array) -> Array:
+        """K of the capped loss from above, by at most SLACK relative and (z+1) times the mass that is capped; inf beyond MAX_NODES."""
+        return np.array([self._cgf(float(one)) for one in z])
+
+    def _cgf(self, z: float) -> float:
+        (low, high), step = self._placed(z)
+        if not high - low <= MAX_NODES * step:
+            return math.inf
+        base, ratio = self._weighted(nodes_of(low, high, step))  # type: ignore[arg-type]
+        return float(moment_on(np.array([z]), base.real, ratio.real, step)[0])
+
+    def tilted(self, t: float) -> TiltedQuadrature:
+        window, step = self._placed(t)
+        strip = min(0.5 * math.pi / self.slope, 0.45 * math.pi / self.sharpness)
+        return TiltedQuadrature(t, self._weighted, window, strip, step, sharp=True)
+
+
+def cap(pair: Line, slope: float, log_mean: Callable[[float], float], log_mass: float) -> CappedLoss:
+    """The cap that costs at most e^log_mass under P. log_mean: log E_P[e^{k x}] at k.
+
+    k: sharper brings c nearer, down to sqrt(-2 log mass) for a normal density; blunter leaves a wider strip.
+    """
+    k = 0.85 * math.sqrt(-2.0 * log_mass)
+    return CappedLoss(pair, slope, k, (log_mean(k) - log_mass) / k)

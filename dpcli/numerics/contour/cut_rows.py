@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.contour.cut import BEND, BIG, MAX_NODES, NODES, NORMAL, SHARPER, SMALL, STRIP, TURN
-from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
-from dpcli.numerics.contour.row_line import RowLine
-from dpcli.numerics.contour.stretched import Stretched
+from dpcli.numerics.contour.cut import BEND, BIG, MOST_NODES, NODES, NORMAL, SHARPER, SMALL, STRIP, TURN
+from dpcli.numerics.contour.stretched import EDGE, RowLine, Stretched, log_cutoff
 from dpcli.numerics.contour.tilted_rows import TiltedRows
 from dpcli.numerics.logspace import log_ndtr_array
+from dpcli.numerics.mixture import Shifted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK, TAIL
-from dpcli.numerics.shifted import Shifted
 from dpcli.numerics.work import hold, spend
 
 STEEP = 17.4  # k times the length over which losses become big: from e^-14 to e^3.4
@@ -65,7 +63,6 @@ class CutRows:
 
     @property
     def steps(self) -> float:
-        """How many steps it stands for."""
         return float(self.counts.sum())
 
     def changes(self, z: Array) -> tuple[Array, Array]:
@@ -80,17 +77,14 @@ class CutRows:
         return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.losts[:, None]
 
     def cgf(self, z: Array) -> Array:
-        """K of the small parts; its error is `doubt`."""
         return np.asarray(self.counts @ np.log1p(self.changes(z)[0]))
 
     def doubt(self, z: float) -> float:
-        """Absolute error of `cgf` at one z."""
         change, error = self.changes(np.array([z]))
         return float(self.counts @ (error / (1.0 + change))[:, 0])
 
     @property
     def several(self) -> int:
-        """How many different ones it stands for."""
         return len(self.counts)
 
     @property
@@ -110,7 +104,6 @@ class CutRows:
         return float(self.counts @ self.losts)
 
     def missed(self) -> float:
-        """Nothing is left out at the lower end."""
         return 0.0
 
     def missed_big(self) -> float:
@@ -120,12 +113,12 @@ class CutRows:
         """log prod B, and log SUM (B - C) / B, from above. E_Q[b r^-power] is at most a sum over bins of the most that b, and the least
         that r is there."""
         with np.errstate(divide="ignore", under="ignore"):
-            held = product(self.above, np.exp(self.log_bins[:, None] - power * self.bins[:, None])) + math.exp(LEFT)
-            log_big = np.log(held * (1.0 + 1e-9)) - self.log_rests[:, None] * power
+            masses = product(self.above, np.exp(self.log_bins[:, None] - power * self.bins[:, None])) + math.exp(LEFT)
+            log_big = np.log(masses * (1.0 + 1e-9)) - self.log_rests[:, None] * power
         log_big = np.where(self.losts[:, None] > 0.0, -np.inf, log_big)
         log_whole = np.log1p(self.changes(-power - 1.0)[0] + np.exp(log_big))
-        whole = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
-        return np.asarray(whole), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
+        log_product = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
+        return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], about, for the w of `ramp`."""
@@ -143,8 +136,8 @@ class CutRows:
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
         """log SUM_j density_ij e^{terms_kj} (1 - q_i)^{power_k}, from above: no weight is taken as less than 1e-300."""
         top = log_terms.max(axis=1)
-        found = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
-        return np.asarray(np.log(found) + top + self.log_rests[:, None] * power)
+        result = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
+        return np.asarray(np.log(result) + top + self.log_rests[:, None] * power)
 
     def turn(self, level: float) -> tuple[float, float]:
         """Sharpness and place of the weight that turns from 1 to 0 where the loss passes `level`."""
@@ -156,7 +149,6 @@ class CutRows:
             return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
 
     def tilted(self, t: float) -> TiltedRows:
-        """Under the tilt t."""
         return TiltedRows(self, t)
 
     def densities(self, w: Array | ComplexArray, log_common: Array | ComplexArray) -> ComplexArray:
@@ -185,14 +177,14 @@ def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> Cut
     k, losts = placed
     edge = high - LAST / k
     nodes = _line(float(mu.min()), k, edge, math.log(math.expm1(BEND * level)), float((centres - TAIL * mu).min()))
-    if (nodes.high - nodes.low) / nodes.step > MAX_NODES:
+    if (nodes.high - nodes.low) / nodes.step > MOST_NODES:
         return None
     w, s, log_common = (part.real for part in nodes.at(nodes.step, 0.0))
     bigs, gains, bins = _big(mu, q, centres, k, edge, losts)
     empty = np.zeros((len(mu), len(w)))
-    found = CutRows(rows, counts, nodes, log_rests, centres, s, empty, bigs, gains, *bins, losts)
-    empty[:] = found.densities(w, log_common).real
-    return found
+    result = CutRows(rows, counts, nodes, log_rests, centres, s, empty, bigs, gains, *bins, losts)
+    empty[:] = result.densities(w, log_common).real
+    return result
 
 
 def _placed(mu: Array, q: Array, centres: Array, low: float, high: float, log_mass: float) -> tuple[float, Array] | None:
@@ -210,7 +202,7 @@ def _placed(mu: Array, q: Array, centres: Array, low: float, high: float, log_ma
 
 
 def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine:
-    """As of `cut`, in w: the narrowest row says how close the nodes must be."""
+    """Return the line of nodes, as `cut` does, in w: the narrowest row says how close the nodes must be."""
     top = edge + EDGE / k
     line = Stretched(1.0, max(bend, top - LONGEST))
     strip = min(STRIP, STANDARD * mu, TURN / (k * line.rise(edge)))

@@ -12,8 +12,8 @@ Every sum below comes with what it can have missed:
   holds for any positive measure of mass at most 1 in place of P.
 * Cut. Beyond y = Y the integrand is at most e^{K(t) - t eps} e^{decay(Y)} / y^2, where decay(Y) bounds the logarithm of the tilted
   characteristic function for every y >= Y.
-* Left out. What the measure lacks, if anything, is added to the upper bound: the hockey stick of the bulk (beyond.py) by Chernoff's
-  bound, the far tail (capped.py) by its probability. The lower bound needs neither, for the measure is at most P.
+* Left out. What the measure lacks, if anything, is added to the upper bound: the hockey stick of the bulk (split.py) by Chernoff's
+  bound, the far tail (cut.py) by its probability. The lower bound needs neither, for the measure is at most P.
 * Rounding, and the errors of the losses' own quadratures, relative to the sum of the moduli.
 
 Saddle-point accountant: Alghamdi et al. 2022, arXiv:2208.09595; analytical Fourier accountant: Zhu, Dong, Wang 2022, arXiv:2106.08567.
@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.tilted import Losses, Tilted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
@@ -39,73 +40,6 @@ LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # of epsilon, below whic
 MANY = 6  # losses that are looked at for families
 FEW = 16  # losses, beyond which it is asked first whether the characteristic function of any decays
 SAMPLE = 8  # parts that place the contour where there are many
-
-
-class Split(Protocol):
-    """A tilted privacy loss below and beyond a level, as split.py describes it."""
-
-    def bulk_cgf(self, rise: Array) -> Array:
-        """K(t + rise) - K(t) of the bulk, about the mean of the whole."""
-        ...
-
-    def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
-        """(log phi, log B - log phi) at y = 0, step, ... about the mean; absolute errors of phi and phi - B."""
-        ...
-
-    def decay(self, y: Array) -> Array:
-        """Upper bounds on log |phi(v) - B(v)| for every v >= y."""
-        ...
-
-
-class Tilted(Protocol):
-    """A privacy loss under the measure e^{t L - K(t)} dP."""
-
-    @property
-    def cumulant(self) -> float:
-        """K(t) itself, not a bound on it, to what `_cumulant` allows for."""
-        ...
-
-    @property
-    def sharp(self) -> bool:
-        """Whether the loss's `cgf` is K(t) too, at most SLACK relative above it, and not just a bound."""
-        ...
-
-    @property
-    def mean(self) -> float:
-        """E_t[L]."""
-        ...
-
-    @property
-    def variance(self) -> float:
-        """Var_t(L)."""
-        ...
-
-    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """log E_t[e^{i y (L - mean)}] (complex) at y = 0, step, ..., (count-1) step; absolute error of the expectation e^log_error."""
-        ...
-
-    def decay(self, y: Array) -> Array:
-        """Upper bounds on log |E_t[e^{i v L}]| for every v >= y, at increasing y > 0; 0 where nothing is known."""
-        ...
-
-    def split(self, level: float) -> Split | None:
-        """The loss below and beyond `level`; None where it is better taken whole."""
-        ...
-
-
-class Loss(Protocol):
-    """A privacy loss that can be tilted."""
-
-    def cgf(self, z: Array) -> Array:
-        """K at real z > 0, from above."""
-        ...
-
-    def tilted(self, t: float) -> Tilted:
-        """The loss under the tilt t > 0."""
-        ...
-
-
-Losses = Sequence[tuple[Loss, int]]
 
 
 def stacked(losses: Losses) -> Losses:
@@ -230,7 +164,7 @@ def build(
 
     Args:
         epsilon: where delta is wanted, if that is known; else the one whose saddle point is taken to be t.
-        factor: `whole` or `beyond`; the former where None.
+        factor: `undivided` or `beyond`; the former where None.
         log_lost: of the probability, at most, that the losses lack: it is added to every upper bound.
         negligible: logarithm of what may be cut off or aliased, relative to e^log_delta: the bounds allow for it.
     """
@@ -253,20 +187,20 @@ def build(
     step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
-    found = (factor or whole)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
-    if found is None or not found.log_tail < 700.0:
+    integrand = (factor or undivided)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
+    if integrand is None or not integrand.log_tail < 700.0:
         return None
-    y: Array = step * np.arange(len(found.log_factor), dtype=float)
-    log_factor = found.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
+    y: Array = step * np.arange(len(integrand.log_factor), dtype=float)
+    log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    left_out = found.doubt * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
+    left_out = integrand.doubt * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
     rounding = (2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts) * float(modulus.sum()) * step / math.pi
     missing = (1.0 + t) * math.exp(log_lost)  # by which K of a capped loss may be too large
     return Contour(
         t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + doubt + missing, log_lost=log_lost,
         mean=math.fsum(n * part.mean for part, n in tilted), modulus=modulus, angle=log_factor.imag,
-        error=rounding + left_out + math.exp(found.log_tail), far=far, log_far=log_far,
-        spare=t + found.spare, log_spare=found.log_spare + log_hockey(t + found.spare),
+        error=rounding + left_out + math.exp(integrand.log_tail), far=far, log_far=log_far,
+        spare=t + integrand.spare, log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
     )  # fmt: skip
 
 
@@ -292,7 +226,7 @@ def log_hockey(s: Array) -> Array:
 
 
 class Factor(NamedTuple):
-    """What the parts contribute to the integrand: its logarithm at the nodes, and that of the integral beyond them. doubt: absolute error
+    """Contribution of the parts to the integrand: its logarithm at the nodes, and that of the integral beyond them. doubt: absolute error
     at any node, of parts that say so."""
 
     log_factor: ComplexArray
@@ -303,8 +237,8 @@ class Factor(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Where the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, the tilt,
-    and the epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
+    """Place at which the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, the
+    tilt, and the epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
 
     width: float
     step: float
@@ -318,8 +252,7 @@ Parts = Sequence[tuple[Tilted, int]]
 Method = Callable[[Parts, float, Wanted], Factor | None]
 
 
-def whole(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
-    """phi^n."""
+def undivided(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     end = _end(
         lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y),
         place,
@@ -344,27 +277,27 @@ def beyond(
         return None
     spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
     kept = [(part, rise, n) for part, n in tilted if (rise := getattr(part, "rise", None)) is not None]
-    movable = [(part, n) for part, n in tilted if not hasattr(part, "rise")]
+    movable: list[tuple[Any, int]] = [(part, n) for part, n in tilted if not hasattr(part, "rise")]
     if not movable:
         return None
     log_kept = sum((n * rise(spare) for _, rise, n in kept), 0.0 * spare)
+    if not all(hasattr(part, "split") for part, _ in movable):
+        return None
     for share in levels:
-        divided = [(found, part, n) for part, n in movable if (found := part.split(share * place.epsilon)) is not None]
-        if len(divided) < len(movable):
-            return None
-        log_spare = sum((n * (found.bulk_cgf(spare) + spare * part.mean) for found, part, n in divided), log_kept)
+        divided = [(part.split(share * place.epsilon), part, n) for part, n in movable]
+        log_spare = sum((n * (halves.bulk_cgf(spare) + spare * part.mean) for halves, part, n in divided), log_kept)
         if float((log_spare - spare * place.epsilon + log_hockey(place.t + spare)).min()) <= place.log_wanted + negligible:
             break
     else:
         return None
-    end = _end(lambda y: np.logaddexp.reduce([math.log(n) + found.decay(y) for found, _, n in divided]), place, ENOUGH_NODES)
+    end = _end(lambda y: np.logaddexp.reduce([math.log(n) + halves.decay(y) for halves, _, n in divided]), place, ENOUGH_NODES)
     if end is None:
         return None
     count = math.ceil(end[0] / place.step) + 1
     log_whole, log_less = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
-    for found, _, n in divided:
+    for halves, _, n in divided:
         log_error = NEGLIGIBLE - math.log(counts)
-        both, less = found.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
+        both, less = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
         log_whole, log_less = log_whole + n * both, log_less + n * less
     for part, _, n in kept:
         log_whole = log_whole + n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
@@ -375,12 +308,13 @@ def beyond(
         end[1],
         spare,
         log_spare,
-        _doubt([(found, n) for found, _, n in divided]),
+        _doubt([(halves, n) for halves, _, n in divided]),
     )
 
 
 def _doubt(parts: Sequence[tuple[object, int]]) -> float:
-    """Of those that leave something out, and say how much; a product of characteristic functions is off by no more than their sum."""
+    """Return the error of parts that leave something out and say how much; a product of characteristic functions is off by no more than
+    their sum."""
     return math.fsum(n * getattr(part, "doubt", 0.0) for part, n in parts)
 
 

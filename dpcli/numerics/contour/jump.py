@@ -1,8 +1,8 @@
 """delta(epsilon) where one big loss among many small ones decides: few steps, or a low sampling rate.
 
 There the loss of a step is nearly log-normal, and the CGF at the tilt that delta needs is ruled by outcomes that never happen. Let each
-step's outcome be big with a probability b(x) that rises smoothly from 0 to 1 as its loss passes epsilon (cut.py), and A be the event
-that some step's is. Given A or not, the outcomes still have the likelihood ratio e^S of the whole, so
+step's outcome be big with a probability b(x) that rises smoothly from 0 to 1 as its loss passes epsilon (cut.py), and A be the event that
+some step's is. Given A or not, the outcomes still have the likelihood ratio e^S of the whole, so
 
     delta(eps) = E_P[(1 - e^{eps - S})+ ; no A]  +  P(A) - e^eps Q(A)  +  E_Q[(e^eps - e^S)+ ; A].
 
@@ -17,26 +17,109 @@ that some step's is. Given A or not, the outcomes still have the likelihood rati
   mirror image of b. On D the bound holds with B and C on D, and e^eps Q(A, not D) is added, which needs two rare steps.
 
 Of some steps big outcomes may have no part in A, but just be left out (cut_rows.py). Let E be that some step's are: delta(eps) is the mean
-without E and at most P(E) more, and without E the above holds, with P(A) and Q(A) less by shares P(E) and Q(E) <= P(E) of them. So
-P(E) (1 + e^eps Q(A)) on both sides covers it.
+without E and at most P(E) more, and without E the above holds, with P(A) and Q(A) less by shares P(E) and Q(E) <= P(E) of them. So P(E) (1
++ e^eps Q(A)) on both sides covers it.
 
 That a large sum of heavy-tailed terms is one large term: the principle of a single big jump.
+
+The contour of the small parts: Where one loss near epsilon decides, the tilted bulk outweighs it by many orders of magnitude, and its
+transform hardly decays. Then S^n - B^n serves (split.py), with B all below a share of epsilon so low that B^n alone leaves next to nothing
+of delta. What that share and the tilt are decides only how well it serves: every bound holds for any of them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import product
 
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.integral import Contour, log_hockey
-from dpcli.numerics.contour.small import Cut, small_contour
+from dpcli.numerics.contour.cut import CutLoss, UncutLoss
+from dpcli.numerics.contour.cut_rows import CutRows
+from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, undivided
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import allowance
 
+SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # of epsilon, below which a loss may count as bulk
+TILTS = 40  # that are looked at
+SPARED = -24.0  # logarithm of what bulk alone may make of delta
+DROWNED = 8.0  # by how much the bulk may raise the logarithm of Chernoff's bound
+SACRIFICED = 6.0  # the same, by a tilt that is less than the best
+ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
+QUICK, QUITE_QUICK = 4e5, 5e6  # cells for each part of the integrand as it is, and for all, where it may do without the bulk
+ROW = 2e5  # of the latter, for each part
+FINE = -21.0  # logarithm of what may be cut off or aliased, relative to delta
+COARSE = -17.0  # the same, where that takes too long
+FEW = 8  # parts for which the former is tried
+MANY = 64  # parts up to which, from there on, an attempt leaves as much to the next one as it takes; more need all that there is
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)  # lambda, in units of 1 / epsilon
-
 MAX_EPSILON = 300.0  # beyond it the closed part would leave floating point
+
+Divided = CutLoss | CutRows | UncutLoss
+Cut = Sequence[tuple[Divided, int]]  # the parts of a composition
+Way = tuple[float, float, Method]
+
+
+def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
+    """The contour near `epsilon`; None where none decays soon enough. Arguments as of `jump`."""
+    z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, TILTS)
+    totals = log_hockey(z) - z * epsilon + sum(n * loss.cgf(z) for loss, n in losses)
+    totals = np.where(np.isfinite(totals), totals, np.inf)
+    chernoff = min(float(totals.min()), 0.0)
+    ways: list[Way] = [(float(z[totals.argmin()]), chernoff - 2.0, undivided)]
+    bulk = _without_bulk(losses, epsilon, z, totals, floor)
+    if bulk is not None:
+        bound, way = bulk
+        ways.append(way)
+        if chernoff - bound > DROWNED:
+            ways.reverse()
+    several = max(math.fsum(loss.several for loss, _ in losses), 1.0)
+    quick = min(QUICK * several, max(QUITE_QUICK, ROW * several))
+    tries = tuple(product((FINE, COARSE) if several <= FEW else (COARSE,), ways))
+    for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
+        cells = quick if factor is undivided and len(ways) > 1 else math.inf
+        with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < several <= MANY else 1.0):
+            at = log_least if log_delta is None else log_delta
+            contour = build(losses, at, t, factor, epsilon=epsilon, negligible=negligible)
+            if contour is not None:
+                return contour
+    return None
+
+
+def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: float) -> tuple[float, Way] | None:
+    """Chernoff's bound and the way, by the highest share that serves; None where bulk alone may reach epsilon at every share.
+
+    totals: the exponents of Chernoff's bound of all at the tilts z.
+    """
+    far = np.geomspace(20.0, 3e3, TILTS) / epsilon
+    for share in SHARES:
+        spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
+        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + SPARED:
+            continue
+        rest = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
+        bounds = totals + np.minimum(rest, 0.0)
+        best = _cheapest(z, np.where(np.isfinite(bounds), bounds, np.inf), totals, floor)
+        if not math.isfinite(bounds[best]):
+            return None
+        bound = float(bounds[best])
+        return bound, (float(z[best]), max(bound - ROOM, floor), partial(beyond, levels=(share,), negligible=math.inf))
+    return None
+
+
+def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
+    """Return the index of the tilt that lets the nodes be farthest apart, among those at which what reaches epsilon is not drowned: where
+    the CGF has begun to rise steeply, a little less of a tilt keeps the aliases away."""
+    farther = z[None, :] - z[:, None]
+    with np.errstate(all="ignore"):
+        gaps = np.where(farther > 0.0, (totals[None, :] - floor + ROOM) / farther, np.inf)
+        steps = np.minimum(z / (ROOM - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
+    return int(np.where(chernoff <= float(chernoff.min()) + SACRIFICED, steps, 0.0).argmax())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +139,6 @@ class Jump:
     lost: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper) bounds on log delta(epsilon)."""
         if epsilon > MAX_EPSILON:
             return -math.inf, math.inf
         low, high = self.small.log_delta(epsilon)
@@ -124,8 +206,8 @@ def _log_short(losses: Cut, power: Array) -> Array:
 def log_short(losses: Cut, epsilon: float) -> float:
     """The third term's bound, as a logarithm: what a cut at another level would make smaller."""
     power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big for loss, n in losses)
-    found = log_hockey(power) + _log_short(losses, power) + (1.0 + power) * epsilon
-    return float(np.nanmin(np.append(found, epsilon + math.log(big) if big > 0.0 else -math.inf)))
+    bounds = log_hockey(power) + _log_short(losses, power) + (1.0 + power) * epsilon
+    return float(np.nanmin(np.append(bounds, epsilon + math.log(big) if big > 0.0 else -math.inf)))
 
 
 def _missed(losses: Cut) -> float:

@@ -1,4 +1,7 @@
-"""Where the losses are cut for one big jump: at an epsilon that is known, or at one that is found on the way."""
+"""Cuts of the losses for one big jump: at an epsilon that is known, or at one that is found on the way.
+
+Rough looks (`LoneRows`) say where among many different losses of one family; nothing of them is a bound.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,23 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from dpcli.base.errors import InternalError, NotRepresentable
-from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta
-from dpcli.numerics.contour.cut import CutLoss
+from dpcli.base.values import dataclass
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
-from dpcli.numerics.contour.integral import Loss, Losses
-from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump, log_short
-from dpcli.numerics.contour.looks import in_rows
-from dpcli.numerics.contour.small import Cut, Divided
-from dpcli.numerics.contour.uncut import UncutLoss
+from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_short
+from dpcli.numerics.contour.tilted import Loss, Losses
+from dpcli.numerics.logspace import log_ndtr_array
+from dpcli.numerics.mixture import LEAST as ROWS
+from dpcli.numerics.mixture import Shifted, ShiftedRemove, row_of, table_of
+from dpcli.numerics.quadrature import TAIL
+from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.tails import single_epsilon, single_log_delta
 
+NODES = 160  # over the outcomes of a step
+LEAST_LOG, MOST_LOG = -36.0, 6.0  # logarithms of the epsilons that are looked at
+ROUGH = 1e-4  # relative
+FARTHEST_EPSILON = 700.0  # epsilon, beyond which e^epsilon is no number: this only says where to look
 NARROW = 1e-7  # relative width at which no other cut is tried
 NEAR = 0.1  # relative distance from the cut at which another would not help
 ROUNDS = 8  # cuts
@@ -35,37 +45,87 @@ EVERYTHING = 100.0  # a level that leaves nothing else out
 SHARE = -28.0  # logarithm of what may be cut off below the level, relative to delta
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LoneRows:
+    """Losses of the remove direction, row i `counts[i]` times."""
+
+    table: Shifted
+    counts: Array
+    losses: Losses
+
+    def log_delta(self, epsilon: float) -> float:
+        """log SUM n_i delta_i(epsilon): in closed form, as r_i passes e^epsilon at x_i."""
+        mu, q = self.table.shifts, self.table.weights
+        level = math.expm1(min(epsilon, FARTHEST_EPSILON)) + q
+        x = np.log(level / q) / mu + 0.5 * mu
+        log_p, log_q = log_ndtr_array(np.stack((mu - x, -x)))
+        total = float(self.counts @ (np.exp(log_p) * q * -np.expm1(np.minimum(log_q - log_p + np.log(level / q), 0.0))))
+        return math.log(total) if total > 0.0 else -math.inf
+
+    def epsilon(self, log_delta: float) -> float:
+        """Return about the epsilon at which that is e^log_delta; 0 where it never is."""
+        if self.log_delta(math.exp(LEAST_LOG)) <= log_delta:
+            return 0.0
+        log_epsilon = bracket_root(lambda at: self.log_delta(math.exp(at)) - log_delta, LEAST_LOG, MOST_LOG, rtol=ROUGH)[0]
+        return math.exp(log_epsilon)
+
+    def core(self, log_mass: float) -> tuple[float, float]:
+        """Sums of E_P[L] and E_P[L^2] without outcomes that are beyond with a probability of e^log_mass in all."""
+        mu, q = self.table.shifts, self.table.weights
+        rest = math.log(float(self.counts.sum())) - log_mass
+        x = np.linspace(-TAIL, math.sqrt(2.0 * rest) + float(mu.max()), NODES)[None, :].repeat(len(mu), axis=0)
+        base, ratio = self.table.line(x)
+        weights = np.exp(base + ratio) * (x[0, 1] - x[0, 0])
+        log_tail = np.logaddexp(np.log1p(-q)[:, None] + log_ndtr_array(-x), np.log(q)[:, None] + log_ndtr_array(mu[:, None] - x))
+        weights[log_tail < -rest] = 0.0
+        return float(self.counts @ (weights * ratio).sum(axis=1)), float(self.counts @ (weights * ratio**2).sum(axis=1))
+
+
+def in_rows(losses: Losses) -> tuple[LoneRows | None, Losses]:
+    """(rows, the losses that are in none); no rows where they are few."""
+    if len(losses) < ROWS:
+        return None, losses
+    each = [row_of(loss) for loss, _ in losses]
+    inside = [row is not None and row.family is ShiftedRemove for row in each]
+    if sum(inside) < ROWS:
+        return None, losses
+    chosen = tuple(part for part, into in zip(losses, inside, strict=True) if into)
+    table = table_of([row for row, into in zip(each, inside, strict=True) if row is not None and into])
+    others = tuple(part for part, into in zip(losses, inside, strict=True) if not into)
+    return LoneRows(table, np.array([float(n) for _, n in chosen]), chosen), others
+
+
 def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
     """Every loss cut at `level`, or where no more than e^log_mass is left in all; None where one of them cannot be. Many of one family are
     cut as rows."""
     share = log_mass - math.log(math.fsum(n for _, n in losses))
     rows, left = in_rows(losses)
-    found: list[tuple[Divided, int]] = []
+    parts: list[tuple[Divided, int]] = []
     if rows is not None:
         alone = np.ones(len(rows.losses), dtype=bool)
         for index in alike_rows(rows.table, level):
             several = cut_rows(rows.table.at(index), rows.counts[index], level, share) if len(index) >= TOGETHER else None
             if several is not None:
-                found.append((several, 1))
+                parts.append((several, 1))
                 alone[index] = False
         left = (*left, *(rows.losses[i] for i in np.flatnonzero(alone).tolist()))
     rest = _cuts_alone(left, level, share)
     if rest is None:
         return None
-    found.extend(rest)
-    if not math.isclose(math.fsum(n * part.steps for part, n in found), math.fsum(n for _, n in losses)):
+    parts.extend(rest)
+    if not math.isclose(math.fsum(n * part.steps for part, n in parts), math.fsum(n for _, n in losses)):
         raise InternalError("some steps were lost between the parts of a composition")
-    return tuple(found)
+    return tuple(parts)
 
 
 def _cuts_alone(losses: Losses, level: float, share: float) -> Sequence[tuple[CutLoss | UncutLoss, int]] | None:
     """Each loss by itself, with e^share at most left out of a step; None where one of them cannot be cut."""
-    found = [(_cut(loss, level, share), n) for loss, n in losses]
-    return None if any(part is None for part, _ in found) else [(part, n) for part, n in found if part is not None]
+    parts = [(_cut(loss, level, share), n) for loss, n in losses]
+    return None if any(part is None for part, _ in parts) else [(part, n) for part, n in parts if part is not None]
 
 
 def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | None:
-    """One loss; one that has no far tail whole."""
+    """Cut one loss; take it as it is where it has no far tail."""
     method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
     if method is not None:
         return method(level, log_mass)
@@ -108,37 +168,38 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         level = higher * max(near, SPREAD * core[1])
         try:
             parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
-            found = None if parts is None else jump(parts, log_delta, near, level)
+            jumped = None if parts is None else jump(parts, log_delta, near, level)
         except NotRepresentable:  # what has been shown by then holds
             if not math.isfinite(high):
                 raise
             break
-        if found is None and not tried:
+        if jumped is None and not tried:
             break
-        if found is None:
+        if jumped is None:
             near = math.sqrt(near * tried)  # back towards there
             continue
         tried = near
-        ends, width = found.epsilon(log_delta, near), high - low
+        ends, width = jumped.epsilon(log_delta, near), high - low
         low = max(low, ends[0])
         if ends[1] < high:
-            high, tilt = ends[1], found.small.t
+            high, tilt = ends[1], jumped.small.t
         in_vain = 0 if high - low < GAINED * width or not math.isfinite(high) else in_vain + 1
         if high - low <= NARROW * high < math.inf or in_vain == VAIN:
             break
-        if found.log_delta(0.0)[1] <= log_delta:
-            return 0.0, 0.0, found.small.t
+        if jumped.log_delta(0.0)[1] <= log_delta:
+            return 0.0, 0.0, jumped.small.t
         higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER
-        near = ends[0] if ends[0] > 0.0 else _farther(found, log_delta, near)
+        near = ends[0] if ends[0] > 0.0 else _farther(jumped, log_delta, near)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
 
 
-def _farther(found: Jump, log_delta: float, near: float) -> float:
-    """Where to look next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex curve's crossing."""
-    here, before = (found.log_delta(share * near)[1] for share in (1.0, 0.8))
-    slope = (before - here) / (0.2 * near)
-    up = found.log_delta(near)[0] > log_delta
-    along = near + (here - log_delta) / slope if slope > 0.0 and math.isfinite(here) else math.nan
+def _farther(last: Jump, log_delta: float, near: float) -> float:
+    """Return the epsilon to look at next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex
+    curve's crossing."""
+    now, before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
+    slope = (before - now) / (0.2 * near)
+    up = last.log_delta(near)[0] > log_delta
+    along = near + (now - log_delta) / slope if slope > 0.0 and math.isfinite(now) else math.nan
     least, most = (FARTHER, FARTHEST) if up else (1.0 / FARTHEST, 1.0 / FARTHER)
     return min(max(along / near, least), most) * near if math.isfinite(along) else near * (FARTHER if up else 1.0 / FARTHER)
 
@@ -153,24 +214,24 @@ def by_one(losses: Losses, epsilon: float) -> float:
 def _single(losses: Losses, log_delta: float) -> float:
     """The epsilon that one big loss alone makes, about."""
     rows, left = in_rows(losses)
-    found = 0.0 if rows is None else rows.epsilon(log_delta)
+    largest = 0.0 if rows is None else rows.epsilon(log_delta)
     for loss, n in left:
         with suppress(NotRepresentable):
-            found = max(found, single_epsilon(loss, log_delta - math.log(n))[0])  # type: ignore[arg-type]
-    return found
+            largest = max(largest, single_epsilon(loss, log_delta - math.log(n))[0])  # type: ignore[arg-type]
+    return largest
 
 
 def about(losses: Losses, log_delta: float) -> float:
-    """Where to look for the epsilon of e^log_delta first; inf where nothing says so."""
+    """Return the epsilon at which to look for that of e^log_delta first; inf where nothing says so."""
     core, jumping = _core(losses), tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
     if core is None:
         return math.inf
-    found = max(_single(losses, log_delta), _central(core, log_delta))
+    near = max(_single(losses, log_delta), _central(core, log_delta))
     rest = _core(jumping) if len(jumping) < len(losses) else None
     if rest is None:
-        return found
+        return near
     most = math.fsum(n * float(loss.cgf(np.array([FLAT]))[0]) / FLAT for loss, n in losses if not hasattr(loss, "cut"))
-    return min(found, most + max(_single(jumping, log_delta), _central(rest, log_delta)))
+    return min(near, most + max(_single(jumping, log_delta), _central(rest, log_delta)))
 
 
 def _central(core: tuple[float, float], log_delta: float) -> float:

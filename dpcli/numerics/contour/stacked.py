@@ -1,4 +1,4 @@
-"""Many different losses of one family as one loss: their sum, evaluated as rows of arrays (shifted.py) instead of one after the other.
+"""Many different losses of one family as one loss: their sum, evaluated as rows of arrays (`Shifted`) instead of one after the other.
 
 Every row's values are those of a `TiltedQuadrature` of its own, found by the same rules; a row that would need finer nodes, or other
 lines, is left to one.
@@ -8,61 +8,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.contour.rotations import log1p_complex, turned_less_one_rows
-from dpcli.numerics.contour.tilted import FAR, REACH
+from dpcli.numerics.contour.tilted import FAR, REACH, Loss, Losses
+from dpcli.numerics.logspace import log1p_complex
+from dpcli.numerics.mixture import LEAST, Shifted, TableRow, alike, cgfs, nodes_of_rows, row_of, table_of
+from dpcli.numerics.products import turned_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
-from dpcli.numerics.shifted import LEAST, Shifted, TableRow, alike, cgfs, nodes_of_rows, row_of, table_of
 from dpcli.numerics.work import spend
 
 SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)  # of `reach`: heights of the lines
 LONGEST = 4096  # frequencies that are made for all rows at once
 
 
-class Turned(Protocol):
-    """A tilted loss, by its characteristic function."""
-
-    @property
-    def mean(self) -> float:
-        """Of the loss."""
-        ...
-
-    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """As a `Tilted`'s."""
-        ...
-
-
-class Single(Protocol):
-    """A loss that may be a row."""
-
-    def tilted(self, t: float) -> Turned:
-        """Under the tilt t."""
-        ...
-
-
-L = TypeVar("L", bound=Single)
-
-
-def in_stacks(losses: Sequence[tuple[L, int]]) -> Sequence[tuple[L | StackedLoss, int]]:
+def in_stacks(losses: Losses) -> Losses:
     """The losses, those that are rows of one family's table put together in one that stands for all of their steps."""
-    groups: dict[type[Shifted], list[tuple[TableRow, L, int]]] = {}
-    found: list[tuple[L | StackedLoss, int]] = []
+    groups: dict[type[Shifted], list[tuple[TableRow, Loss, int]]] = {}
+    stacks: list[tuple[Loss, int]] = []
     for loss, count in losses:
         row = row_of(loss)
         if row is None:
-            found.append((loss, count))
+            stacks.append((loss, count))
         else:
             groups.setdefault(row.family, []).append((row, loss, count))
     for members in groups.values():
         if len(members) < LEAST:
-            found.extend((loss, count) for _, loss, count in members)
+            stacks.extend((loss, count) for _, loss, count in members)
         else:
             counts = np.array([float(count) for _, _, count in members])
-            found.append((StackedLoss(table_of([row for row, _, _ in members]), counts, tuple(loss for _, loss, _ in members)), 1))
-    return tuple(found)
+            stacks.append((StackedLoss(table_of([row for row, _, _ in members]), counts, tuple(loss for _, loss, _ in members)), 1))
+    return tuple(stacks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,19 +48,17 @@ class StackedLoss:
 
     rows: Shifted
     counts: Array
-    losses: Sequence[Single]
+    losses: Sequence[Loss]
 
     def cgf(self, z: Array) -> Array:
-        """Sum of the rows' upper bounds."""
         return np.asarray(self.counts @ cgfs(self.rows, z))
 
     def tilted(self, t: float) -> StackedTilted:
-        """The loss under the tilt t."""
         return StackedTilted(self, t)
 
 
 class Lines(NamedTuple):
-    """Of rows: log |Q r^{t+1}| over the norm and |arg r|, of shape (rows, heights, nodes), on lines at `heights` (rows, heights)."""
+    """Lines of rows: log |Q r^{t+1}| over the norm and |arg r|, of shape (rows, heights, nodes), on lines at `heights` (rows, heights)."""
 
     heights: Array
     log_density: Array
@@ -149,13 +124,12 @@ class StackedTilted:
         return lines
 
     def decay(self, y: Array) -> Array:
-        """The sum of the rows' bounds, each the best over its lines."""
         total = np.zeros(len(y))
         for block in self._blocks:
             _, log_density, turn = block.lines()
             spend(0.2 * log_density.size * len(y))
-            found = np.stack([np.exp(log_density - one * turn).sum(axis=2).min(axis=1) for one in y.tolist()], axis=1)
-            total += self._stack.counts[block.index] @ np.minimum.accumulate(np.log(np.fmin(found, 1.0)), axis=1)
+            result = np.stack([np.exp(log_density - one * turn).sum(axis=2).min(axis=1) for one in y.tolist()], axis=1)
+            total += self._stack.counts[block.index] @ np.minimum.accumulate(np.log(np.fmin(result, 1.0)), axis=1)
         return total
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
@@ -177,8 +151,8 @@ class StackedTilted:
         """The sum of some rows' logarithms, at `count` frequencies, on nodes at distances `fine`."""
         index = block.index[rows]
         weights, loss, _ = self._weighed(index, block.low[rows], block.high[rows], fine)
-        found = turned_less_one_rows(weights, loss - block.mean[rows, None], step, count)
-        return np.asarray(self._stack.counts[index] @ log1p_complex(found))
+        result = turned_less_one_rows(weights, loss - block.mean[rows, None], step, count)
+        return np.asarray(self._stack.counts[index] @ log1p_complex(result))
 
     def _weighed(self, index: IndexArray, low: Array, high: Array, step: Array) -> tuple[Array, Array, Array]:
         """(weights that add up to 1, losses, log norms) of some rows on nodes at distances `step`."""
@@ -190,9 +164,6 @@ class StackedTilted:
         weights = np.exp(log_density - top[:, None])
         total = weights.sum(axis=1)
         return weights / total[:, None], loss, top + np.log(total)
-
-    def split(self, level: float) -> None:
-        """Taken whole."""
 
 
 def _fine_steps(block: _Block, y: float, log_error: float) -> Array:

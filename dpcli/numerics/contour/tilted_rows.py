@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
-from dpcli.numerics.contour.cutoff import log_cutoff
-from dpcli.numerics.contour.rotations import faded_less_one, log1p_complex
-from dpcli.numerics.products import product
+from dpcli.numerics.contour.stretched import log_cutoff
+from dpcli.numerics.logspace import log1p_complex
+from dpcli.numerics.products import faded_less_one, product
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpcli.numerics.contour.row_line import RowLine
-    from dpcli.numerics.shifted import Shifted
+    from dpcli.numerics.contour.stretched import RowLine
+    from dpcli.numerics.mixture import Shifted
 
 SHARES = (0.05, 0.2, 0.5, 0.9)  # of the strip: heights of the lines
 HEIGHT = 1.5  # of the line of integration, in standard deviations of the narrowest row
@@ -102,24 +102,22 @@ class TiltedRows:
         return moduli, np.abs(s.imag), s.real
 
     def decay(self, y: Array) -> Array:
-        """The sum of the rows' bounds, each the best over its lines."""
         if self._lines is None:
             self._lines = [self._above(share * self.part.nodes.strip)[:2] for share in SHARES]
-        found = np.full((len(self.part.counts), len(y)), np.inf)
+        result = np.full((len(self.part.counts), len(y)), np.inf)
         for moduli, turn in self._lines:
-            found = np.fmin(found, product(moduli, np.exp(-turn[:, None] * y)))
-        return np.asarray(self.part.counts @ np.minimum.accumulate(np.log(np.fmin(found, 1.0)), axis=1))
+            result = np.fmin(result, product(moduli, np.exp(-turn[:, None] * y)))
+        return np.asarray(self.part.counts @ np.minimum.accumulate(np.log(np.fmin(result, 1.0)), axis=1))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """The sum of the rows' logarithms."""
         height = min(0.45 * self.part.nodes.strip, self._highest)
         _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
         spread = _transforms(weights, s, step, count, self.part.counts, log_error)
         self.doubt = spread.doubt
-        found = np.empty(count, dtype=complex)
+        result = np.empty(count, dtype=complex)
         for block in _blocks(len(weights), count):
-            found[block] = _powers(spread.at(block), self.part.counts)
-        return self._moved(np.log(found), step)
+            result[block] = _powers(spread.at(block), self.part.counts)
+        return self._moved(np.log(result), step)
 
     @property
     def _highest(self) -> float:
@@ -144,16 +142,15 @@ class TiltedRows:
         return w, s, self.part.densities(w, log_common + (self.t + 1.0) * s) / self.norms[:, None]
 
     def split(self, level: float) -> SplitRows:
-        """The losses below and beyond `level`."""
         return SplitRows(self, *self.part.turn(level))
 
 
 class SplitRows:
     """The parts of tilted rows where a weight e^{-e^{k (w - c)}} is 1 and where it is 0."""
 
-    def __init__(self, whole: TiltedRows, sharpness: float, edge: float) -> None:
-        self._whole, self._k, self._edge, self.doubt = whole, sharpness, edge, 0.0
-        nodes = whole.part.nodes
+    def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
+        self._whole, self._k, self._edge, self.doubt = tilted, sharpness, edge, 0.0
+        nodes = tilted.part.nodes
         self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
         self._finest = NODES * self._height
 
@@ -161,24 +158,23 @@ class SplitRows:
         return log_cutoff(self._k * (w - self._edge))
 
     def _largest(self, w: ComplexArray) -> Array:
-        """|w| + |1 - w|."""
         share = self._log_share(w)
         return np.exp(share.real) + np.abs(np.expm1(share))
 
     def bulk_cgf(self, rise: Array) -> Array:
         """log prod E_t[w e^{rise (L - mean)}]: with rise = s - t, the bulk's own K(s) - K(t)."""
-        whole, part = self._whole, self._whole.part
-        w, s, log_common = (found.real for found in part.nodes.at(min(part.nodes.step, self._finest), 0.0))
-        power = whole.t + 1.0 + rise
+        tilted, part = self._whole, self._whole.part
+        w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._finest), 0.0))
+        power = tilted.t + 1.0 + rise
         terms = self._log_share(w).real + power[:, None] * s
-        found = part.counts @ part.log_bulk(part.densities(w, log_common).real, terms, power)
-        return np.asarray(found - whole.cumulant - rise * whole.mean)
+        result = part.counts @ part.log_bulk(part.densities(w, log_common).real, terms, power)
+        return np.asarray(result - tilted.cumulant - rise * tilted.mean)
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """(log phi, log B - log phi) at y = 0, step, ... without e^{i y mean}, of products of rows."""
-        whole = self._whole
-        counts, height = whole.part.counts, min(0.45 * self._height, whole._highest)
-        w, s, weights = whole.line(height, self._finest, min(log_error, log_error_beyond), self._largest)
+        tilted = self._whole
+        counts, height = tilted.part.counts, min(0.45 * self._height, tilted._highest)
+        w, s, weights = tilted.line(height, self._finest, min(log_error, log_error_beyond), self._largest)
         log_share = self._log_share(w)
         less = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
         beyond = _transforms(weights * -np.expm1(log_share), s, step, count, counts, log_error_beyond)
@@ -186,34 +182,34 @@ class SplitRows:
         self.doubt = beyond.doubt + (less.doubt + beyond.doubt) * sizes
         both, bulk, rest = (np.empty(count, dtype=complex) for _ in range(3))
         for block in _blocks(len(weights), count):
-            both[block], bulk[block], rest[block] = _telescoped(less.at(block), beyond.at(block), beyond.whole, counts)
+            both[block], bulk[block], rest[block] = _telescoped(less.at(block), beyond.at(block), beyond.sums, counts)
         share = rest / both
         near = np.abs(share) < 0.5
         log_both, log_bulk = np.log(both), np.log(bulk)
         log_bulk.real, log_both.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_both.real, LEAST)
-        return whole._moved(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
+        return tilted._moved(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
 
     def decay(self, y: Array) -> Array:
         """Upper bounds on log |prod phi_i(v) - prod B_i(v)| for every v >= y: at most SUM n_i |phi_i - B_i|, as none is above 1."""
-        whole = self._whole
-        found = np.full((len(whole.part.counts), len(y)), np.inf)
+        tilted = self._whole
+        result = np.full((len(tilted.part.counts), len(y)), np.inf)
         for share in SHARES:
             height = share * self._height
-            w, _, _ = whole.part.nodes.at(whole.part.nodes.step, height)
-            moduli, turn, _ = whole._above(height)
+            w, _, _ = tilted.part.nodes.at(tilted.part.nodes.step, height)
+            moduli, turn, _ = tilted._above(height)
             rest = np.abs(np.expm1(self._log_share(w)))
-            found = np.fmin(found, product(moduli * rest, np.exp(-turn[:, None] * y)))
-        return np.minimum.accumulate(np.log(1.01 * (whole.part.counts @ np.fmin(found, 1.0))))
+            result = np.fmin(result, product(moduli * rest, np.exp(-turn[:, None] * y)))
+        return np.minimum.accumulate(np.log(1.01 * (tilted.part.counts @ np.fmin(result, 1.0))))
 
 
 class Transforms:
     """SUM_j weights_ij (e^{i y s_j} - 1) for rows i, as left (rows, rank) times right (rank, frequencies).
 
-    whole: SUM_j weights_ij. doubt: sum over the rows, each times its count, of what any of theirs may be off.
+    sums: SUM_j weights_ij. doubt: sum over the rows, each times its count, of what any of theirs may be off.
     """
 
-    def __init__(self, left: ComplexArray | None, right: ComplexArray, whole: ComplexArray, doubt: float) -> None:
-        self._left, self._right, self.whole, self.doubt = left, right, whole, doubt
+    def __init__(self, left: ComplexArray | None, right: ComplexArray, sums: ComplexArray, doubt: float) -> None:
+        self._left, self._right, self.sums, self.doubt = left, right, sums, doubt
 
     def at(self, block: slice) -> ComplexArray:
         """At some of the frequencies: shape (rows, frequencies)."""
@@ -222,12 +218,12 @@ class Transforms:
 
 
 def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int, counts: Array, log_error: float) -> Transforms:
-    whole = weights.sum(axis=1)
+    sums = weights.sum(axis=1)
     turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
     heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
     weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
     left, right, doubt = _factored(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
-    return Transforms(left, faded_less_one(right, s, step, count), whole, doubt)
+    return Transforms(left, faded_less_one(right, s, step, count), sums, doubt)
 
 
 def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
@@ -256,10 +252,10 @@ def _blocks(rows: int, count: int) -> list[slice]:
 
 def _powers(change: ComplexArray, counts: Array) -> ComplexArray:
     """prod (1 + change_i)^count_i."""
-    found = np.ones(change.shape[1], dtype=complex)
+    result = np.ones(change.shape[1], dtype=complex)
     for row, count in zip(change, counts.tolist(), strict=True):
-        found *= 1.0 + row if count == 1.0 else np.exp(count * log1p_complex(row))
-    return found
+        result *= 1.0 + row if count == 1.0 else np.exp(count * log1p_complex(row))
+    return result
 
 
 def _telescoped(

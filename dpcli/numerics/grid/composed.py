@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
@@ -52,7 +53,8 @@ class GridPlan:
     orders: tuple[float, float]
 
     def affordable(self, work: float) -> bool:
-        """Whether the grid may be laid: its points, its work, places that are exact, and cells across which numbers do not overflow."""
+        """Return whether the grid may be laid: its points, its work, places that are exact, and cells across which numbers do not
+        overflow."""
         narrow = max(self.tilt, 1.0) * self.spacing <= WIDEST_CELL and max(-self.first, self.first + self.size) <= FARTHEST_CELL
         return narrow and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
 
@@ -63,14 +65,14 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
     unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. None where no plan is cheap enough.
     """
     work = min(work, remaining() / PASSES)
-    window = spread([(found, count) for _, found, count in parts], tilt, LOG_NEGLIGIBLE)
+    window = spread([(view, count) for _, view, count in parts], tilt, LOG_NEGLIGIBLE)
     widest = (window[1] - window[0]) / SMALLEST
     # Where the tilted composition sits on its largest loss, its window shows no scale: the losses of one step do.
     steady = max(_finest(part, tilt, log_delta, work) for part in parts)
     for cell in (widest, steady) if steady > widest else (widest,):
-        found = _cheapest(parts, tilt, log_delta, error, unit, work, window, cell)
-        if found is not None:
-            return found
+        view = _cheapest(parts, tilt, log_delta, error, unit, work, window, cell)
+        if view is not None:
+            return view
     return None
 
 
@@ -107,8 +109,8 @@ def _most_rounds(count: int) -> int:
 
 def _reach(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float) -> tuple[float, float]:
     """The losses of one step that matter."""
-    _, found, count = part
-    return found.range(log_delta - math.log(count) - 16.0, tilt, LOG_NEGLIGIBLE - math.log(count))
+    _, survey, count = part
+    return survey.range(log_delta - math.log(count) - 16.0, tilt, LOG_NEGLIGIBLE - math.log(count))
 
 
 def _needed(
@@ -193,11 +195,11 @@ def composed(parts: Parts, plan: GridPlan) -> tuple[GridCurve, GridCurve]:
     sides: tuple[list[tuple[Lattice, int]], list[tuple[Lattice, int]]] = ([], [])
     infinite = 0.0
     for part, rounds in zip(parts, plan.rounds, strict=True):
-        _, found, count = part
+        _, survey, count = part
         pair = _single(part, plan.tilt, plan.log_delta, plan.spacing / 2.0**rounds)
         for upper in (0, 1):
-            sides[upper].extend(_powered(pair[upper], count, rounds, found, plan, bool(upper)))
-        infinite += count * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16))
+            sides[upper].extend(_powered(pair[upper], count, rounds, survey, plan, bool(upper)))
+        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
     curves = [_finished(side, plan) for side in sides]
     lower = GridCurve(*curves[0], -math.expm1(infinite) * (1.0 - 1e-12), -1.0, plan.coarseness > 1.0)
     return lower, GridCurve(*curves[1], curves[1][0].infinite, 1.0, plan.coarseness > 1.0)
@@ -218,7 +220,7 @@ def _powered(one: Lattice, count: int, rounds: int, survey: Survey, plan: GridPl
 
 
 def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, survey: Survey, plan: GridPlan, upper: bool) -> Lattice:
-    """Their convolution, cut to where it matters.
+    """Return the convolution of the parts, cut to where it matters.
 
     In the upper pair what is cut off above counts as infinite, and what is cut off below as lost; the lower pair drops both.
     """
@@ -226,28 +228,28 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, survey: S
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
     if not max(-first, first + length) <= FARTHEST_CELL:
         raise NotRepresentable(TOO_STEADY)
-    whole = convolved(parts, first, transform_size(length))
+    result = convolved(parts, first, transform_size(length))
     log_rare = plan.log_delta - math.log(max(left, 1)) - 16.0
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     below = spread([(survey, copies)], plan.tilt, LOG_NEGLIGIBLE - math.log(max(left, 1)))[0]  # may be -inf
     last = first + length - 1
-    begin = math.floor(min(max(below / whole.spacing, first), last)) - first
-    end = max(math.ceil(min(max(above / whole.spacing, first), last)) - first + 1, begin + 1)
-    weights = whole.weights[begin:end].copy()
-    infinite, lost = whole.infinite, whole.lost
+    begin = math.floor(min(max(below / result.spacing, first), last)) - first
+    end = max(math.ceil(min(max(above / result.spacing, first), last)) - first + 1, begin + 1)
+    weights = result.weights[begin:end].copy()
+    infinite, lost = result.infinite, result.lost
     if upper:
         infinite += math.exp(log_rare) if end < length else 0.0
-        lost += float(whole.weights[:begin].sum()) + whole.error * math.sqrt(begin)
+        lost += float(result.weights[:begin].sum()) + result.error * math.sqrt(begin)
     return Lattice(
-        whole.tilt,
-        whole.spacing,
+        result.tilt,
+        result.spacing,
         first + begin,
         weights,
-        whole.log_scale,
+        result.log_scale,
         infinite,
-        whole.error,
-        whole.log_error,
-        whole.shift,
+        result.error,
+        result.log_error,
+        result.shift,
         lost,
     )
 
@@ -290,9 +292,9 @@ def _edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: floa
     def log_beyond(s: float, at: float) -> float:
         return math.fsum(count * _log_moment(lattice, sign * s) for lattice, count in side) - sign * s * at
 
-    found = log_beyond(order, edge)
-    if found <= LOG_NEGLIGIBLE + 4.0:
-        return edge, math.exp(found)
+    log_mass = log_beyond(order, edge)
+    if log_mass <= LOG_NEGLIGIBLE + 4.0:
+        return edge, math.exp(log_mass)
     # Planned from a survey that was too rough here: look at the lattices themselves.
     orders = (order * np.geomspace(1e-3, 10.0, 33)).tolist()
     distance = min(max(log_beyond(s, edge) - LOG_NEGLIGIBLE, 0.0) / s for s in orders)
@@ -314,14 +316,14 @@ class GridCurve:
     coarse: bool = False
 
     def slack(self) -> float:
-        """What the answer may be off by, in units of e^{M - t eps}."""
+        """Return the most that the answer may be off by, in units of e^{M - t eps}."""
         t, h = self.lattice.tilt, self.lattice.spacing
         peak = math.exp(t * math.log(t) - (t + 1.0) * math.log1p(t))
         norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
         return 1.01 * self.lattice.error * norm + self.outside * peak
 
     def _unknown(self) -> bool:
-        """Whether something overflowed on the way: a NaN would else pass for nothing."""
+        """Return whether something overflowed on the way: a NaN would else pass for nothing."""
         lattice = self.lattice
         return math.isnan(float(lattice.weights.sum()) + lattice.log_scale + lattice.log_error + self.slack() + self.infinite)
 
@@ -338,7 +340,7 @@ class GridCurve:
         return np.asarray(loss, dtype=float), first, second
 
     def epsilon(self, log_delta: float) -> float:
-        """Where delta(epsilon) falls to e^log_delta, from the curve's own side; +-inf where it does not on the grid."""
+        """Return where delta(epsilon) falls to e^log_delta, from the curve's own side; +-inf where it does not on the grid."""
         return self._crossing(log_delta) - self.lattice.shift
 
     def _crossing(self, log_delta: float) -> float:

@@ -30,7 +30,6 @@ def transform_size(length: int) -> int:
 
 
 def norm(x: Array) -> float:
-    """The Euclidean norm."""
     return math.sqrt(float((x * x).sum()))
 
 
@@ -95,13 +94,12 @@ class Spectrum:
 
 
 def _powers(x: Any, count: int) -> Any:
-    """x to a small power, by products."""
-    found = x
+    power = x
     for bit in bin(count)[3:]:
-        found = found * found
+        power = power * power
         if bit == "1":
-            found = found * x
-    return found
+            power = power * x
+    return power
 
 
 def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lattice:
@@ -110,10 +108,10 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
     Mass outside that window is wrapped around into it: the caller bounds it. All parts share tilt and spacing.
     """
     spend(float(size) * (len(parts) + 1))
-    whole = Spectrum(size)
+    spectrum = Spectrum(size)
     offset, scale, log_finite, error, log_error, shift, lost = 0, 0.0, 0.0, 0.0, 1e-12, 0.0, 0.0
     for lattice, count in parts:
-        whole.multiply(lattice.weights, count)
+        spectrum.multiply(lattice.weights, count)
         offset += count * lattice.start
         scale += count * lattice.log_scale
         log_finite += count * math.log1p(-lattice.infinite) if lattice.infinite < 1.0 else -math.inf
@@ -121,7 +119,7 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
         log_error += count * lattice.log_error
         shift += count * lattice.shift
         lost += count * math.log1p(lattice.lost)
-    weights, rounding = whole.inverse()
+    weights, rounding = spectrum.inverse()
     weights = np.maximum(np.roll(weights, (offset - first) % size), 0.0)
     one = parts[0][0]
     return Lattice(

@@ -17,8 +17,8 @@ of the lower pair are a sub-measure: what is dropped can only lower its curve.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails
 from dpcli.numerics.work import spend
@@ -53,7 +53,8 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """What lies between neighbouring grid points: tilted mass (at the left end's loss), loss above the left end; and atoms on them."""
+    """Contents of the cells between neighbouring grid points: tilted mass (at the left end's loss), loss above the left end; and atoms on
+    them."""
 
     tilt: float
     spacing: float
@@ -101,15 +102,14 @@ class Cells:
         return weights
 
     def _bends(self, lowering: Array) -> Array:
-        """What lowering the curve by c takes from the weights: the second divided difference of c."""
+        """Return what lowering the curve by c takes from the weights: the second divided difference of c."""
         h, up = self.spacing, math.exp(self.tilt * self.spacing)
         padded = np.concatenate(([lowering[0] / up], lowering, [0.0]))  # to the left the curve keeps its slope
-        here = padded[1:-1]
-        return np.asarray((padded[2:] / up - here) / math.expm1(h) + (here - padded[:-2] * up) / math.expm1(-h))
+        middle = padded[1:-1]
+        return np.asarray((padded[2:] / up - middle) / math.expm1(h) + (middle - padded[:-2] * up) / math.expm1(-h))
 
 
 def _height(weights: Array, i: int, spacing: float, tilt: float) -> float:
-    """The curve at grid point i, in its tilted unit."""
     distance = spacing * np.arange(1, len(weights) - i)
     return float((weights[i + 1 :] * np.exp(-tilt * distance) * -np.expm1(-distance)).sum())
 
@@ -146,15 +146,15 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
         return weights
     alive = np.flatnonzero(weights)
     spend(0.2 * len(alive))
-    found = weights[alive]
+    kinks = weights[alive]
     values: dict[int, float] = {}  # of kinks that have changed, by their place in `alive`
     left: dict[int, int] = {}  # neighbours that are no longer those in `alive`: few points are passed over
     right: dict[int, int] = {}
-    waiting = np.flatnonzero(found < 0.0).tolist()
+    waiting = np.flatnonzero(kinks < 0.0).tolist()
     rate, gained, last = tilt * spacing, -spacing, len(alive)
     while waiting:
         k = waiting.pop()
-        weight = values[k] if k in values else float(found[k])
+        weight = values[k] if k in values else float(kinks[k])
         if weight >= 0.0:
             continue
         if len(values) % ASIDE == 0:
@@ -163,19 +163,19 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
         before, after = left.get(k, k - 1), right.get(k, k + 1)
         if after == last:  # nothing above to give it to: no claim below it either
             return np.zeros_like(weights)
-        here, end = int(alive[k]), int(alive[after])
+        place, end = int(alive[k]), int(alive[after])
         left[after] = before
         share = 1.0
         if before >= 0:
             right[before] = after
             begin = int(alive[before])
-            share = math.expm1(gained * (here - begin)) / math.expm1(gained * (end - begin))
-            value = values[before] if before in values else float(found[before])
-            values[before] = value + weight * (1.0 - share) * math.exp(-rate * (here - begin))
+            share = math.expm1(gained * (place - begin)) / math.expm1(gained * (end - begin))
+            value = values[before] if before in values else float(kinks[before])
+            values[before] = value + weight * (1.0 - share) * math.exp(-rate * (place - begin))
             if values[before] < 0.0:
                 waiting.append(before)
-        value = values[after] if after in values else float(found[after])
-        values[after] = value + weight * share * math.exp(min(rate * (end - here), 700.0))
+        value = values[after] if after in values else float(kinks[after])
+        values[after] = value + weight * share * math.exp(min(rate * (end - place), 700.0))
         if values[after] < 0.0:
             waiting.append(after)
     result = weights.copy()
@@ -184,7 +184,7 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
 
 
 def edges(start: int, size: int, spacing: float) -> Array:
-    """Where the tails of a lattice are taken: a little below its grid points."""
+    """Return the losses at which the tails of a lattice are taken: a little below its grid points."""
     return np.asarray(spacing * (start - EDGE + np.arange(size)))
 
 
@@ -237,7 +237,7 @@ def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
 
 
 def coarsened(lattice: Lattice, upper: bool) -> Lattice:
-    """The same on twice the spacing, from above or from below."""
+    """Return the lattice on twice the spacing, from above or from below."""
     spend(2.0 * len(lattice.weights))
     weights, start = lattice.weights, lattice.start
     if start % 2:

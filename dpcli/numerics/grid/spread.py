@@ -1,19 +1,21 @@
 """Sums of independent copies of a likelihood ratio, from above in the convex order.
 
-A variable Y' is above Y in the convex order where E f(Y') >= E f(Y) for every convex f; that order is kept by sums of independent
-variables (Shaked & Shanthikumar 2007, Stochastic Orders, Theorem 3.A.12). Moving an outcome to the two points of a lattice around it so
-that its mean stays is such a step up. So is moving what lies below the lowest point to 0 and that point, and, as a limit, moving what
-lies above the highest one there and to infinity, where it keeps its mean and loses its mass. The lattice is one of logarithms: a
-point e^{ih} plus a point e^{jh} falls between two points whose distance from j, and whose shares, depend on j - i alone.
+A variable Y' is above Y in the convex order where E f(Y') >= E f(Y) for every convex f; that order is kept by sums of independent variables
+(Shaked & Shanthikumar 2007, Stochastic Orders, Theorem 3.A.12). Moving an outcome to the two points of a lattice around it so that its mean
+stays is such a step up. So is moving what lies below the lowest point to 0 and that point, and, as a limit, moving what lies above the
+highest one there and to infinity, where it keeps its mean and loses its mass. The lattice is one of logarithms: a point e^{ih} plus a point
+e^{jh} falls between two points whose distance from j, and whose shares, depend on j - i alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_factorials, log_sum
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import spend
 
@@ -40,7 +42,6 @@ class Spread:
 
     @property
     def logs(self) -> Array:
-        """Logarithms of the points."""
         return np.asarray(self.spacing * (self.first + np.arange(len(self.mass))))
 
     def trimmed(self) -> Spread:
@@ -59,26 +60,26 @@ class Spread:
         return replace(self, first=self.first + low, mass=mass, zero=self.zero + zero, excess=self.excess + excess)
 
     def refined(self) -> Spread:
-        """The same on the finest lattice with at most POINTS points that contains this one."""
-        found = self
-        while len(found.mass) <= POINTS // 2 and found.spacing > FINEST:
-            mass = np.zeros(2 * len(found.mass) - 1)
-            mass[::2] = found.mass
-            found = replace(found, spacing=0.5 * found.spacing, first=2 * found.first, mass=mass)
-        return found
+        """Return the variable on the finest lattice with at most POINTS points that contains this one."""
+        result = self
+        while len(result.mass) <= POINTS // 2 and result.spacing > FINEST:
+            mass = np.zeros(2 * len(result.mass) - 1)
+            mass[::2] = result.mass
+            result = replace(result, spacing=0.5 * result.spacing, first=2 * result.first, mass=mass)
+        return result
 
     def coarsened(self, spacing: float) -> Spread:
         """Odd points moved to their neighbours, until the lattice has `spacing` (this one's times a power of 2)."""
-        found = self
-        while found.spacing < spacing:
-            mass = np.append(np.zeros(found.first % 2), found.mass)
+        result = self
+        while result.spacing < spacing:
+            mass = np.append(np.zeros(result.first % 2), result.mass)
             mass = np.append(mass, np.zeros(1 - len(mass) % 2))
-            up = math.expm1(found.spacing) / math.expm1(2.0 * found.spacing)
+            up = math.expm1(result.spacing) / math.expm1(2.0 * result.spacing)
             even = mass[::2].copy()
             even[1:] += up * mass[1::2]
             even[:-1] += (1.0 - up) * mass[1::2]
-            found = replace(found, spacing=2.0 * found.spacing, first=found.first // 2, mass=even)
-        return found
+            result = replace(result, spacing=2.0 * result.spacing, first=result.first // 2, mass=even)
+        return result
 
 
 def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
@@ -89,14 +90,14 @@ def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
     spacing = 2.0 ** math.ceil(math.log2((ends[1] - ends[0]) / POINTS))
     first, last = math.floor(ends[0] / spacing), math.ceil(ends[1] / spacing)
     logs: Array = spacing * np.arange(first, last + 1, dtype=float)
-    found = tails(logs)
-    p, q = _cells(found.p_above, found.p_below), _cells(found.q_above, found.q_below)
+    tails_at = tails(logs)
+    p, q = _cells(tails_at.p_above, tails_at.p_below), _cells(tails_at.q_above, tails_at.q_below)
     values = np.exp(logs)
     up = np.clip((p / values[:-1] - q) / math.expm1(spacing), 0.0, q)
     mass = np.append(q - up, 0.0)
     mass[1:] += up
     below_p, below_q, above_p, above_q = (
-        math.exp(float(x)) for x in (found.p_below[0], found.q_below[0], found.p_above[-1], found.q_above[-1])
+        math.exp(float(x)) for x in (tails_at.p_below[0], tails_at.q_below[0], tails_at.p_above[-1], tails_at.q_above[-1])
     )
     mass[0] += min(below_p / values[0], below_q)
     mass[-1] += above_q
@@ -183,3 +184,35 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
         at = begin + distance + step - first
         out[at + 1 : at + 1 + len(pairs)] += share * pairs
         out[at : at + len(pairs)] += (1.0 - share) * pairs
+
+
+def average_moments(log_moments: Array, count: int) -> Array:
+    """log(E[A^a] - 1) for a = 2, 3, ..., where A is the average of `count` independent copies of Y >= 0 with E[Y] = 1.
+
+    Args:
+        log_moments: log(E[Y^c] - 1) for c = 2, 3, ..., m.
+
+    E[A^a] = t^-a a! [x^a] f(x)^t with f(x) = sum_c E[Y^c] x^c / c!. Written f = e^x + g, the power e^{tx} of f^t is the 1 that is
+    taken off, and all other terms are positive: sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}. The same sum over integer partitions: Feldman &
+    Shenfeld 2025, arXiv:2502.08202; Liew & Takahashi 2022, arXiv:2206.09569.
+    """
+    top = len(log_moments) + 1
+    powers = np.arange(top + 1.0)
+    log_factorial = log_factorials(top)
+    log_g = np.concatenate(([-np.inf, -np.inf], log_moments - log_factorial[2:] - powers[2:] * math.log(count)))
+    log_power = np.concatenate(([0.0], np.full(top, -np.inf)))
+    total, log_choose = np.full(top + 1, -np.inf), 0.0
+    for j in range(1, min(count, top // 2) + 1):
+        log_power = _product(log_power, log_g)
+        log_choose += float(np.log((count - j + 1) / j))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_rest = np.where(powers == 0.0, 0.0, powers * np.log((count - j) / count)) - log_factorial
+        total = np.logaddexp(total, log_choose + _product(log_power, log_rest))
+    return np.asarray((total + log_factorial)[2:])
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Logarithms of the coefficients of the product of two power series, from those of each."""
+    index = np.arange(len(a))
+    shift = index[:, None] - index[None, :]
+    return log_sum(np.where(shift >= 0, a[None, :] + b[np.maximum(shift, 0)], -np.inf))

@@ -7,9 +7,9 @@ spread of the composition and the range that matters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import HasTails
@@ -25,7 +25,7 @@ MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are l
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """One loss: log masses of the cells between increasing `edges`, and each cell's typical loss."""
+    """Rough form of a loss: log masses of the cells between increasing `edges`, and each cell's typical loss."""
 
     edges: Array
     log_mass: Array
@@ -61,7 +61,7 @@ class Survey:
         return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
 
     def range(self, log_rare: float, tilt: float, log_tilted_rare: float) -> tuple[float, float]:
-        """Where the loss lies but for P-mass e^log_rare above, and what below it would, moved up to its end, be a share
+        """Return the range of the loss but for P-mass e^log_rare above, and what below it would, moved up to its end, be a share
         e^log_tilted_rare of the tilted mass."""
         above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
         tilted = self.log_mass + tilt * self.loss
@@ -87,15 +87,15 @@ def survey(loss: HasTails) -> Survey:
     return Survey(np.append(edges[:-1][kept], edges[1:][kept][-1:]), p[kept], typical[kept], infinite)
 
 
-def _atom(loss: HasTails, found: Survey) -> float:
+def _atom(loss: HasTails, view: Survey) -> float:
     """The common size of the losses whose cells have most of the mass, each far more than its neighbours; 0 where there is none. A loss
     of 0 is on every grid, and says nothing."""
-    mass = np.exp(found.log_mass)
-    beside = np.maximum(np.append(0.0, mass[:-1]), np.append(mass[1:], 0.0))
-    heavy = np.flatnonzero((mass > 0.01) & (mass > OUTSTANDING * beside))
+    mass = np.exp(view.log_mass)
+    neighbours = np.maximum(np.append(0.0, mass[:-1]), np.append(mass[1:], 0.0))
+    heavy = np.flatnonzero((mass > 0.01) & (mass > OUTSTANDING * neighbours))
     if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < 0.5:
         return 0.0
-    cells = [(float(found.edges[k]), float(found.edges[k + 1])) for k in heavy.tolist()]
+    cells = [(float(view.edges[k]), float(view.edges[k + 1])) for k in heavy.tolist()]
     sizes = [abs(_jump(loss, low, high)) for low, high in cells if low * high > 0.0]
     if not sizes or min(sizes) <= LEAST_SIZE:
         return 0.0
@@ -103,7 +103,7 @@ def _atom(loss: HasTails, found: Survey) -> float:
 
 
 def _jump(loss: HasTails, low: float, high: float) -> float:
-    """Where between two losses the distribution function rises most, to the last digits."""
+    """Return the loss between two others at which the distribution function rises most, to the last digits."""
     for _ in range(24):
         at = np.unique(np.linspace(low, high, 33))
         if len(at) < 3:
@@ -125,10 +125,10 @@ Surveys = Sequence[tuple[Survey, float]]
 
 def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
     """The unit of the first loss that has one, or the size of the atoms that all losses share; 0 where there is none."""
-    units = [found.unit() for _, found, _ in parts if found.unit() > 0.0]
+    units = [view.unit() for _, view, _ in parts if view.unit() > 0.0]
     if units or len(parts) > FEW:
         return units[0] if units else 0.0
-    sizes = {_atom(loss, found) for loss, found, _ in parts}
+    sizes = {_atom(loss, view) for loss, view, _ in parts}
     return sizes.pop() if len(sizes) == 1 else 0.0
 
 
@@ -138,7 +138,7 @@ def some(surveys: Surveys) -> Surveys:
     if len(surveys) <= MANY:
         return surveys
     one = np.array([1.0])
-    weights = [abs(count * float(found.cgf(one)[0])) for found, count in surveys]
+    weights = [abs(count * float(view.cgf(one)[0])) for view, count in surveys]
     order = sorted(range(len(surveys)), key=lambda i: (-weights[i], i))
     rest = order[HEAVIEST:]
     chosen = rest[:: max(len(rest) // SAMPLE, 1)]
@@ -150,8 +150,8 @@ def some(surveys: Surveys) -> Surveys:
 def total(surveys: Surveys, z: Array) -> Array:
     """About the composition's K."""
     result: Array = np.zeros_like(z)
-    for found, count in surveys:
-        result = result + count * found.cgf(z)
+    for view, count in surveys:
+        result = result + count * view.cgf(z)
     return result
 
 
@@ -185,17 +185,17 @@ def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
 
 
 @shared(64)
-def _rare_cgfs(found: Survey) -> tuple[Array, Array]:
+def _rare_cgfs(view: Survey) -> tuple[Array, Array]:
     """Orders, and K there: what is asked anew for every number of copies."""
     s = np.geomspace(1e-2, 1e4, 61)
-    return s, found.cgf(s)
+    return s, view.cgf(s)
 
 
 @shared(64)
-def _cgfs_around(found: Survey, tilt: float) -> tuple[float, Array, Array]:
+def _cgfs_around(view: Survey, tilt: float) -> tuple[float, Array, Array]:
     """K at a tilt, at those above it, and at those below it."""
     s = _distances(tilt)
-    return float(found.cgf(np.array([tilt]))[0]), found.cgf(tilt + s), found.cgf(tilt - s)
+    return float(view.cgf(np.array([tilt]))[0]), view.cgf(tilt + s), view.cgf(tilt - s)
 
 
 def _distances(tilt: float) -> Array:
@@ -207,9 +207,9 @@ def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float
     Chernoff's bound at the tilts t - a and t + b."""
     s = _distances(tilt)
     with np.errstate(all="ignore"):
-        parts = [(_cgfs_around(found, tilt), count) for found, count in some(surveys)]
-        here, above, below = (sum(count * values[k] for values, count in parts) for k in (0, 1, 2))
-        high, low = (above - here - log_rare) / s, (here - below + log_rare) / s
+        parts = [(_cgfs_around(view, tilt), count) for view, count in some(surveys)]
+        at_tilt, above, below = (sum(count * values[k] for values, count in parts) for k in (0, 1, 2))
+        high, low = (above - at_tilt - log_rare) / s, (at_tilt - below + log_rare) / s
     low, high = np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
     margin = 0.1 * float(high.min() - low.max()) + 1e-12
     # The smallest order that does nearly as well: a grid's own moments of a larger one are far from the survey's.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails
 from dpcli.numerics.work import hold, spend
@@ -33,15 +33,14 @@ class GridOutcomes:
     infinite: float
 
     def tails(self, at: Array) -> Tails:
-        """Tails of the outcomes."""
         losses: Array = self.spacing * np.arange(self.first, self.first + len(self.weights), dtype=float)
         with np.errstate(divide="ignore"):
             log_p: Array = np.log(self.weights)
-            found = atom_tails(at, losses, log_p, log_p - losses)
+            atoms = atom_tails(at, losses, log_p, log_p - losses)
             rest = math.log(max(-math.expm1(min(float(np.logaddexp.reduce(log_p - losses)), 0.0)), 1e-300))
             lost = math.log(self.infinite) if self.infinite > 0.0 else -math.inf
-        p_above, q_below = np.logaddexp(found.p_above, lost), np.logaddexp(found.q_below, rest)
-        return Tails(np.minimum(p_above, 0.0), found.p_below, found.q_above, np.minimum(q_below, 0.0))
+        p_above, q_below = np.logaddexp(atoms.p_above, lost), np.logaddexp(atoms.q_below, rest)
+        return Tails(np.minimum(p_above, 0.0), atoms.p_below, atoms.q_above, np.minimum(q_below, 0.0))
 
 
 def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
@@ -50,22 +49,21 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     Raises NotRepresentable where a loss is too large for a grid.
     """
     ranges = [_range(loss) for loss, _ in parts]
-    moments = [_moments(loss, *found) for (loss, _), found in zip(parts, ranges, strict=True)]
+    moments = [_moments(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
     total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(moments, parts, strict=True)))
     least = min((math.sqrt(variance) for variance in moments if variance > 0.0), default=1.0)
     points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
     spacing = max(WIDTH * total / points, 1e-9)
-    whole: GridOutcomes | None = None
+    composed: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
         part = _power(_gridded(loss, low, high, spacing), count)
-        whole = part if whole is None else _sum(whole, part)
-    assert whole is not None
-    mass = float(whole.weights.sum()) + whole.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
-    return GridOutcomes(spacing, whole.first, whole.weights / mass, whole.infinite / mass)
+        composed = part if composed is None else _sum(composed, part)
+    assert composed is not None
+    mass = float(composed.weights.sum()) + composed.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
+    return GridOutcomes(spacing, composed.first, composed.weights / mass, composed.infinite / mass)
 
 
 def _range(loss: HasTails) -> tuple[float, float]:
-    """Where the loss lies but for the negligible ends."""
     at = np.geomspace(1e-6, FURTHEST, 400)
     at = np.concatenate((-at[::-1], [0.0], at))
     tails = loss.tails(at)
@@ -79,7 +77,6 @@ def _range(loss: HasTails) -> tuple[float, float]:
 
 
 def _moments(loss: HasTails, low: float, high: float) -> float:
-    """A rough variance under P."""
     edges: Array = np.linspace(low, high, 4001)
     mass = np.diff(np.exp(loss.tails(edges).p_below))
     middle = 0.5 * (edges[1:] + edges[:-1])
@@ -89,7 +86,7 @@ def _moments(loss: HasTails, low: float, high: float) -> float:
 
 
 def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
-    """One loss by chords."""
+    """Return one loss on the grid, by chords."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
     if last - first > 64 * MAX_POINTS:
         raise NotRepresentable("the losses in the group are of too different sizes for one grid")
@@ -118,7 +115,6 @@ def _cells(above: Array, below: Array) -> tuple[Array, Array]:
 
 
 def _power(one: GridOutcomes, count: int) -> GridOutcomes:
-    """The composition of `count` copies, by repeated squaring."""
     result: GridOutcomes | None = None
     while True:
         if count % 2:
@@ -132,7 +128,6 @@ def _power(one: GridOutcomes, count: int) -> GridOutcomes:
 
 
 def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
-    """The composition of two."""
     hold(float(len(first.weights) + len(second.weights)))
     spend(0.02 * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)

@@ -13,9 +13,8 @@ from functools import cached_property
 
 from dpcli.base.errors import CannotCertify
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_ndtr_array, log_normal
-from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.roots import bracket_root, increasing_root
 from dpcli.predict.voting.gaussian_bound import independent_gaussian, rdp_gaussian
 from dpcli.predict.voting.winner import Counts, log_answered, log_q_gaussian
 

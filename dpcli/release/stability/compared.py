@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.answers.chosen import probability_beyond
 from dpcli.release.cost import QueryCost

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 
 Key = TypeVar("Key")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpcli.base.errors import InputError
-from dpcli.mechanisms.noise.banded import BandedSpec
-from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
+from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np

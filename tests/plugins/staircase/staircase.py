@@ -12,8 +12,8 @@ from dpcli.base.plugin import Plugin
 from dpcli.base.premise import AUTHOR, SECRET, Premise, Premises
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated import StatedSpec
-from dpcli.mechanisms.stated.two_point import Pure
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.base.errors import InternalError, Unavailable
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.release.noise import draw, sampler
 from dpcli.release.noise.draw import draws, measurement, noisy

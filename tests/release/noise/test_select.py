@@ -12,7 +12,7 @@ import pytest
 from dpcli.base.errors import InputError, InternalError
 from dpcli.base.stated import stated
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
-from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.scales import scale_of, sigma_of

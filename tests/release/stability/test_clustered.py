@@ -10,8 +10,8 @@ from scipy import stats
 
 from dpcli.analysis.calibrate import parameter_key
 from dpcli.file.pipeline.model import Entry
+from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 from dpcli.release.stability.clustered import Around, bins, farthest, l2_sensitivity, released_mean, sum_sensitivity
 from dpcli.release.stability.histogram import least_threshold, released_keys

@@ -15,8 +15,8 @@ from scipy import stats
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.document.document import json_text
+from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.release.cost import QueryCost
 from dpcli.release.documents.stability import document
 from dpcli.release.noise.draw import noisy

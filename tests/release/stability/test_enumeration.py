@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dpcli.mechanisms.choice.stability import ProposeTestReleaseSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.stability.propose_test_release import ProposeTestReleaseSpec
 from dpcli.release.stability import mode as modes
 from dpcli.release.stability import quantile as quantiles
 from dpcli.release.stability import quartiles

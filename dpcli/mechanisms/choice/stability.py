@@ -1,0 +1,266 @@
+"""Releases that test stability first: the stability histogram and propose-test-release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
+from dpcli.base.stated import quotient, squared
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
+from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.renyi import Zcdp
+from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
+from dpcli.numerics.tails import Tails
+
+_SHOWS = "a key that one unit alone holds may be shown, so that its Renyi divergence is infinite"
+SURE = 1.0 - 1e-9
+LEAST = 5e-324  # a probability that is no number is taken for this one
+ONE_BY_ONE = 64  # units of a group whose number in one key is tried one by one
+WHOLE_DATA = "whose distance is counted over all of the data"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLoss(TailsOnly):
+    """P shows its own with probability `of_p`, Q its own with probability `of_q`; else both show the same."""
+
+    reason: ClassVar[str] = _SHOWS
+
+    of_p: float
+    of_q: float
+
+    def tails(self, at: Array) -> Tails:
+        """Mass at +inf under P, at -inf under Q, and one atom between them."""
+        kept = math.log1p(-self.of_p), math.log1p(-self.of_q)
+        above = at < kept[0] - kept[1]
+        with np.errstate(divide="ignore"):
+            own_p, own_q = (np.full_like(at, np.log(own)) for own in (self.of_p, self.of_q))
+        everything, nothing = np.zeros_like(at), np.full_like(at, -np.inf)
+        return Tails(
+            np.where(above, everything, own_p),
+            np.where(above, nothing, kept[0]),
+            np.where(above, kept[1], nothing),
+            np.where(above, own_q, everything),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Mechanism):
+    """With probability `delta` a unit's own keys are shown. both: whether either of two neighbours may have keys of its own."""
+
+    delta: float
+    both: bool
+
+    @property
+    def everything(self) -> bool:
+        """Tell whether all but rounding is shown, so that nothing is claimed."""
+        return self.delta > SURE
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact: nothing but what is shown; inf below its probability."""
+        return 0.0 if delta >= self.delta * (1.0 - 1e-12) and delta > 0.0 and not self.everything else math.inf
+
+    def delta_floor(self) -> float:
+        return self.delta
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(_SHOWS)
+
+    def losses(self) -> tuple[ShownLoss, ...]:
+        if self.everything:
+            raise NotRepresentable("a key that one unit alone holds is shown for certain")
+        if self.both:
+            return (ShownLoss(self.delta, self.delta),)
+        return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
+
+
+def shown(log_hidden: float, both: bool) -> Shown:
+    """From the logarithm of the probability that nothing is shown, rounded up."""
+    return Shown(min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST), 1.0), both)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StabilityHistogramSpec(Spec):
+    """Keys that the data hold, with their noisy counts, where these exceed `threshold`; nothing is said of the others.
+
+    To each count of a key that is there, discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added; a key whose noisy
+    count is above the threshold is released with it. A unit of privacy adds to at most max_groups keys, and at most max_rows to each.
+    Which keys there may be need not be known. What the release pays for it is delta: a key that nobody else holds is shown with probability
+    P(max_rows + noise > threshold), and some key of a unit's max_groups with 1 - (1 - that)^max_groups.
+
+    Neighbours: all three adjacencies. Under add-remove and zero-out a unit's keys move in one direction; under replace-one the keys of
+    either version move, twice as many, and either version may have keys of its own. max_contributions changes nothing: both limits are
+    those of a unit. k units that change at once may share their keys or not, and the worst of it is taken.
+
+    Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact where
+    epsilon is large. Renyi divergences are infinite. No finite epsilon below that delta.
+
+    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
+    arXiv:1511.08552; Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}
+    evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No unit adds to more than max_groups keys, or more than max_rows to one.", "release"),
+    )
+
+    threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
+    scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
+    sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
+    max_groups: Annotated[int, Key("most keys to which one unit of privacy adds", COUNT, claim=True)] = 1
+    max_rows: Annotated[int, Key("most that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if (self.scale is None) == (self.sigma is None):
+            yield "scale", "either scale (Laplace) or sigma (Gaussian)", "neither" if self.scale is None else "both"
+        elif self.sigma is not None and self.sigma < 0.05 * self.max_rows:
+            yield "sigma", f"at least max_rows / 20 = {self.max_rows / 20.0:g} (less is no privacy)", repr(self.sigma)
+
+    @property
+    def unsampled(self) -> str:
+        return "whose keys are those of all of the data"
+
+    @property
+    def delta_spent(self) -> float:
+        return shown(self._all_hidden(1), both=False).delta
+
+    def log_shown(self, count: int) -> float:
+        """log of the probability that a key of this count is released, from above."""
+        least = self.threshold - count
+        if self.scale is not None:
+            return log_laplace_beyond(self.scale, least)
+        assert self.sigma is not None
+        return log_gaussian_beyond(self.sigma, least)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Composed((*self._noise(neighbours), (shown(self._all_hidden(neighbours.group), neighbours.replaces), 1)))
+
+    def _all_hidden(self, group: int) -> float:
+        """log of the probability that no key is shown that the units of a group alone hold, from below."""
+        return self.max_groups * group * min(map(self._log_hidden, *_sharing(group)))
+
+    def _log_hidden(self, least: int, most: int) -> float:
+        """log of the probability that a key held by at most `most` units of the group alone is not shown, for each of `least`."""
+        p = math.exp(self.log_shown(self.max_rows * most))
+        return math.log1p(-p) / least if p < 1.0 else -math.inf
+
+    def _noise(self, neighbours: Neighbours) -> tuple[tuple[Mechanism, int], ...]:
+        """Return the noise on the keys that move: each by max_rows for one unit; for a group by its norm, as a vector."""
+        keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
+        one = Neighbours(neighbours.adjacency)
+        if self.scale is not None:
+            moved, times = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
+            return ((DiscreteLaplaceSpec(scale=self.scale, sensitivity=moved).resolve(one).unclaimed(), times),)
+        assert self.sigma is not None
+        if group == 1:
+            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one)
+            return ((noise.unclaimed(), keys),)
+        return ((Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys),)
+
+
+def _sharing(group: int) -> tuple[list[int], list[int]]:
+    """Return how many units of a group may hold one key: (least, most) of ranges that leave none out."""
+    least = list(range(1, min(group, ONE_BY_ONE) + 1))
+    most = list(least)
+    while most[-1] < group:
+        least.append(most[-1] + 1)
+        most.append(min(2 * most[-1], group))
+    return least, most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeTestReleaseSpec(StatedSpec):
+    """The answer f(x) where d(x) + DLap(1 / epsilon) > T, else none; d(x) counts the changes that keep x away from data of another answer.
+
+    d is a whole number, moves by at most 1 from neighbour to neighbour, and is 0 where a neighbour's answer differs; T is the smallest
+    whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, what is released after the test is that entry, charged
+    here: noise for answers that differ by at most its sensitivity, and d is 0 where a neighbour's differs by more.
+
+    Neighbours with different answers both have d = 0: they release with probability at most delta. Those of one answer differ by a test on
+    d, which is epsilon. k units that change at once: k epsilon, and e^{(k-1) epsilon} delta, since d < k where their answers differ.
+
+    Neighbours: all three adjacencies, those by which the changes of d are counted. Where a unit has several records, stated_for says
+    whom epsilon and delta cover.
+
+    Bounds: upper, of the pair (epsilon, delta) alone, and of what follows the test. No finite epsilon below delta.
+
+    Source: Dwork & Lei 2009, Differential privacy and robust statistics; Vadhan 2017, The complexity of differential privacy, section 3.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
+    needs_delta: ClassVar[bool] = True
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("The distance moves by at most 1 from neighbour to neighbour.", "release"),
+        of_mechanism(
+            "The distance is 0 where a neighbour has another answer.",
+            "test_a_distance_that_is_one_too_large_releases_too_often",
+            "release",
+        ),
+    )
+
+    epsilon: Annotated[float, Key("epsilon of the test, in nats: the noise on the distance has scale 1 / epsilon", POSITIVE)]
+    delta: Annotated[float, Key("largest probability to pass the test where a neighbour's answer differs", OPEN_UNIT)]
+    mechanism: Annotated[str | None, Key("name of the entry that is released after the test; absent for the answer itself")] = None
+
+    @property
+    def delta_spent(self) -> float:
+        return self.delta
+
+    @property
+    def unsampled(self) -> str:
+        return WHOLE_DATA
+
+    def part_path(self, position: int) -> tuple[str | int, ...]:
+        return ("mechanism",)
+
+    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
+        return self if self.mechanism is None else TestedRelease(self, *lookup(self.mechanism))
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return test_of(self.epsilon, self.delta, self.changes(neighbours))
+
+
+@dataclass(frozen=True, slots=True)
+class TestedRelease(Spec):
+    """A test, and the entry that is released after it.
+
+    Where d says that the answers of two neighbours are close, both are the test and the release; where it does not, they release with
+    probability delta. The pair of (epsilon, delta), beside that of the release, dominates both.
+    """
+
+    test: ProposeTestReleaseSpec
+    release: Spec
+    count: int
+
+    @property
+    def unsampled(self) -> str:
+        return WHOLE_DATA
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Composed(((self.test.resolve(neighbours), 1), (self.release.resolve(neighbours).unclaimed(), self.count)))
+
+
+def test_of(epsilon: float, delta: float, changes: int) -> Mechanism:
+    """The test for some changes at once."""
+    log_delta = math.log(delta) + (changes - 1) * epsilon
+    if log_delta >= 0.0:
+        return grouped(Approx(epsilon, delta).unclaimed(), changes)
+    moved = delta if changes == 1 else math.exp(log_delta) * (1.0 + 1e-12)
+    return Approx(changes * epsilon, moved).unclaimed() if moved < 1.0 else grouped(Approx(epsilon, delta).unclaimed(), changes)
