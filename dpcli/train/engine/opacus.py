@@ -33,10 +33,8 @@ from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.rule import Unsuitable, wide
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.gate import isolated
-from dpcli.train.isolation.program import Program
-from dpcli.train.isolation.rehearsal import Draw, like
-from dpcli.train.isolation.single_record import rechecked
+from dpcli.train.isolation.following import Program
+from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
 
 
 @dataclass(slots=True)
@@ -92,7 +90,7 @@ class OpacusGradients:
         refuse(self.model)
         self.program = isolated(self.model, self.loss, draw)
         if self.program.doubt is not None:
-            raise refusal(self.model, Unsuitable(f"{self.program.doubt} has no rule"))
+            raise refusal(self.model, Unsuitable(self.program.doubt))
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
         with shifted(spare):
             expected = one_by_one(spare, self.loss, few)

@@ -17,10 +17,8 @@ from dpcli.train.engine.returned import give_back
 from dpcli.train.engine.rule import Unsuitable
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.gate import isolated
-from dpcli.train.isolation.program import Program
-from dpcli.train.isolation.rehearsal import Draw, like
-from dpcli.train.isolation.single_record import rechecked
+from dpcli.train.isolation.following import Program
+from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
 
 __all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 
@@ -96,7 +94,7 @@ class ClippedGradients:
             doubt = self.program.doubt
             isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
             found = choose(self.model, self.loss, draw, isolating)
-        said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
+        said = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), modes(self.model)
         self.form, self.said = form(draw(1)), str(self.choice)
         give_back()  # the copies that were tried: a gigabyte of GPT-2
