@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -162,12 +163,16 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
     """Hooks on the layers for the length of one forward; the parameters are as before afterwards, whatever happened."""
     originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
+    for layer in layers:
+        if layer.rule.forward is not None:
+            vars(layer.module)["forward"] = partial(layer.rule.forward, layer.module)
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
         for layer, own in zip(layers, originals, strict=True):
+            vars(layer.module).pop("forward", None)
             restore_parameters(layer, own)
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from dpcli.train.engine.capture import Recorder
 from dpcli.train.engine.layers import Layer
-from dpcli.train.engine.linear import summed
+from dpcli.train.engine.linear import aligned, summed
 from dpcli.train.engine.pieces import Outer, PlainRows
 from dpcli.train.engine.rule import LayerRule, Pieces, Unsuitable, positions, wide
 
@@ -65,7 +65,7 @@ class WrittenOut:
         if rows is not None:
             matrix, bias = matrix[rows], None if bias is None else bias[rows]
         learnt = bool({weight, *biases} & set(self.compound.parameters))
-        output = functional.linear(inputs, matrix.detach().requires_grad_() if learnt else matrix, bias)
+        output = aligned(inputs, matrix.detach().requires_grad_() if learnt else matrix, bias)
         self.note(inputs, output, weight, biases, rows)
         return output
 

@@ -9,12 +9,12 @@ from torch import nn
 
 from dpcli.train.engine.convolution import convolution, transposed_convolution
 from dpcli.train.engine.embedding import embedding
-from dpcli.train.engine.linear import linear, transposed_linear
+from dpcli.train.engine.linear import linear, run_linear, transposed_linear
 from dpcli.train.engine.normalisation import batch_norm, group_norm, layer_norm, rms_norm
 from dpcli.train.engine.rule import LayerRule
 
 RULES: dict[str, LayerRule] = {
-    "torch.nn.modules.linear.Linear.forward": LayerRule(linear, anywhere=True),
+    "torch.nn.modules.linear.Linear.forward": LayerRule(linear, anywhere=True, forward=run_linear),
     "transformers.pytorch_utils.Conv1D.forward": LayerRule(transposed_linear, anywhere=True),
     "torch.nn.modules.conv.Conv1d.forward": LayerRule(convolution),
     "torch.nn.modules.conv.Conv2d.forward": LayerRule(convolution),

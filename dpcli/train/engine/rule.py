@@ -31,10 +31,12 @@ class LayerRule:
     """A formula, and what is true of its layers.
 
     anywhere: they do the same at every place of all dimensions but the last ones, so that examples may be along any of these.
+    forward: how a layer runs while it is recorded, where that is not its own forward.
     """
 
     formula: Formula
     anywhere: bool = False
+    forward: Callable[..., Tensor] | None = None
 
     def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
         return self.formula(module, inputs, gradient)
