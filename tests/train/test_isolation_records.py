@@ -18,7 +18,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine import asked  # noqa: E402
+from dpcli.train.engine import method  # noqa: E402
 from dpcli.train.engine.batches import take  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
@@ -155,11 +155,11 @@ def test_records_of_another_form_are_followed_anew() -> None:
 
 def test_a_library_is_told_that_it_is_followed_inside_alone() -> None:
     pytest.importorskip("transformers", reason="the extra lm is not installed")
-    for module, name in asked.QUESTIONS:
+    for module, name in method.QUESTIONS:
         found = __import__(module, fromlist=[name])
-        with asked.as_followed():
+        with method.as_followed():
             assert getattr(found, name)(torch.zeros(1)) and getattr(found, name)(None)
-            with asked.as_followed():
+            with method.as_followed():
                 pass
             assert getattr(found, name)(torch.zeros(1))
         assert not getattr(found, name)(torch.zeros(1))

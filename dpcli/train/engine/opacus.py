@@ -21,16 +21,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
-from dpcli.train.engine.caught import nothing_caught
-from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, verify
+from dpcli.train.engine.capture import accumulated
+from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shifted, verify
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.graph import accumulated
 from dpcli.train.engine.layers import trainable
-from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
+from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
+from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.probe import shifted
-from dpcli.train.engine.refusals import refuse
-from dpcli.train.engine.rule import Unsuitable, wide
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.following import Program

@@ -30,10 +30,9 @@ from dpcli.audit.libraries import PACKAGE, is_own_code
 from dpcli.audit.user_code import raised_at
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.caught import RaisedErrors
+from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import draws
-from dpcli.train.engine.graph import gradients
-from dpcli.train.engine.method import Loss
+from dpcli.train.engine.method import Loss, RaisedErrors
 from dpcli.train.isolation.layout import (
     SHARED,
     AlongRecords,

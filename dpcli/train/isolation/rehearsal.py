@@ -15,11 +15,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.choice import check, shifted, tolerance_of, unmoved
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import remembered, repeated
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.probe import check, shifted, tolerance_of, unmoved
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.following import Program, dense, followed, raised
