@@ -11,7 +11,7 @@ import pytest
 from tests.train.followed import following_once
 
 if TYPE_CHECKING:
-    from dpcli.train.isolation.program import Program
+    from dpcli.train.isolation.following import Program
 
 Key = tuple[object, ...]
 _of_configurations: dict[Key, Program] = {}
@@ -43,7 +43,7 @@ def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """For tests of what comes after the isolation: the one program of a test is followed once, however many engines are made of it, and
     that of a `configuration` once in all tests that ask for this."""
     from dpcli.train.engine import opacus, per_example
-    from dpcli.train.isolation.gate import isolated
+    from dpcli.train.isolation.rehearsal import isolated
 
     params = getattr(getattr(request.node, "callspec", None), "params", {})
     configuration: Any = params.get("configuration")

@@ -492,6 +492,14 @@ class Experts(Net):
         return (torch.stack([expert(x) for expert in self.experts], 2) @ weights[:, :, None]).squeeze(2)
 
 
+class LayerDrop(Net):
+    """Leaves out a layer for all records, now and then."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        return self.head(torch.tanh(hidden) if torch.rand(()) < 0.5 else hidden)
+
+
 class SquaredOff(Net):
     """A question about the size that every size but one answers alike."""
 
@@ -510,7 +518,7 @@ RIGHT: dict[str, type[nn.Module]] = {
     kind.__name__: kind
     for kind in (
         Net, Dropout, SharedMask, Scalar, OnlyScalar, Frozen, Convolutional, Recurrent, Lstm, Encoder, Looked, Bag, Tied, ClampingHook,
-        Counts, Cast, Again, Normed, Signs, Experts, SquaredOff,
+        Counts, Cast, Again, Normed, Signs, Experts, SquaredOff, LayerDrop,
     )
 }  # fmt: skip
 
@@ -533,7 +541,45 @@ def gradient_penalty(model: nn.Module, batch: Any) -> Tensor:
     return losses + 0.1 * gradient.square().sum(1)
 
 
-RIGHT_LOSSES = {f.__name__: f for f in (diffusion, own_row, gradient_penalty)}
+def own_row_by_a_list(model: nn.Module, batch: Any) -> Tensor:
+    return -model(batch[0]).log_softmax(1)[range(len(batch[1])), batch[1]]
+
+
+def own_row_in_a_loop(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(batch[0]).log_softmax(1)
+    return torch.stack([-scores[row, batch[1][row]] for row in range(scores.shape[0])])
+
+
+def each_row(model: nn.Module, batch: Any) -> Tensor:
+    return torch.stack([row.logsumexp(0) - row[label] for row, label in zip(model(batch[0]), batch[1], strict=True)])
+
+
+def gaussian(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(batch[0])
+    return functional.gaussian_nll_loss(scores[:, 0], batch[1].to(scores), scores[:, 1].exp(), reduction="none")
+
+
+def normal(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(batch[0])
+    return -torch.distributions.Normal(scores[:, 0], scores[:, 1].exp()).log_prob(batch[1].to(scores))
+
+
+def categorical(model: nn.Module, batch: Any) -> Tensor:
+    return -torch.distributions.Categorical(logits=model(batch[0])).log_prob(batch[1])
+
+
+def ctc(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(batch[0])[None].expand(4, -1, -1).log_softmax(2)
+    lengths = torch.full((len(batch[1]),), 4)
+    return functional.ctc_loss(scores, batch[1][:, None] % 4 + 1, lengths, lengths // 4, reduction="none")
+
+
+RIGHT_LOSSES = {
+    f.__name__: f
+    for f in (
+        diffusion, own_row, gradient_penalty, own_row_by_a_list, own_row_in_a_loop, each_row, gaussian, normal, categorical, ctc,
+    )
+}  # fmt: skip
 
 globals().update(MIXING)
 

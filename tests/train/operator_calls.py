@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpcli.train.isolation import moves, sums
-from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Numbers
-from dpcli.train.isolation.operators import RULES, Rule
+from dpcli.train.isolation import moves, operators
+from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Numbers
+from dpcli.train.isolation.operators import OPERANDS, RULES, Rule
 
 CLASSES = 3  # places that an index may name
 
@@ -385,7 +385,7 @@ def indexed(name: str, drawn: Drawn) -> Example:
 def product(name: str, drawn: Drawn) -> Example:
     """Operands of fitting lengths, each with records along any of its dimensions, or none."""
     overload = default(name)
-    left, right = sums.OPERANDS[name]
+    left, right = OPERANDS[name]
     middle: list[Length] = [2, 3, 4]
     batch = [drawn.random.choice([1, 2])] if "b" in name.replace("mm", "") else []
     names = {"mm": "nm mp", "addmm": "nm mp", "bmm": "bnm bmp", "baddbmm": "bnm bmp", "mv": "nm m", "dot": "m m"}[name].split()
@@ -622,7 +622,7 @@ def recurrent(name: str, drawn: Drawn) -> Example:
 
 
 def parts(name: str, drawn: Drawn) -> Example:
-    """Not one by one along the records, of which there are a million while they are followed."""
+    """Not one by one along the records, which are not followed."""
     overload = drawn.random.choice([*overloads(name)])
     one_by_one = name.startswith("unbind") or overload._overloadname == "Tensor"
     shape: list[Length] = [*drawn.shape, 3]
@@ -648,19 +648,19 @@ WAYS: dict[Rule, Callable[[str, Drawn], Example]] = {
     moves.index_selected: index_selected,
     moves.indexed: indexed,
     moves.put: indexed,
-    sums.product: product,
-    sums.of_trailing: normalised,
-    sums.of_trailing_back: normalised,
-    sums.first_alone: convolved,
-    sums.first_alone_back: convolved,
-    sums.batch_norm: batch_normalised,
-    sums.batch_norm_back: batch_normalised,
-    sums.looked_up: looked_up,
-    sums.added_up: added_up,
-    sums.likelihood: likelihood,
-    sums.attention: attention,
-    sums.planes: planes,
-    sums.recurrent: recurrent,
+    operators.product: product,
+    operators.of_trailing: normalised,
+    operators.of_trailing_back: normalised,
+    operators.first_alone: convolved,
+    operators.first_alone_back: convolved,
+    operators.batch_norm: batch_normalised,
+    operators.batch_norm_back: batch_normalised,
+    operators.looked_up: looked_up,
+    operators.added_up: added_up,
+    operators.likelihood: likelihood,
+    operators.attention: attention,
+    operators.planes: planes,
+    operators.recurrent: recurrent,
 }
 
 

@@ -13,15 +13,12 @@ import torch
 from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpcli.base.errors import InputError
-from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Merged, Numbers, Shared
-from dpcli.train.isolation.lengths import coefficient
-from dpcli.train.isolation.lengths import records as records_in
-from dpcli.train.isolation.program import symbol
-from dpcli.train.isolation.tracing import Following, Seen
+from dpcli.train.isolation.following import Following, Seen, Shapes, Unfollowed, symbol
+from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Merged, Numbers, Shared, coefficient
+from dpcli.train.isolation.layout import records as records_in
 from tests.train.operator_calls import Argument, Example, Times, example
 
 EXTREME = (math.nan, math.inf, -math.inf, 0.0, 1e300, -1e300, 1e-300)
@@ -55,14 +52,15 @@ def filled(structure: Any, leaf: Any, count: Any) -> Any:
 
 def claims(example: Example) -> Claims | None:
     """By the rules; None where the call is wrong for any number of records."""
-    seen, environment = Seen(), ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-    follower = Following(seen, symbol(environment, 0), lambda: "model", {})
+    seen = Seen()
+    environment = Shapes(seen)
+    follower = Following(seen, symbol(environment), lambda: "model", {})
     with torch.no_grad(), FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), enable_python_dispatcher():
 
         def made(argument: Argument) -> Tensor:
             shape = [n.by * follower.size if isinstance(n, Times) else n for n in argument.shape]
             found = torch.empty(shape, dtype=argument.dtype)
-            follower.keep(found, argument.kind, "made")
+            follower.keep(found, argument.kind)
             return found
 
         args, kwargs = filled((example.args, dict(example.kwargs)), made, follower.size)
@@ -70,7 +68,7 @@ def claims(example: Example) -> Claims | None:
         try:
             with follower:
                 out = example.function(*args, **kwargs)
-        except InputError:
+        except (InputError, Unfollowed):
             return Claims([Merged("refused")], False, tuple(seen.path))
         except Exception:  # whatever torch says of arguments that do not fit
             return None

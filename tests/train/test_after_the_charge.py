@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.ledger.stores.places import open_ledger  # noqa: E402
 from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.engine.rule import Unsuitable  # noqa: E402
+from dpcli.train.engine.method import Unsuitable  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.loop.conftest import FILE  # noqa: E402
 from tests.train.loop.fronts import books_of  # noqa: E402

@@ -17,10 +17,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.train.isolation import moves, operators, sums  # noqa: E402
-from dpcli.train.isolation.call import Call  # noqa: E402
-from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Unknown  # noqa: E402
-from dpcli.train.isolation.lengths import coefficient, records  # noqa: E402
+from dpcli.train.isolation import moves, operators  # noqa: E402
+from dpcli.train.isolation.layout import (  # noqa: E402
+    SHARED,
+    AlongRecords,
+    Call,
+    Kind,
+    Unknown,
+    coefficient,
+    records,
+)
 from dpcli.train.isolation.operators import NAMES, RULES, Rule  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.operator_calls import BESIDE, example  # noqa: E402
@@ -109,7 +115,7 @@ def test_what_torch_calls_pointwise_is(part: int) -> None:
 
 MOVES = [name for name, rule in RULES.items() if rule.__module__ == moves.__name__ and rule not in (moves.split, moves.unbound)]
 CHAINED = [
-    *(name for name in RULES if name not in UNLIKE and RULES[name] not in (moves.split, moves.unbound, sums.recurrent)),
+    *(name for name in RULES if name not in UNLIKE and RULES[name] not in (moves.split, moves.unbound, operators.recurrent)),
     *BESIDE * 2,
     *MOVES * 3,
 ]
@@ -134,14 +140,14 @@ def lenient(call: Call) -> list[Kind]:
             found.append(Unknown("a length") if dims else SHARED)
         else:
             outer = first.outer if times % first.outer == 0 else 1
-            found.append(AlongRecords(dims[0], outer, times // outer, first.call, first.alike))
+            found.append(AlongRecords(dims[0], outer, times // outer, first.alike))
     return found
 
 
 # What the output's shape tells already: there is one dimension with records only.
 BORNE_OUT = (
     moves.same, moves.expanded, moves.permuted, moves.transposed, moves.unsqueezed, moves.squeezed, moves.split, moves.unbound,
-    moves.selected_back, sums.of_trailing, sums.recurrent, sums.recurrent_back, sums.never,
+    moves.selected_back, operators.of_trailing, operators.recurrent, operators.recurrent_back, operators.never,
 )  # fmt: skip
 
 
@@ -157,7 +163,7 @@ LENIENT = [rule for rule in NAMES if rule not in BORNE_OUT]
 )
 def test_a_rule_that_is_too_lenient_is_seen(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    names = [name for name in NAMES[rule].split() if name not in {**NOT_FOLLOWED, **UNLIKE} or rule is sums.added_up]
+    names = [name for name in NAMES[rule].split() if name not in {**NOT_FOLLOWED, **UNLIKE} or rule is operators.added_up]
     for name in names:
         monkeypatch.setitem(operators.RULES, name, lenient)
     monkeypatch.setattr("tests.train.operator_calls.RULES", {**RULES, **dict.fromkeys(names, rule)})

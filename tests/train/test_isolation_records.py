@@ -18,12 +18,12 @@ from torch import Tensor, nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine import asked  # noqa: E402
+from dpcli.train.engine import method  # noqa: E402
 from dpcli.train.engine.batches import take  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.program import followed  # noqa: E402
+from dpcli.train.isolation.following import followed  # noqa: E402
 from dpcli.train.isolation.rehearsal import like  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
 from tests.train.mixing_models import LABELS, WIDTH, Net, loss  # noqa: E402
@@ -98,12 +98,11 @@ def doubled(x: Tensor) -> Tensor:
     return x * 2.0
 
 
-def test_a_jagged_batch_is_refused() -> None:
+def test_a_jagged_batch_is_taken_one_at_a_time() -> None:
     def jagged(x: Tensor) -> Tensor:
         return torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, x.shape[0]])).values() + x
 
-    with pytest.raises(InputError):
-        followed(of(jagged), loss, (torch.randn(2, WIDTH), torch.tensor([0, 1])))
+    assert followed(of(jagged), loss, (torch.randn(2, WIDTH), torch.tensor([0, 1]))).doubt
 
 
 def test_how_a_batch_lies_in_memory_is_no_question() -> None:
@@ -156,11 +155,11 @@ def test_records_of_another_form_are_followed_anew() -> None:
 
 def test_a_library_is_told_that_it_is_followed_inside_alone() -> None:
     pytest.importorskip("transformers", reason="the extra lm is not installed")
-    for module, name in asked.QUESTIONS:
+    for module, name in method.QUESTIONS:
         found = __import__(module, fromlist=[name])
-        with asked.as_followed():
+        with method.as_followed():
             assert getattr(found, name)(torch.zeros(1)) and getattr(found, name)(None)
-            with asked.as_followed():
+            with method.as_followed():
                 pass
             assert getattr(found, name)(torch.zeros(1))
         assert not getattr(found, name)(torch.zeros(1))

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.program import followed  # noqa: E402
+from dpcli.train.isolation.following import followed  # noqa: E402
 from dpcli.train.replay.draws import OwnDraws  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
@@ -298,7 +298,7 @@ def test_a_doubt_in_the_backward_pass_stays() -> None:
 def test_numbers_that_are_read_without_an_operator_are_a_doubt(name: str) -> None:
     model = Own(lambda x: x)
     model.done = lambda x: x + (len(str(getattr(model.scale, name)())) > 10**6)
-    assert followed(model, loss, torch.zeros(2, WIDTH)).doubt == f"Tensor.{name}"
+    assert followed(model, loss, torch.zeros(2, WIDTH)).doubt == f"numbers are read by Tensor.{name}"
 
 
 def of_its_own() -> nn.Module:

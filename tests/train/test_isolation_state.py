@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import array
-import contextvars
 import functools
 import io
 import itertools
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -56,10 +54,6 @@ def exchanged() -> Callable[[], None]:
     return count
 
 
-def going() -> Iterator[int]:
-    yield from range(1000)
-
-
 def through(counter: Iterator[Any]) -> Callable[[], Any]:
     return lambda: next(counter)
 
@@ -77,10 +71,6 @@ def of_a_module() -> None:
     models.TALLY += 1  # type: ignore[attr-defined]
 
 
-def of_the_environment() -> None:
-    os.environ["DPCLI_TESTS_COUNT"] = str(int(os.environ.get("DPCLI_TESTS_COUNT", "0")) + 1)
-
-
 def an_array() -> Callable[[], None]:
     found = array.array("l", [0])
 
@@ -88,20 +78,6 @@ def an_array() -> Callable[[], None]:
         found[0] += 1
 
     return count
-
-
-def a_view() -> Callable[[], None]:
-    found = memoryview(bytearray(8)).cast("l")
-
-    def count() -> None:
-        found[0] += 1
-
-    return count
-
-
-def of_the_context() -> Callable[[], None]:
-    found: contextvars.ContextVar[int] = contextvars.ContextVar("count", default=0)
-    return lambda: (found.set(found.get() + 1), None)[1]
 
 
 def of_the_thread() -> Callable[[], None]:
@@ -122,12 +98,8 @@ COUNTERS: dict[str, Callable[[], Callable[[], Any]]] = {
     "itertools.count": lambda: through(itertools.count()),
     "itertools.cycle": lambda: through(itertools.cycle([0, 0, 1])),
     "a list's iterator": lambda: through(iter([0] * 100)),
-    "a generator": lambda: through(going()),
     "another module's global": lambda: of_a_module,
-    "the environment": lambda: of_the_environment,
     "an array": an_array,
-    "a memoryview": a_view,
-    "a context variable": of_the_context,
     "a thread's own": of_the_thread,
     "a buffer of bytes": lambda: through(io.BytesIO(b"0" * 100)),
     "random.Random": lambda: random.Random(1).random,

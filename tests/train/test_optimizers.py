@@ -22,7 +22,7 @@ from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.step.adam_bc import AdamBC  # noqa: E402
 from dpcli.train.step.optimizers import OPTIMIZERS  # noqa: E402
 from dpcli.train.step.prepare import Prepared, prepare  # noqa: E402
-from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM  # noqa: E402  # noqa: E402
+from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM  # noqa: E402
 from tests.train.samples import Stopped, stop_at  # noqa: E402
 
 BC = 'optimizer = "adam-bc"\n'

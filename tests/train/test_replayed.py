@@ -16,7 +16,7 @@ from dpcli.train.replay import program as replayed  # noqa: E402
 from dpcli.train.step import prepare  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.bugs import BUGS, NOISES, RARE  # noqa: E402
-from tests.train.entries import (  # noqa: E402  # noqa: E402
+from tests.train.entries import (  # noqa: E402
     BALLS,
     BANDED,
     BUFFERED,

@@ -44,17 +44,3 @@ def laid_out(batch: Batch) -> Batch:
 def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
     """These examples of a batch, in this order."""
     return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]
-
-
-def distinct(batch: Batch, most: int) -> list[int]:
-    """Up to so many rows, no two of which are equal: copies of one example would hide that examples mix."""
-    chosen: list[int] = []
-    for row in range(min(size(batch), 8 * most)):
-        if len(chosen) < most and not any(same(batch, row, other) for other in chosen):
-            chosen.append(row)
-    return chosen
-
-
-def same(batch: Batch, row: int, other: int) -> bool:
-    """Whether two examples are equal, a NaN being equal to itself."""
-    return all(bool(((x := leaf[row]) == (y := leaf[other])).logical_or((x != x) & (y != y)).all()) for leaf in tree_leaves(batch))

@@ -1,11 +1,14 @@
 """Book-keeping: one forward, one backward that computes no weight gradient, then norms and sums layer by layer.
 
+Each module that learns is a layer with a rule, is written out as several layers, or its parameters stand alone. Where a layer ran once for
+all examples and its output is repeated for each (soft prompts), the gradient of each example is taken at the repetition.
+
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -14,17 +17,81 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.broadcast import repeats
-from dpcli.train.engine.capture import Call, Recorder, Role, Use, hooks_refused, recording
-from dpcli.train.engine.caught import nothing_caught
-from dpcli.train.engine.compound import written
-from dpcli.train.engine.division import Division, divided
-from dpcli.train.engine.graph import gradients
-from dpcli.train.engine.method import Loss, Part, per_example_losses
-from dpcli.train.engine.operands import Leaves, Meeting
+from dpcli.train.engine.capture import Call, Recorder, Role, Use, edges, gradients, hooks_refused, recording
+from dpcli.train.engine.compound import Compound, Forward, attention, written
+from dpcli.train.engine.layers import Layer, rule_of, trainable
+from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
+from dpcli.train.engine.operands import Leaves, Meeting, Operand
 from dpcli.train.engine.pieces import Piece, PlainRows, merged
-from dpcli.train.engine.precision import full_precision
-from dpcli.train.engine.rule import Unsuitable
+from dpcli.train.engine.recurrent import gru, lstm
+
+REPEATING = ("RepeatBackward0", "ExpandBackward0")
+
+
+def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
+    """One use per repetition of each output.
+
+    Raises:
+        Unsuitable: an output goes anywhere else, where the gradients of several examples meet.
+    """
+    found = []
+    sources = {use.edge.node: use for use in once}
+    for node, _, source in edges(losses):
+        if source not in sources:
+            continue
+        if node.name() not in REPEATING:
+            raise Unsuitable(
+                f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
+            )
+        found.append(replace(sources[source], edge=GradientEdge(node, 0)))
+    return found
+
+
+COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
+    nn.MultiheadAttention: attention,
+    nn.LSTM: lstm,
+    nn.GRU: gru,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A model's trainable parameters: of layers that have a rule, of modules that are written out, and those that stand alone."""
+
+    layers: list[Layer]
+    compounds: list[Compound]
+    operands: list[Operand]
+
+
+def divided(model: nn.Module) -> Division:
+    """Every module with trainable parameters of its own."""
+    canonical = {id(parameter): name for name, parameter in model.named_parameters()}
+    found, inside = Division([], [], []), set[int]()
+    for name, module in model.named_modules():
+        forward = written_out(module)
+        if forward is not None and any(p.requires_grad for p in module.parameters()):
+            own = {local: canonical[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
+            found.compounds.append(Compound(name, module, own, forward))
+            inside |= {id(each) for each in module.modules()}
+        elif id(module) not in inside:
+            add(found, name, module, canonical)
+    return found
+
+
+def add(found: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
+    """A module that is one layer, or has parameters that stand alone."""
+    own, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
+    if own and rule is not None:
+        found.layers.append(Layer(name, module, rule, own))
+    else:
+        found.operands.extend(Operand(module, local, canonical_name) for local, canonical_name in own.items())
+
+
+def written_out(module: nn.Module) -> Forward | None:
+    """How a module of exactly that class runs, if nobody changed its forward and it is set in a way that is known."""
+    build = COMPOUNDS.get(type(module))
+    untouched = "forward" not in vars(module) and module._compiled_call_impl is None
+    return build(module) if build is not None and untouched else None
 
 
 @dataclass(slots=True)

@@ -1,19 +1,63 @@
-"""Forward hooks that keep each layer's input and the place in the graph where its output's gradient will pass."""
+"""Forward hooks that keep each layer's input, and the edge of the graph where the gradient of its output passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from dpcli.train.engine.graph import below, edges
 from dpcli.train.engine.layers import Layer
-from dpcli.train.engine.rule import Unsuitable
+from dpcli.train.engine.method import Unsuitable
+
+
+def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
+    """Every (node, place, following): what a node's operand of that place was made by. The order depends on the graph's form alone."""
+    stack, seen = [losses.grad_fn], {losses.grad_fn}
+    while stack:
+        node = stack.pop()
+        if node is None:
+            continue
+        for place, (following, _) in enumerate(node.next_functions):
+            if following is not None:
+                yield node, place, following
+                if following not in seen:
+                    seen.add(following)
+                    stack.append(following)
+
+
+def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Tensor | None, ...]:
+    """`torch.autograd.grad` of what may be unused, by torch's engine itself: that function takes modes away meanwhile, so that what user
+    code does in the backward pass goes unseen."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    found: tuple[Tensor | None, ...] = engine.run_backward(
+        (losses,), (given,), False, False, tuple(wanted), True, accumulate_grad=False
+    )
+    return found
+
+
+def accumulated(loss: Tensor) -> None:
+    """`torch.autograd.backward`, of which the same is true."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
+
+
+def below(top: Node | None, stop: Node | None) -> set[Node]:
+    """A node and all that it was made by, but not `stop` and what that was made by."""
+    found: set[Node] = set()
+    stack = [top]
+    while stack:
+        node = stack.pop()
+        if node is not None and node is not stop and node not in found:
+            found.add(node)
+            stack.extend(following for following, _ in node.next_functions)
+    return found
+
 
 Call = tuple[str, int]
 Role = int | None  # of a call's input: the dimension that counts the examples, None where it is one for all of them
@@ -162,12 +206,16 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
     """Hooks on the layers for the length of one forward; the parameters are as before afterwards, whatever happened."""
     originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
+    for layer in layers:
+        if layer.rule.forward is not None:
+            vars(layer.module)["forward"] = partial(layer.rule.forward, layer.module)
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
         for layer, own in zip(layers, originals, strict=True):
+            vars(layer.module).pop("forward", None)
             restore_parameters(layer, own)
 
 

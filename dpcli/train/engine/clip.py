@@ -1,16 +1,21 @@
-"""How one example's gradient is bounded before the sum: factors in [0, 1] per example and group of parameters."""
+"""Clipping styles: how one example's gradient is bounded before the sum. Without torch: files are read by it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.errors import InputError
-from dpcli.train.engine.norms import LARGEST, SMALLEST
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# The squares of 1e-8 are 1e-16, those of a gradient that is a thousandth of it 1e-22: far above 1e-38, below which single precision loses
+# digits, and above what `squares` takes for nothing. 1 / 1e-8 times any number whose square is finite is finite. The same upwards.
+SMALLEST, LARGEST = 1e-8, 1e12
+
 
 REST = "*"
 SHOWN = 12  # names in a message

@@ -21,22 +21,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
-from dpcli.train.engine.caught import nothing_caught
-from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, verify
+from dpcli.train.engine.capture import accumulated
+from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shifted, verify
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.graph import accumulated
 from dpcli.train.engine.layers import trainable
-from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
+from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
+from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.probe import shifted
-from dpcli.train.engine.refusals import refuse
-from dpcli.train.engine.rule import Unsuitable, wide
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.gate import isolated
-from dpcli.train.isolation.program import Program
-from dpcli.train.isolation.rehearsal import Draw, like
-from dpcli.train.isolation.single_record import rechecked
+from dpcli.train.isolation.following import Program
+from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
 
 
 @dataclass(slots=True)
@@ -92,7 +87,7 @@ class OpacusGradients:
         refuse(self.model)
         self.program = isolated(self.model, self.loss, draw)
         if self.program.doubt is not None:
-            raise refusal(self.model, Unsuitable(f"{self.program.doubt} has no rule"))
+            raise refusal(self.model, Unsuitable(self.program.doubt))
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
         with shifted(spare):
             expected = one_by_one(spare, self.loss, few)

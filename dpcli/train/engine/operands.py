@@ -7,7 +7,7 @@ gone back through by autograd, with every example's gradient at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -17,9 +17,66 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from dpcli.train.engine.factors import FACTORS, Factor
-from dpcli.train.engine.graph import edges
-from dpcli.train.engine.rule import Unsuitable, wide
+from dpcli.train.engine.capture import edges
+from dpcli.train.engine.method import Unsuitable, wide
+
+Factor = Callable[[Tensor], Tensor]
+
+
+def product(node: Any, operand: int) -> Factor:
+    """x y."""
+    other = constant(node._saved_other if operand == 0 else node._saved_self)
+    return lambda gradient: gradient * other
+
+
+def quotient(node: Any, operand: int) -> Factor:
+    """x / y."""
+    below = constant(node._saved_other)
+    if operand == 0:
+        return lambda gradient: gradient / below
+    above = constant(node._saved_self)
+    return lambda gradient: -(gradient / below) * (above / below)
+
+
+def addition(node: Any, operand: int) -> Factor:
+    """x + a y."""
+    return scaled(1 if operand == 0 else node._saved_alpha)
+
+
+def subtraction(node: Any, operand: int) -> Factor:
+    """x - a y."""
+    return scaled(1 if operand == 0 else -node._saved_alpha)
+
+
+def repetition(node: Any, operand: int) -> Factor:
+    """x for each example."""
+    return scaled(1)
+
+
+def leak(node: Any, operand: int) -> Factor:
+    """x where it is positive, else x times the weight: at the weight."""
+    below = constant(node._saved_self).clamp(max=0.0)
+    return lambda gradient: gradient * below if operand == 1 else gradient
+
+
+def constant(saved: Tensor) -> Tensor:
+    """What an operator kept, without its own way down the graph."""
+    return wide(saved.detach())
+
+
+def scaled(by: float) -> Factor:
+    return lambda gradient: gradient if by == 1 else gradient * by
+
+
+FACTORS: dict[str, Callable[[Any, int], Factor]] = {
+    "AddBackward0": addition,
+    "SubBackward0": subtraction,
+    "MulBackward0": product,
+    "DivBackward0": quotient,
+    "ExpandBackward0": repetition,
+    "RepeatBackward0": repetition,
+    "PreluKernelBackward0": leak,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import is_lazy
 
+from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Loss, Method
-from dpcli.train.engine.precision import full_precision
-from dpcli.train.engine.refusals import refuse
-from dpcli.train.engine.returned import give_back
-from dpcli.train.engine.rule import Unsuitable
+from dpcli.train.engine.method import Loss, Method, Unsuitable, full_precision
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.gate import isolated
-from dpcli.train.isolation.program import Program
-from dpcli.train.isolation.rehearsal import Draw, like
-from dpcli.train.isolation.single_record import rechecked
+from dpcli.train.isolation.following import Program
+from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A class of modules, the condition under which it is refused, why, and what to use instead."""
+
+    module: type[nn.Module]
+    applies: Callable[[Any], bool]
+    why: str
+    instead: str
+
+
+REFUSALS = [
+    Refusal(
+        _BatchNorm,
+        lambda m: not isinstance(m, _InstanceNorm) and (m.training or m.running_mean is None),
+        "whose output for one example depends on the others",
+        "use GroupNorm, or freeze it: .eval()",
+    ),
+    Refusal(
+        _InstanceNorm,
+        lambda m: m.track_running_stats,
+        "whose running statistics take in every example without clipping",
+        "set track_running_stats=False",
+    ),
+    Refusal(
+        torch.jit.ScriptModule,
+        lambda m: True,
+        "whose inside nobody can follow",
+        "use the module that it was made from",
+    ),
+    Refusal(nn.Embedding, lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"),
+    Refusal(
+        nn.EmbeddingBag, lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"
+    ),
+    Refusal(
+        nn.Embedding,
+        lambda m: m.scale_grad_by_freq,
+        "whose scale_grad_by_freq counts ids over the whole batch",
+        "set scale_grad_by_freq=False",
+    ),
+    Refusal(
+        nn.EmbeddingBag,
+        lambda m: m.scale_grad_by_freq,
+        "whose scale_grad_by_freq counts ids over the whole batch",
+        "set scale_grad_by_freq=False",
+    ),
+]
+
+
+def refuse(model: nn.Module) -> None:
+    """Raises:
+    InputError: the model has a module that mixes examples or updates buffers, or has nothing to train.
+    """
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise InputError(
+                f"model: {name}: expected a parameter with a shape, found a lazy one; run public data through the model once"
+            )
+        if parameter.is_complex():
+            raise InputError(f"model: {name}: expected real parameters, found complex ones, which noise would reach in part only")
+        if hooked(parameter):
+            raise InputError(
+                f"model: {name}: expected a parameter without hooks, found one that is called with the gradient of a batch; "
+                "do in the forward what it does"
+            )
+    for name, module in model.named_modules():
+        for refusal in REFUSALS:
+            if isinstance(module, refusal.module) and refusal.applies(module):
+                raise InputError(
+                    f"model: {name or 'the model'}: expected modules that keep examples apart, "
+                    f"found {type(module).__name__}, {refusal.why}; {refusal.instead}"
+                )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("model: expected parameters to train, found none with requires_grad")
+
+
+def hooked(parameter: nn.Parameter) -> bool:
+    """Whether something is called when its gradient is there: a copy has lost it, and a gradient before noise goes through it."""
+    return any(getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
+
+
+def give_back() -> None:
+    """To the system, where the C library can (glibc); elsewhere it stays with the process."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
 
 __all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 
@@ -44,8 +133,9 @@ class ClippedGradients:
         Without a rehearsal the first batch brings one, on made-up examples.
 
     Every sum is accumulated in at least single precision, and norms are taken 8 machine epsilons longer than computed (1e-6 in
-    single precision), so that rounding errs toward less influence. What stays: a row of a matrix product may depend in its last
-    digit on how many rows there are, so that the others' clipped gradients move by rounding when one example leaves.
+    single precision), so that rounding errs toward less influence. What stays: a row of a matrix product may depend in its last digit on
+    how many rows there are, so that the others' clipped gradients move by rounding when one example leaves, and by up to 2 C each where a
+    kink of the loss or an activation is exactly there. Under book-keeping on a CPU, nn.Linear is computed so that no row does (`aligned`).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """
@@ -96,7 +186,7 @@ class ClippedGradients:
             doubt = self.program.doubt
             isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
             found = choose(self.model, self.loss, draw, isolating)
-        said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
+        said = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), modes(self.model)
         self.form, self.said = form(draw(1)), str(self.choice)
         give_back()  # the copies that were tried: a gigabyte of GPT-2

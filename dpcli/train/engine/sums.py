@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Part
+from dpcli.train.engine.method import Part, full_precision, wide_type
 from dpcli.train.engine.pieces import Piece
-from dpcli.train.engine.precision import full_precision
-from dpcli.train.engine.rule import wide_type
 
 ROUNDING = 8.0  # machine epsilons by which norms are taken longer, so that their own rounding cannot carry a gradient past C
 LARGE = 2.0**30  # a longer gradient is clipped in double precision: its factor, or its squares, may leave the number format

@@ -14,10 +14,8 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_map
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.caught import nothing_caught
-from dpcli.train.engine.method import Loss, Part, per_example_losses
+from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, wide
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.rule import wide
 
 LARGEST_PART = 2**26  # numbers of per-example gradients that are in memory at once
 

@@ -1,1 +1,1 @@
-"""That a model and its loss keep records apart: the program followed operator by operator, its state compared, its records tried."""
+"""That a model and its loss keep records apart: followed operator by operator, their state compared, made-up records tried."""

@@ -7,33 +7,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpcli.train.isolation.call import Call, dims_of, fitting, pair
-from dpcli.train.isolation.kinds import AlongRecords, Kind, Kinds, Mixed, Numbers, Unknown
-from dpcli.train.isolation.lengths import coefficient, following, records
+from dpcli.train.isolation.layout import (
+    AlongRecords,
+    Call,
+    Kind,
+    Kinds,
+    Mixed,
+    Numbers,
+    Unknown,
+    coefficient,
+    dims_of,
+    fitting,
+    following,
+    pair,
+    records,
+)
 
 
 def same(call: Call) -> Kinds:
-    """Places stay."""
-    _tensor, found = call.one()
-    return call.everywhere(found) if agreed(call, found) else Unknown(call.name)
-
-
-def agreed(call: Call, along_records: AlongRecords) -> bool:
-    """Whether all that holds records has them in this layout."""
-    return all(kind == along_records for _, kind in call.rows())
+    """Keep every place."""
+    layout = call.one()[1]
+    return call.everywhere(layout) if call.agreed(layout) else Unknown(call.name)
 
 
 def viewed(call: Call) -> Kinds:
-    """Another shape of the same numbers in the same order; read as numbers of another width they are others."""
-    tensor, found = call.one()
-    after = following(tensor.shape, found.dim)
+    """Give the same numbers in the same order another shape; read as numbers of another width they are others."""
+    tensor, layout = call.one()
+    after = following(tensor.shape, layout.dim)
     if after is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
         return Unknown(call.name)
-    return placed(call.outputs[0], found.inner * after, found) or Unknown(call.name)
+    return placed(call.outputs[0], layout.inner * after) or Unknown(call.name)
 
 
-def placed(output: Tensor, step: int, along_records: AlongRecords) -> AlongRecords | None:
-    """Where in the output's shape two records are `step` numbers apart."""
+def placed(output: Tensor, step: int) -> AlongRecords | None:
+    """Return where in the output's shape two records are `step` numbers apart."""
     trailing = 1
     for dim in reversed(range(output.dim())):
         length = output.shape[dim]
@@ -43,172 +50,172 @@ def placed(output: Tensor, step: int, along_records: AlongRecords) -> AlongRecor
         times = coefficient(length)
         if times is None or trailing == 0 or step % trailing or times % (step // trailing):
             return None
-        return AlongRecords(dim, times // (step // trailing), step // trailing, along_records.call)
+        return AlongRecords(dim, times // (step // trailing), step // trailing)
     return None
 
 
 def expanded(call: Call) -> Kinds:
-    tensor, found = call.one()
-    return found.at(found.dim + call.outputs[0].dim() - tensor.dim())
+    tensor, layout = call.one()
+    return layout.at(layout.dim + call.outputs[0].dim() - tensor.dim())
 
 
 def permuted(call: Call) -> Kinds:
-    tensor, found = call.one()
-    return found.at(dims_of(list(call["dims"]), tensor.dim()).index(found.dim))
+    tensor, layout = call.one()
+    return layout.at(dims_of(list(call["dims"]), tensor.dim()).index(layout.dim))
 
 
 def transposed(call: Call) -> Kinds:
-    tensor, found = call.one()
+    tensor, layout = call.one()
     count = tensor.dim()
     first, second = (0, count - 1) if call.name == "t" else (call["dim0"] % count, call["dim1"] % count)
-    return found.at({first: second, second: first}.get(found.dim, found.dim))
+    return layout.at({first: second, second: first}.get(layout.dim, layout.dim))
 
 
 def unsqueezed(call: Call) -> Kinds:
-    tensor, found = call.one()
+    tensor, layout = call.one()
     at = call["dim"] % (tensor.dim() + 1)
-    return found.at(found.dim + (at <= found.dim))
+    return layout.at(layout.dim + (at <= layout.dim))
 
 
 def squeezed(call: Call) -> Kinds:
-    tensor, found = call.one()
-    asked = dims_of(call.values.get("dim"), tensor.dim())
-    gone = [dim for dim in asked if not records(tensor.shape[dim]) and tensor.shape[dim] == 1]
-    return found.at(found.dim - sum(dim < found.dim for dim in gone))
+    tensor, layout = call.one()
+    dims = dims_of(call.values.get("dim"), tensor.dim())
+    gone = [dim for dim in dims if not records(tensor.shape[dim]) and tensor.shape[dim] == 1]
+    return layout.at(layout.dim - sum(dim < layout.dim for dim in gone))
 
 
 def selected(call: Call) -> Kinds:
-    """One place along a dimension."""
-    tensor, found = call.one()
+    """Take one place along a dimension."""
+    tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if records(call["index"]):
         return Unknown(call.name)
-    if dim == found.dim:
-        return fitting(call.outputs[0], found) if found.alike else call.merged("of a record by its place in the batch")
-    return found.at(found.dim - (dim < found.dim))
+    if dim == layout.dim:
+        return fitting(call.outputs[0], layout) if layout.alike else call.merged("of a record by its place in the batch")
+    return layout.at(layout.dim - (dim < layout.dim))
 
 
 def sliced(call: Call) -> Kinds:
-    tensor, found = call.one()
+    tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
-    if dim == found.dim:
-        if found.alike:
-            return fitting(call.outputs[0], found)
-        whole = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
-        return found if whole and call["step"] == 1 else call.merged("of some records by their places in the batch")
-    return found if not records(call["start"]) and not records_within(call["end"]) else Unknown(call.name)
+    if dim == layout.dim:
+        if layout.alike:
+            return fitting(call.outputs[0], layout)
+        complete = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
+        return layout if complete and call["step"] == 1 else call.merged("of some records by their places in the batch")
+    return layout if not records(call["start"]) and not records_within(call["end"]) else Unknown(call.name)
 
 
 def records_within(end: Any) -> bool:
-    """Whether a slice's end depends on the batch; an end beyond all is none."""
+    """Return whether a slice's end depends on the batch; an end beyond all does not."""
     return isinstance(end, torch.SymInt) and records(end)
 
 
 def split(call: Call) -> Kinds:
-    tensor, found = call.one()
-    if call["dim"] % tensor.dim() == found.dim:
+    tensor, layout = call.one()
+    if call["dim"] % tensor.dim() == layout.dim:
         return call.merged("of the batch into its records")
-    return [found for _ in call.outputs]
+    return [layout for _ in call.outputs]
 
 
 def unbound(call: Call) -> Kinds:
-    """Also what is selected and put back: select_backward."""
-    tensor, found = call.one()
+    """Take a tensor apart along a dimension."""
+    tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
-    if dim == found.dim:
+    if dim == layout.dim:
         raise Mixed(f"{call.name}, a loop over the records by their places in the batch")
-    return [found.at(found.dim - (dim < found.dim)) for _ in call.outputs]
+    return [layout.at(layout.dim - (dim < layout.dim)) for _ in call.outputs]
 
 
 def selected_back(call: Call) -> Kinds:
-    tensor, found = call.one()
+    tensor, layout = call.one()
     dim = call["dim"] % (tensor.dim() + 1)
-    return found.at(found.dim + (dim <= found.dim))
+    return layout.at(layout.dim + (dim <= layout.dim))
 
 
 def sliced_back(call: Call) -> Kinds:
-    tensor, found = call.one()
-    if call["dim"] % tensor.dim() == found.dim and coefficient(tensor.shape[found.dim]) != coefficient(
-        call.outputs[0].shape[found.dim]
+    tensor, layout = call.one()
+    if call["dim"] % tensor.dim() == layout.dim and coefficient(tensor.shape[layout.dim]) != coefficient(
+        call.outputs[0].shape[layout.dim]
     ):
         return Unknown(call.name)
-    return found
+    return layout
 
 
 def unfolded(call: Call) -> Kinds:
-    tensor, found = call.one()
-    return call.merged("over the records") if call["dimension"] % tensor.dim() == found.dim else found
+    tensor, layout = call.one()
+    return call.merged("over the records") if call["dimension"] % tensor.dim() == layout.dim else layout
 
 
 def along(call: Call) -> Kinds:
-    """What reorders, scans or normalises along dimensions."""
-    tensor, found = call.one()
-    asked = call.values.get("dim", call.values.get("dims"))
-    if found.dim in dims_of(asked if asked is not None else call.values.get("dims"), tensor.dim()):
+    """Reorder, scan or normalise along dimensions."""
+    tensor, layout = call.one()
+    dims = call.values.get("dim", call.values.get("dims"))
+    if layout.dim in dims_of(dims if dims is not None else call.values.get("dims"), tensor.dim()):
         return call.merged("along the records")
-    return [found for _ in call.outputs] if agreed(call, found) else Unknown(call.name)
+    return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
 
 
 def along_back(call: Call) -> Kinds:
-    """Gradients of what normalises: both tensors of one shape, which the operator does not look at."""
+    """Return gradients of a normalisation: both tensors of one shape, which the operator does not check."""
     shape, *others = (list(tensor.shape) for tensor in call.tensors())
     return along(call) if all(other == shape for other in others) else Unknown(call.name)
 
 
 def padded(call: Call) -> Kinds:
-    tensor, found = call.one()
-    return call.merged("along the records") if found.dim >= tensor.dim() - len(call["pad"]) // 2 else found
+    tensor, layout = call.one()
+    return call.merged("along the records") if layout.dim >= tensor.dim() - len(call["pad"]) // 2 else layout
 
 
 def repeated(call: Call) -> Kinds:
-    tensor, found = call.one()
+    tensor, layout = call.one()
     shift = len(call["repeats"]) - tensor.dim()
-    times = call["repeats"][found.dim + shift]
+    times = call["repeats"][layout.dim + shift]
     if any(records(number) for number in call["repeats"]):
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    return AlongRecords(found.dim + shift, found.outer * int(times), found.inner, found.call)
+    return AlongRecords(layout.dim + shift, layout.outer * int(times), layout.inner)
 
 
 def joined(call: Call) -> Kinds:
-    """cat and stack: what has records beside what is of each record alike."""
+    """Join tensors (cat, stack) that all have records in one layout."""
     tensors = [tensor for tensor in call["tensors"] if not (tensor.dim() == 1 and tensor.shape[0] == 0)]
     count = tensors[0].dim() + (call.name == "stack")
     dim = call["dim"] % count
-    found = pair([kind for _, kind in call.rows()], call.name)
-    if any(kind != found for _, kind in call.rows()) or len(call.rows()) != len(tensors):
+    layout = pair([kind for _, kind in call.rows()], call.name)
+    if any(kind != layout for _, kind in call.rows()) or len(call.rows()) != len(tensors):
         return Unknown(call.name)
     if call.name == "stack":
-        return found.at(found.dim + (dim <= found.dim))
-    if dim == found.dim:
+        return layout.at(layout.dim + (dim <= layout.dim))
+    if dim == layout.dim:
         return Unknown(call.name)
-    return found
+    return layout
 
 
 def picked_along(call: Call) -> Kinds:
-    """gather and scatter: every argument with the same layout, and picked along another dimension."""
-    tensor, found = call.one()
+    """Pick along another dimension (gather, scatter), every argument in the same layout."""
+    tensor, layout = call.one()
     rows = [kind for _, kind in call.rows()]
     if call["dim"] % max(1, tensor.dim()) == pair(rows, call.name).dim:
         return call.merged("from record to record")
-    whole = len(rows) == len([*call.tensors()])  # an index without records picks from the first ones
-    if not whole or any(kind != found for kind in rows):
+    every = len(rows) == len([*call.tensors()])  # an index without records picks from the first ones
+    if not every or any(kind != layout for kind in rows):
         return Unknown(call.name)
-    return found
+    return layout
 
 
 def index_selected(call: Call) -> Kinds:
-    _tensor, found = call.one()
+    layout = call.one()[1]
     of_self, of_index = call.of("self"), call.of("index")
     dim = call["dim"] % max(1, call["self"].dim())
     if isinstance(of_self, AlongRecords) and of_self.dim == dim:
         return call.merged("of records by their places in the batch")
     if isinstance(of_self, AlongRecords) and isinstance(of_index, AlongRecords):
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    return of_self if isinstance(of_self, AlongRecords) else found.at(dim)
+    return of_self if isinstance(of_self, AlongRecords) else layout.at(dim)
 
 
 def indexed(call: Call) -> Kinds:
-    """tensor[a, :, b]: each record's own rows, or what all share at each record's places."""
+    """Index as tensor[a, :, b]: each record's own rows, or what all share at each record's places."""
     self, indices = call["self"], list(call["indices"])
     used = [place for place, index in enumerate(indices) if index is not None]
     depth = max(indices[place].dim() for place in used)
@@ -218,7 +225,7 @@ def indexed(call: Call) -> Kinds:
         kind: Kind = call.kind(indices[place])
         shift = depth - indices[place].dim()
         if isinstance(kind, Numbers):
-            kind = Numbers(kind.dim + shift, kind.call)
+            kind = Numbers(kind.dim + shift)
         picked.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
     rows = [kind for kind in picked if isinstance(kind, AlongRecords)]
     numbers = [kind for kind in picked if isinstance(kind, Numbers)]
@@ -245,21 +252,21 @@ def indexed(call: Call) -> Kinds:
 
 
 def put(call: Call) -> Kinds:
-    """index_put: into what all share, the records add up; else as `indexed`."""
+    """Write at indices: into what all share, the records add up; else as `indexed`."""
     own = call.kind(call["self"])
     if not isinstance(own, AlongRecords):
         return call.merged("of several records in one place")
-    found = indexed(call)
-    if not isinstance(found, AlongRecords):
-        return found
+    layout = indexed(call)
+    if not isinstance(layout, AlongRecords):
+        return layout
     value = call.of("values")
     if isinstance(value, AlongRecords) and (value.outer, value.inner) != (own.outer, own.inner):
         return Unknown(call.name)
-    reached = found.dim + call["values"].dim() - landing(call)
+    reached = layout.dim + call["values"].dim() - landing(call)
     return own if not isinstance(value, AlongRecords) or value.dim == reached else Unknown(call.name)
 
 
 def landing(call: Call) -> int:
-    """How many dimensions self[indices] has."""
+    """Return how many dimensions self[indices] has."""
     used = [index for index in call["indices"] if index is not None]
     return int(call["self"].dim() - len(used) + max(index.dim() for index in used))

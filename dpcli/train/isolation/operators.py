@@ -1,14 +1,226 @@
-"""Which operator has which rule. One that is not here, and that torch does not tag as pointwise, is not understood."""
+"""The rule of each operator: what becomes of the records. One that is not in the table, and not pointwise by torch's tag, has no rule.
+
+First the operators that compute: which dimensions they add over, and which they keep apart. Those that only move numbers are in `moves`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from dpcli.train.isolation import moves, sums
-from dpcli.train.isolation.call import Call
-from dpcli.train.isolation.kinds import Kinds
+from torch import Tensor
+
+from dpcli.train.isolation import moves
+from dpcli.train.isolation.layout import (
+    SHARED,
+    AlongRecords,
+    Call,
+    Kind,
+    Kinds,
+    Merged,
+    Mixed,
+    Unknown,
+    coefficient,
+    dims_of,
+    fitting,
+    pair,
+)
 
 Rule = Callable[[Call], Kinds]
+
+NOT_REDUCED = 0  # of torch's losses: reduction="none"
+
+
+def pointwise(call: Call) -> Kinds:
+    """Keep each number's place; shapes are aligned from the right."""
+    if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
+        return call.merged("over the records") if not call.name.endswith("backward") else Unknown(call.name)
+    depth = max(tensor.dim() for tensor in call.tensors())
+    aligned = [kind.at(kind.dim + depth - tensor.dim()) for tensor, kind in call.rows()]
+    layout = pair(aligned, call.name)
+    return call.everywhere(layout) if all(kind == layout for kind in aligned) else Unknown(call.name)
+
+
+def reduced(call: Call) -> Kinds:
+    """Add over the dimensions that are named, over all where none is."""
+    tensor, layout = call.one()
+    dims = dims_of(call.values.get("dim"), tensor.dim())
+    if layout.dim in dims:
+        return call.merged("over the records")
+    kept = call.values.get("keepdim", False)
+    return [layout if kept else layout.at(layout.dim - sum(dim < layout.dim for dim in dims)) for _ in call.outputs]
+
+
+def product(call: Call) -> Kinds:
+    """Multiply matrices, and add to them."""
+    first, second = (call[a] for a in OPERANDS[call.name])
+    left, right = call.kind(first), call.kind(second)
+    batched = first.dim() == 3
+    layout: list[AlongRecords] = []
+    for kind, tensor, summed in ((left, first, first.dim() - 1), (right, second, max(0, second.dim() - 2))):
+        if not isinstance(kind, AlongRecords):
+            continue
+        if kind.dim == summed:
+            return call.merged("over the records")
+        layout.append(kind if batched and kind.dim == 0 else kind.at(first.dim() - 1 if tensor is second else kind.dim))
+    result = pair(layout, call.name)
+    if any(kind != result for kind in layout):
+        return Unknown(call.name)
+    added = call.of("self") if "mat1" in call.values or "batch1" in call.values else None
+    return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
+
+
+OPERANDS = {
+    "mm": ("self", "mat2"),
+    "addmm": ("mat1", "mat2"),
+    "bmm": ("self", "mat2"),
+    "baddbmm": ("batch1", "batch2"),
+    "mv": ("self", "vec"),
+    "dot": ("self", "tensor"),
+}
+
+
+def of_trailing(call: Call) -> Kinds:
+    """Normalise over the last dimensions."""
+    tensor, layout = call["input"], call.of("input")
+    if not isinstance(layout, AlongRecords):
+        return Unknown(call.name)
+    if layout.dim >= tensor.dim() - len(call["normalized_shape"]):
+        return call.merged("over the records")
+    return agreeing(call, layout, call.everywhere(layout))
+
+
+def of_trailing_back(call: Call) -> Kinds:
+    """Return gradients of the input; those of weight and bias are sums over all records."""
+    layout = call.one()[1]
+    if layout.dim >= call["input"].dim() - len(call["normalized_shape"]):
+        return call.merged("over the records")
+    return back(call, layout)
+
+
+def first_alone(call: Call) -> Kinds:
+    """Keep the places of the first dimension apart: convolutions, group normalisation."""
+    layout = call.one()[1]
+    return agreeing(call, layout, call.everywhere(layout)) if layout.dim == 0 and as_many(call) else Unknown(call.name)
+
+
+def first_alone_back(call: Call) -> Kinds:
+    layout = call.one()[1]
+    return back(call, layout) if layout.dim == 0 and as_many(call) else Unknown(call.name)
+
+
+def as_many(call: Call) -> bool:
+    """Return whether group normalisation is told to normalise as many as there are."""
+    return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
+
+
+def back(call: Call, layout: AlongRecords) -> Kinds:
+    """Return the gradient of the input, and of each weight in turn."""
+    first, *weights = call.outputs
+    result: list[Kind] = [fitting(first, layout), *(call.merged("over the records") for _ in weights)]
+    return agreeing(call, layout, result)
+
+
+def agreeing(call: Call, layout: AlongRecords, result: list[Kind]) -> Kinds:
+    """Return the result where all arguments with records have them in one layout, and no weights are among them."""
+    weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
+    return result if not weights and call.agreed(layout) else Unknown(call.name)
+
+
+def planes(call: Call) -> Kinds:
+    """Pool or resample over the last one, two or three dimensions, as the name says."""
+    tensor, layout = call.one()
+    spatial = re.search(r"([123])d", call.name)
+    if spatial is None or layout.dim >= tensor.dim() - int(spatial[1]):
+        return Unknown(call.name)
+    return agreeing(call, layout, call.everywhere(layout))
+
+
+def batch_norm(call: Call) -> Kinds:
+    """Normalise each channel by itself with the batch's own statistics, each number by itself with kept ones."""
+    _tensor, layout = call["input"], call.of("input")
+    if not isinstance(layout, AlongRecords):
+        return Unknown(call.name)
+    own = call.values.get("training", call.name != "_batch_norm_no_update" and not call.name.endswith("no_training"))
+    if own and layout.dim != 1:
+        return call.merged("over the records")
+    first, *statistics = call.outputs
+    along = AlongRecords(0, layout.outer, layout.inner)
+    weights = [
+        kind for name in ("weight", "bias", "running_mean", "running_var") if isinstance(kind := call.of(name), AlongRecords)
+    ]
+    if weights and (layout.dim != 1 or any(kind != along for kind in weights)):
+        return Unknown(call.name)
+    return [fitting(first, layout), *(fitting(one, along) for one in statistics)]
+
+
+def batch_norm_back(call: Call) -> Kinds:
+    layout = call.of("input") or call.of("grad_out")
+    if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
+        return Unknown(call.name)
+    first, *weights = call.outputs
+    channels: Kind = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged("over the records")
+    return [fitting(first, layout), *(channels for _ in weights)]
+
+
+def looked_up(call: Call) -> Kinds:
+    """Look up rows of a table that all share."""
+    layout = call.of("indices")
+    return layout if isinstance(layout, AlongRecords) and not isinstance(call.of("weight"), AlongRecords) else Unknown(call.name)
+
+
+def added_up(call: Call) -> Kinds:
+    """Add up the gradients of what all share."""
+    return [call.merged("over the records") for _ in call.outputs]
+
+
+def likelihood(call: Call) -> Kinds:
+    """Return losses and their total weight."""
+    if call["reduction"] != NOT_REDUCED:
+        return call.merged("over the records")
+    layout = call.of("self")
+    if not isinstance(layout, AlongRecords) or layout.dim != 0:
+        return Unknown(call.name)
+    result: list[Kind] = [layout, *(SHARED for _ in call.outputs[1:])]
+    return agreeing(call, layout, result)
+
+
+def attention(call: Call) -> Kinds:
+    """Keep each record and head apart: (B, heads, T, d)."""
+    layout = call.one()[1]
+    if layout.dim > 1:
+        return call.merged("over the records")
+    if any(not isinstance(call.of(name), AlongRecords) for name in ("query", "key", "value")):
+        return Unknown(call.name)  # it asks for as many of each, and does not look
+    result = [fitting(output, layout) for output in call.outputs]
+    mask = call.values.get("attn_mask", call.values.get("attn_bias"))
+    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), AlongRecords):
+        return Unknown(call.name)
+    return agreeing(call, layout, result)
+
+
+def recurrent(call: Call) -> Kinds:
+    """Run one layer over (T, B, d), without packing."""
+    layout = call.of("input")
+    if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
+        return Unknown(call.name)
+    _, *states = call.outputs
+    return [layout, *(layout.at(max(0, state.dim() - 2)) for state in states)]
+
+
+def recurrent_back(call: Call) -> Kinds:
+    """Return gradients of the input, of four weights, of two states."""
+    layout = call.of("input")
+    if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
+        return Unknown(call.name)
+    _, *weights, hidden, cell = call.outputs
+    merged: list[Kind] = [Merged(f"{call.name} over the records") for _ in weights]
+    return [layout, *merged, layout.at(max(0, hidden.dim() - 2)), layout.at(max(0, cell.dim() - 2))]
+
+
+def never(call: Call) -> Kinds:
+    raise Mixed(f"{call.name} over the records")
+
 
 NAMES: dict[Rule, str] = {
     moves.same: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
@@ -36,102 +248,52 @@ NAMES: dict[Rule, str] = {
     moves.along_back: "_softmax_backward_data _log_softmax_backward_data",
     moves.along: "_softmax _safe_softmax _log_softmax "
     "cumsum cumprod logcumsumexp cummax cummin sort argsort topk flip roll glu glu_backward tril triu_indices",
-    sums.pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
+    pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
     "log_sigmoid_forward log_sigmoid_backward logit_backward softshrink_backward hardshrink_backward rrelu_with_noise "
     "rrelu_with_noise_backward _prelu_kernel _prelu_kernel_backward relu relu6 gelu silu "
     "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
     "mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward soft_margin_loss_backward "
     "normal uniform exponential geometric cauchy log_normal random poisson nan_to_num clamp_min clamp_max",
-    sums.reduced: "sum mean amax amin max min argmax argmin any all prod logsumexp std var var_mean std_mean norm nansum "
+    reduced: "sum mean amax amin max min argmax argmin any all prod logsumexp std var var_mean std_mean norm nansum "
     "linalg_vector_norm count_nonzero aminmax median nanmedian mode kthvalue",
-    sums.product: " ".join(sums.OPERANDS),
-    sums.of_trailing: "native_layer_norm _fused_rms_norm",
-    sums.of_trailing_back: "native_layer_norm_backward _fused_rms_norm_backward",
-    sums.first_alone: "convolution _convolution native_group_norm",
-    sums.first_alone_back: "convolution_backward native_group_norm_backward",
-    sums.batch_norm: "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional cudnn_batch_norm "
+    product: " ".join(OPERANDS),
+    of_trailing: "native_layer_norm _fused_rms_norm",
+    of_trailing_back: "native_layer_norm_backward _fused_rms_norm_backward",
+    first_alone: "convolution _convolution native_group_norm",
+    first_alone_back: "convolution_backward native_group_norm_backward",
+    batch_norm: "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional cudnn_batch_norm "
     "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_no_update",
-    sums.batch_norm_back: "native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward",
-    sums.looked_up: "embedding",
-    sums.added_up: "embedding_dense_backward embedding_sparse_backward",
-    sums.likelihood: "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward",
-    sums.attention: "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward "
+    batch_norm_back: "native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward",
+    looked_up: "embedding",
+    added_up: "embedding_dense_backward embedding_sparse_backward",
+    likelihood: "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward",
+    attention: "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward "
     "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward "
     "_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward",
-    sums.planes: "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d "
+    planes: "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d "
     "adaptive_max_pool2d adaptive_max_pool3d max_pool2d_with_indices_backward max_pool3d_with_indices_backward "
     "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward "
     "upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_linear1d "
     "reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d "
     "reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward replication_pad2d_backward",
-    sums.recurrent: "mkldnn_rnn_layer",
-    sums.recurrent_back: "mkldnn_rnn_layer_backward",
-    sums.never: "randperm",
+    recurrent: "mkldnn_rnn_layer",
+    recurrent_back: "mkldnn_rnn_layer_backward",
+    never: "randperm",
 }
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 
-MADE = frozenset(
-    [
-        "empty",
-        "zeros",
-        "ones",
-        "full",
-        "rand",
-        "randn",
-        "randint",
-        "normal",
-        "new_empty",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "empty_like",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "expand",
-        "repeat",
-        "scalar_tensor",
-        "empty_strided",
-        "new_empty_strided",
-    ]
-)  # whose content does not depend on how many records there are, only its shape
-SIZED = frozenset(
-    [
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "view_copy",
-        "expand",
-        "expand_copy",
-        "repeat",
-        "select",
-        "slice",
-        "slice_backward",
-        "select_backward",
-        "native_group_norm",
-        "native_group_norm_backward",
-        "nll_loss_forward",
-    ]
-)  # which may be told the batch's size: as a length of what comes out
-
-DRAWN = frozenset(
-    [
-        "rand",
-        "randn",
-        "randint",
-        "normal",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "empty",
-        "new_empty",
-        "empty_like",
-    ]
+# MADE: new numbers, of which only the shape depends on how many records there are. DRAWN: those of them that differ between records.
+# SIZED: operators that take the batch's size as a length of what comes out.
+MADE, DRAWN, SIZED = (
+    frozenset(names.split())
+    for names in (
+        "empty zeros ones full rand randn randint normal new_empty new_zeros new_ones new_full empty_like zeros_like ones_like "
+        "full_like rand_like randn_like randint_like expand repeat scalar_tensor empty_strided new_empty_strided",
+        "rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like",
+        "view _unsafe_view reshape view_copy expand expand_copy repeat select slice slice_backward select_backward "
+        "native_group_norm native_group_norm_backward nll_loss_forward",
+    )
 )
-
-OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}  # what an operator takes over from its own forward, and nobody else can read
+OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}  # which an operator takes over from its own forward, and nobody else can read

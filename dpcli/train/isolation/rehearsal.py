@@ -1,64 +1,203 @@
-"""Records that nobody owns, of the form of those that somebody does: what a rehearsal runs on."""
+"""Whether a program keeps records apart: followed on none, tried on made-up ones, and one of each real step taken alone as well."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
-from dpcli.train.engine.batches import Batch
+from dpcli.base.errors import InputError
+from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.choice import check, shifted, tolerance_of, unmoved
+from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.draws import remembered, repeated
+from dpcli.train.engine.method import Loss, Method, per_example_losses
+from dpcli.train.engine.pieces import PlainRows
+from dpcli.train.engine.sums import LARGE, Sums, lengths_of
+from dpcli.train.engine.vectorised import one_example
+from dpcli.train.isolation.following import Program, dense, followed, raised
+from dpcli.train.isolation.state import state
 
-Draw = Callable[[int], Batch]  # so many records, fresh each time
+SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
+RECORDS = 7  # a length that other dimensions rarely have: draws are told apart by it
+SEVERAL = 33  # where the program could not be followed: it may do something else for another number
+SEEDS = 3
+BEYOND = 1e15  # a norm above it may be beyond the number format one way and not the other
+
+Draw = Callable[[int], Batch]  # a number of made-up records, fresh each time
+
+
+def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
+    """Follow the program on no records, and try it on made-up ones, all on copies that are thrown away.
+
+    Raises:
+        InputError: records meet somewhere, or a forward changes something, or the program fails.
+    """
+    before = state(model, loss)
+    program = followed(copied(model), loss, draw(2))
+    before.require_same(state(model, loss))
+    try:
+        tried(copied(model).double(), loss, lambda count: double(draw(count)), program)
+    except InputError:
+        raise
+    except Exception:  # it insists on its own precision
+        try:
+            tried(copied(model), loss, draw, program)
+        except InputError:
+            raise
+        except Exception as problem:
+            raise InputError(f"model: expected a program that runs on made-up records, found {raised(problem)}") from problem
+    before.require_same(state(model, loss))
+    return program
+
+
+def tried(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Run in batches and alone, at several magnitudes, under fresh random numbers; nothing may change meanwhile."""
+    tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
+    tolerance = max(tolerance, tolerance_of(model))
+    with shifted(model), unmoved(model):
+        before = state(model, loss)
+        loss(model, draw(2))
+        before.require_same(state(model, loss))  # the seed of torch's numbers, too, which a check sets itself
+        for seed in range(SEEDS):
+            count = SEVERAL if seed == 1 and not program.whole else RECORDS
+            for scale in SCALES if has_numbers(draw(1)) else SCALES[:1]:
+                check(model, loss, scaled(draw(count), scale), secrets.randbits(40), tolerance)
+                before.require_same(state(model, loss))
+
+
+def copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as problem:  # whatever its attributes raise
+        raise InputError(f"model: expected a module that can be copied, so that it can be tried, found {raised(problem)}") from None
+
+
+def double(batch: Batch) -> Batch:
+    return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
 def like(records: Batch) -> Draw:
-    """Records of these shapes and types: standard normal numbers, and whole ones from the range that there is.
+    """Draw records of these shapes and types: standard normal numbers, and whole ones from the range that there is.
 
     Of the records themselves only that range counts, as it says which labels and tokens a program takes.
     """
     form = tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device, *span(leaf)), records)
-
-    def drawn(count: int) -> Batch:
-        found: Batch = tree_map(lambda one: column(count, *one), form, is_leaf=lambda one: isinstance(one, tuple) and is_form(one))
-        return found
-
-    return drawn
+    return lambda count: tree_map(lambda one: column(count, *one), form, is_leaf=is_form)
 
 
-def is_form(one: tuple[object, ...]) -> bool:
-    return len(one) == 5 and isinstance(one[0], torch.Size)
+def is_form(one: object) -> bool:
+    return isinstance(one, tuple) and len(one) == 5 and isinstance(one[0], torch.Size)
 
 
 def span(leaf: Tensor) -> tuple[int, int]:
-    """Smallest and largest whole number."""
+    """Return the smallest and the largest whole number."""
     if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool or not leaf.numel():
         return 0, 1
     return int(leaf.min()), int(leaf.max())
 
 
 def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.device, low: int, high: int) -> Tensor:
-    """One tensor of made-up records; a smallest number below zero is taken for a mark, as padding is, and comes now and then."""
+    """Draw one tensor; a smallest number below zero is taken for a mark, as padding is, and comes now and then."""
     if dtype == torch.bool:
-        found = torch.rand(count, *shape, device=device) < 0.5
-        if found.dim() > 1:
-            found[:, 0] = True
-        return found
+        truths = torch.rand(count, *shape, device=device) < 0.5
+        if truths.dim() > 1:
+            truths[:, 0] = True
+        return truths
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
-    found = torch.randint(max(0, low), max(0, low, high) + 1, (count, *shape), device=device)
+    numbers = torch.randint(max(0, low), max(0, low, high) + 1, (count, *shape), device=device)
     if low < 0:
-        found = torch.where(torch.rand(found.shape, device=device) < 0.1, low, found)
-    return found.to(dtype)
+        numbers = torch.where(torch.rand(numbers.shape, device=device) < 0.1, low, numbers)
+    return numbers.to(dtype)
 
 
 def scaled(batch: Batch, scale: float) -> Batch:
-    """With all numbers that are not whole so many times as large."""
-    found: Batch = tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)
-    return found
+    """Multiply all numbers that are not whole."""
+    return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
 def has_numbers(batch: Batch) -> bool:
-    """Whether there is something to scale."""
-    return any(leaf.is_floating_point() for leaf in torch.utils._pytree.tree_leaves(batch))
+    return any(leaf.is_floating_point() for leaf in tree_leaves(batch))
+
+
+class Sum(Protocol):
+    """Computes clipped sums, after its rehearsal."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def loss(self) -> Loss: ...
+
+    @property
+    def program(self) -> Program | None: ...
+
+    @property
+    def clip(self) -> Clip: ...
+
+    @property
+    def method(self) -> Method: ...
+
+    def __call__(self, batch: Batch, /) -> Sums: ...
+
+
+def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
+    """Return the batch's sums, after one example's gradient was compared with the one that it has alone.
+
+    Args:
+        row: of that example, which is given the random numbers that it drew in the batch.
+
+    Edge cases: a method that differentiates each example on its own is believed.
+
+    Raises:
+        InputError: the lengths of its gradient differ by more than rounding; the message shows nothing of it.
+    """
+    if engine.method.isolates:
+        return engine(batch)
+    random = engine.program is None or engine.program.random
+    nothing: list[list[Tensor]] = [[]]
+    listening: AbstractContextManager[list[list[Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
+    with listening as kept:
+        sums = engine(batch)
+    if engine.method.isolates:  # something in these records had them taken one at a time
+        return sums
+    together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
+    if not any(agree(engine, length_alone(engine, alone, drawn), together) for drawn in kept):
+        raise InputError(
+            "model: expected an example's gradient in the batch to be the one that it has alone, but the model or the loss "
+            "does not keep examples apart; this step was not released"
+        )
+    return sums
+
+
+def length_alone(engine: Sum, alone: Batch, drawn: list[Tensor]) -> float:
+    """Return the length of the example's gradient, where it is given these random numbers."""
+    parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
+    with dense(engine.model), repeated(drawn) if drawn else nullcontext():
+        gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)
+    return length(gradients, engine.clip, parameters)
+
+
+def length(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
+    """Return the length over all parameters: at once, unless its squares may leave the number format."""
+    with torch.no_grad():
+        each = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
+        quick = math.hypot(*torch.stack(each).tolist()) if each else 0.0
+    return quick if quick < LARGE else float(lengths_of((gradients, 1), clip, parameters)[0])
+
+
+def agree(engine: Sum, alone: float, together: float) -> bool:
+    """Return whether two lengths agree up to rounding, relative to them or to a fiftieth of C."""
+    if not (math.isfinite(alone) and math.isfinite(together)):
+        return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > BEYOND
+    coarsest = 0.0 if engine.program is None else engine.program.coarsest
+    tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
+    return abs(alone - together) <= tolerance * (max(alone, together) + 0.02 * engine.clip.bound)

@@ -1,10 +1,9 @@
-"""Everything that a model and its loss can reach and write to: compared around a forward, which must change none of it."""
+"""Everything that a model and its loss can reach and write to, compared around a forward, which must change none of it; and the tensors
+that they read besides."""
 
 from __future__ import annotations
 
-import contextvars
 import functools
-import os
 import pickle
 import random
 import sys
@@ -17,120 +16,152 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as nn_module
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from dpcli.audit.libraries import is_library, is_own_code
 from dpcli.base.errors import InputError
+from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
+from dpcli.train.isolation.following import own_line
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 MOST = 100_000  # values that are looked at
+MADE_ON_THE_WAY = torch.ops.aten.lift_fresh.default  # of numbers that stand in the program, as torch.tensor does
+DRAWS = "random numbers"
 
 
 @dataclass(slots=True)
 class ReachableState:
-    """Values by the path on which they are found. whole: tensors with their numbers, else by identity and version."""
+    """Values by the path that leads to them. copies: tensors are kept with their numbers, else by identity."""
 
-    whole: bool
-    found: dict[str, object] = field(default_factory=dict)
+    copies: bool
+    values: dict[str, object] = field(default_factory=dict)
     seen: dict[int, object] = field(default_factory=dict)
 
     def require_same(self, later: ReachableState) -> None:
-        """Raises InputError, naming it, where something is another."""
-        for name in (*self.found, *(name for name in later.found if name not in self.found)):
-            if name not in self.found or name not in later.found or not equal(self.found[name], later.found[name]):
-                kind = "buffer" if isinstance(later.found.get(name), Tensor) else "value"
+        """Raise InputError, with its path, where a value has changed."""
+        for name in (*self.values, *(name for name in later.values if name not in self.values)):
+            if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
+                kind = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
+                repair = (
+                    "draw them by torch, without a seed"
+                    if name.endswith((DRAWS, "seed"))
+                    else "compute it beforehand, and leave it"
+                )
                 raise InputError(
-                    f"{name}: expected a {kind} that training leaves alone, found one that a forward updates; "
-                    "compute it before training, and leave it"
+                    f"{name}: expected a {kind} that training leaves alone, found one that a forward updates; {repair}"
                 )
 
+    def keep(self, name: str, tensor: Tensor) -> None:
+        self.values[name] = tensor.detach().clone() if self.copies else (id(tensor),)
+        self.values[f"{name}.requires_grad"] = tensor.requires_grad
 
-def state(model: nn.Module, loss: Loss, whole: bool = True) -> ReachableState:
-    """As it is now."""
-    found = ReachableState(whole)
+    def visit(self, name: str, value: Any, depth: int = 0) -> None:
+        """Keep a value, and what can be reached from it."""
+        if isinstance(value, PLAIN):
+            self.values[name] = repr(value)
+            return
+        if id(value) in self.seen or depth > 8 or len(self.values) > MOST:
+            self.values.setdefault(name, id(value))
+            return
+        self.seen[id(value)] = value
+        if isinstance(value, Tensor):
+            self.keep(name, value)
+        elif isinstance(value, torch.Generator):
+            self.values[name] = str(value.get_state().tolist())
+        elif isinstance(value, torch.jit.ScriptFunction):
+            raise InputError(f"{name}: expected a function that can be followed, found one of torch.jit; use what it was made from")
+        elif isinstance(value, random.SystemRandom):
+            raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
+        elif isinstance(value, random.Random):
+            self.values[name] = value.getstate()
+        elif type(value).__module__ == "numpy":
+            self.values[name] = repr(getattr(value, "tobytes", lambda: value)())
+        else:
+            parts = list(inside(value))
+            self.values[name] = (id(value), len(parts)) if parts or callable(value) else pickled(value)
+            for key, part in parts:
+                self.visit(f"{name}{key}", part, depth + 1)
+            if isinstance(value, types.FunctionType):
+                self.visit_globals(name, value, depth)
+            elif not isinstance(value, type):
+                self.visit_class(name, type(value))
+
+    def visit_globals(self, name: str, function: types.FunctionType, depth: int) -> None:
+        """Keep the globals that a user's own function names."""
+        if not is_own_code(function.__code__.co_filename):
+            return
+        space, names = function.__globals__, names_in(function.__code__)
+        label = space.get("__name__", name)
+        for key in sorted(names & space.keys()):
+            if not isinstance(space[key], types.ModuleType):
+                self.visit(f"{label}.{key}", space[key], depth + 1)
+            elif is_own_code(getattr(space[key], "__file__", None) or "<"):
+                for inner in sorted(names & vars(space[key]).keys()):
+                    if not isinstance(vars(space[key])[inner], types.ModuleType):
+                        self.visit(f"{space[key].__name__}.{inner}", vars(space[key])[inner], depth + 1)
+
+    def visit_class(self, name: str, kind: type) -> None:
+        """Keep the attributes of a user's own class, and what its methods use."""
+        for base in kind.__mro__:
+            file = getattr(sys.modules.get(base.__module__), "__file__", None)
+            if id(base) in self.seen or file is None or is_library(file):
+                continue
+            self.seen[id(base)] = base
+            for key, value in vars(base).items():
+                value = getattr(value, "__func__", value)
+                if isinstance(value, types.FunctionType):
+                    for label, part in inside(value):
+                        self.visit(f"{base.__name__}.{key}{label}", part, 1)
+                    self.visit_globals(name, value, 0)
+                elif not key.startswith("__") and not callable(value):
+                    self.visit(f"{base.__name__}.{key}", value, 1)
+
+
+def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
+    """Return the state as it is now."""
+    now = ReachableState(copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        keep(found, f"model: {name}", tensor)
-        found.found[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
+        now.keep(f"model: {name}", tensor)
+        now.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
     for name, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules"):
-                visit(found, f"model: {name}.{key}" if name else f"model: {key}", value, 0)
-        own(found, f"model: {name or 'the model'}", type(module))
-    visit(found, "loss", loss, 0)
+                now.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
+        now.visit_class(f"model: {name or 'the model'}", type(module))
+    now.visit("loss", loss)
     for key in (key for key in vars(nn_module) if key.startswith("_global")):
-        visit(found, f"torch's {key.strip('_')}", vars(nn_module)[key], 0)
-    found.found["the environment"] = repr(sorted(os.environ.items()))
-    found.found["torch's seed"] = torch.initial_seed()
-    found.found["Python's random numbers"] = random.getstate()
+        now.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
+    now.values["torch's seed"] = torch.initial_seed()
+    now.values[f"Python's {DRAWS}"] = random.getstate()
     numbers = sys.modules.get("numpy")
     if numbers is not None:
-        found.found["numpy's random numbers"] = [
-            getattr(part, "tobytes", lambda part=part: part)() for part in numbers.random.get_state()
-        ]
-    return found
-
-
-def keep(reachable_state: ReachableState, name: str, tensor: Tensor) -> None:
-    reachable_state.found[name] = tensor.detach().clone() if reachable_state.whole else (id(tensor), tensor._version)
-
-
-def visit(reachable_state: ReachableState, name: str, value: Any, depth: int) -> None:
-    """A value, and what hangs on it."""
-    if isinstance(value, PLAIN):
-        reachable_state.found[name] = repr(value)
-        return
-    if id(value) in reachable_state.seen or depth > 8 or len(reachable_state.found) > MOST:
-        reachable_state.found.setdefault(name, id(value))
-        return
-    reachable_state.seen[id(value)] = value
-    if isinstance(value, Tensor):
-        keep(reachable_state, name, value)
-    elif isinstance(value, torch.Generator):
-        reachable_state.found[name] = str(value.get_state().tolist())
-    elif isinstance(value, torch.jit.ScriptFunction):
-        raise InputError(
-            f"{name}: expected functions whose inside can be followed, found one of torch.jit; use what it was made from"
-        )
-    elif isinstance(value, random.SystemRandom):
-        raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
-    elif isinstance(value, random.Random):
-        reachable_state.found[name] = value.getstate()
-    elif isinstance(value, memoryview):
-        reachable_state.found[name] = bytes(value)
-    elif isinstance(value, contextvars.ContextVar):
-        visit(reachable_state, f"{name}.get()", value.get(None), depth + 1)
-    elif type(value).__module__ == "numpy":
-        reachable_state.found[name] = repr(getattr(value, "tobytes", lambda: value)())
-    else:
-        parts = list(inside(value))
-        reachable_state.found[name] = (id(value), len(parts)) if parts or callable(value) else pickled(value)
-        for key, part in parts:
-            visit(reachable_state, f"{name}{key}", part, depth + 1)
-        if isinstance(value, types.FunctionType):
-            written(reachable_state, name, value, depth)
-        elif not isinstance(value, type):
-            own(reachable_state, name, type(value))
+        parts = numbers.random.get_state()
+        now.values[f"numpy's {DRAWS}"] = [getattr(part, "tobytes", lambda part=part: part)() for part in parts]
+    return now
 
 
 def inside(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a container, a function or an object."""
+    """Yield the parts of a container, a function or an object."""
     if isinstance(value, Mapping):
-        yield from (
-            (f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part) for place, (key, part) in enumerate(value.items())
-        )
+        for place, (key, part) in enumerate(value.items()):
+            yield f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{place}]", part) for place, part in enumerate(value))
     elif isinstance(value, set | frozenset):
         yield "", "".join(sorted(map(repr, value)))
-    elif isinstance(value, bytearray | Iterator):
-        yield "", repr(value) if isinstance(value, bytearray) else kept(value)
+    elif isinstance(value, bytearray):
+        yield "", repr(value)
+    elif isinstance(value, Iterator):
+        yield "", pickled(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif hasattr(value, "cache_info"):
         yield ".cache", value.cache_info().currsize
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            yield f".{name}", cell_of(cell)
+            yield f".{name}", content(cell)
         yield ".__defaults__", value.__defaults__
         if is_own_code(value.__code__.co_filename):  # a library's own remembers what it has compiled
             yield ".__dict__", vars(value)
@@ -145,76 +176,77 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f".{name}", getattr(value, name, None)) for name in names)
 
 
-def kept(value: Any) -> object:
-    """What an iterator would be pickled with: how far it is."""
-    try:
-        return repr(value.__reduce__()[1:])
-    except Exception:  # a generator has nothing of the kind
-        frame = getattr(value, "gi_frame", None)
-        return pickled(value) if frame is None else repr((frame.f_lasti, frame.f_locals))
-
-
 def pickled(value: Any) -> object:
-    """Of an object whose parts Python does not show, as a generator of random numbers or an array: what it would be saved as."""
+    """Return what an object would be saved as, where Python does not show its parts: an iterator, a generator of random numbers."""
     try:
         return pickle.dumps(value)
     except Exception:  # whatever it raises that cannot be saved
         return id(value)
 
 
-def cell_of(cell: Any) -> Any:
-    """What a closure holds; nothing where it is not yet bound."""
+def content(cell: Any) -> Any:
+    """Return what a closure's cell holds; None where it is not yet bound."""
     try:
         return cell.cell_contents
     except ValueError:
         return None
 
 
-def written(reachable_state: ReachableState, name: str, function: types.FunctionType, depth: int) -> None:
-    """The globals of a user's own function."""
-    if not is_own_code(function.__code__.co_filename):
-        return
-    space = function.__globals__
-    label = space.get("__name__", name)
-    for key in sorted(names_in(function.__code__) & space.keys()):
-        if not isinstance(space[key], types.ModuleType):
-            visit(reachable_state, f"{label}.{key}", space[key], depth + 1)
-        elif is_own_code(getattr(space[key], "__file__", None) or "<"):
-            used(reachable_state, space[key], names_in(function.__code__), depth)
-
-
-def used(reachable_state: ReachableState, module: types.ModuleType, names: set[str], depth: int) -> None:
-    """What a user's own module has of these names."""
-    for name in sorted(names & vars(module).keys()):
-        if not isinstance(vars(module)[name], types.ModuleType):
-            visit(reachable_state, f"{module.__name__}.{name}", vars(module)[name], depth + 1)
-
-
 def names_in(code: types.CodeType) -> set[str]:
-    """Of globals that a function, or one inside of it, may use."""
+    """Return the names of globals that a function, or one inside of it, may use."""
     nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return set(code.co_names).union(*(names_in(one) for one in nested))
-
-
-def own(reachable_state: ReachableState, name: str, kind: type) -> None:
-    """Attributes of a user's own class, and what its methods use."""
-    for base in kind.__mro__:
-        module = sys.modules.get(base.__module__)
-        file = getattr(module, "__file__", None)
-        if id(base) in reachable_state.seen or file is None or is_library(file):
-            continue
-        reachable_state.seen[id(base)] = base
-        for key, value in vars(base).items():
-            value = getattr(value, "__func__", value)
-            if isinstance(value, types.FunctionType):
-                for label, part in inside(value):
-                    visit(reachable_state, f"{base.__name__}.{key}{label}", part, 1)
-                written(reachable_state, name, value, 0)
-            elif not key.startswith("__") and not callable(value):
-                visit(reachable_state, f"{base.__name__}.{key}", value, 1)
 
 
 def equal(a: object, b: object) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
     return type(a) is type(b) and bool(a == b)
+
+
+def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
+    """Name the tensors that a program reads besides parameters, buffers and records, which may be made of data; not single numbers.
+
+    Args:
+        batch: records that nobody owns.
+    """
+    reading = Reading((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
+    with torch.enable_grad(), reading:  # a loss may ask for gradients itself
+        loss(model, batch)
+    reached = state(model, loss, copies=False).values
+    names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
+    return tuple(
+        sorted({f"{names.get(id(one), place)} of shape {tuple(one.shape)}".replace(",)", ")") for one, place in reading.operands})
+    )
+
+
+class Reading(TorchDispatchMode):
+    """Finds operands that are neither known beforehand nor made by an operator before, with the line that reads them.
+
+    known: by where they are in memory. What an operator made may be gone when something else lies there; constants were there before.
+    """
+
+    def __init__(self, known: tuple[Tensor, ...]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.known = set(map(address, known))
+        self.operands: list[tuple[Tensor, str]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        given = dict(kwargs or {})
+        for one in tree_leaves((args, given)):
+            if isinstance(one, Tensor) and (func is MADE_ON_THE_WAY or address(one) not in self.known):
+                self.known.add(address(one))
+                line = own_line()
+                if one.numel() > 1 and (line or func is not MADE_ON_THE_WAY):
+                    self.operands.append((one, f"a tensor read at {line}" if line else "a tensor of a library"))
+        made = func(*args, **given)
+        self.known.update(address(one) for one in tree_leaves(made) if isinstance(one, Tensor))
+        return made
+
+
+def address(tensor: Tensor) -> int:
+    """Return where a tensor's numbers are: a view, and what .data gives, is no other tensor."""
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (RuntimeError, NotImplementedError):  # of a kind that has none
+        return id(tensor)

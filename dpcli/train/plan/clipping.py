@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.fields import POSITIVE, RATE, Constraint, Key, Selection
-from dpcli.train.engine.norms import LARGEST, SMALLEST
+from dpcli.train.engine.clip import LARGEST, SMALLEST
 from dpcli.train.plugin import STYLES
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
-from dpcli.train.isolation.constants import constants
 from dpcli.train.isolation.rehearsal import like
+from dpcli.train.isolation.state import constants
 from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.step import Noise, total
 from dpcli.train.plan.plan import TrainingPlan

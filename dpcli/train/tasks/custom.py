@@ -34,20 +34,20 @@ def build(train: Custom, path: str) -> Learning:
     model = built(train.model, train.data, path)
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
-    records, units = _data(train, path)
-    loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path)
+    records, units = _data(train, path, model)
+    loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
     measure = measure_of(train, path, model, records)
     plain = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
     return augmented(plain, train, path)
 
 
-def _data(train: Custom, path: str) -> tuple[Batch, NDArray[np.generic] | None]:
+def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np.generic] | None]:
     found = private_result(train.data, path)
     if train.units is None:
-        return checked(found, train.data, path), None
+        return checked(found, train.data, path, model), None
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise InputError(f"{path}: {train.data}: expected (records, units), found something else")
-    return checked(found[0], train.data, path), whose(found[1], path)
+    return checked(found[0], train.data, path, model), whose(found[1], path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
@@ -62,10 +62,10 @@ def own_loss(source: str, function: Callable[..., Any]) -> Loss:
     return loss
 
 
-def checked(records: Any, source: str, path: str) -> Batch:
-    """The records as tensors of one length. Raises InputError for anything else."""
+def checked(records: Any, source: str, path: str, model: nn.Module) -> Batch:
+    """Return the records as tensors of one length. Raises InputError for anything else."""
     try:
-        batch = tensors(records)
+        batch = tensors(records, model)
         size(batch)
     except Exception:  # of whatever is no array; the message may quote a value
         raise InputError(
@@ -74,13 +74,13 @@ def checked(records: Any, source: str, path: str) -> Batch:
     return batch
 
 
-def _draw(train: Custom, records: Batch, path: str) -> Callable[[int, Stream], Batch] | None:
+def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:
     if train.canary is None:
         return None
     source, function = train.canary, user(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        found = checked(called(source, function, count, stream.bulk()), source, path)
+        found = checked(called(source, function, count, stream.bulk()), source, path, model)
         if size(found) != count or _form(found) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records of the form of the data's, found something else")
         return found
@@ -99,7 +99,7 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)
-    public = checked(result(train.public, path), train.public, path)
+    public = checked(result(train.public, path), train.public, path, model)
     if records is not None and alike(public, records):
         raise one_source(path, train.public, train.data)
 

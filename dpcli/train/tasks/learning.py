@@ -78,15 +78,15 @@ def moved(batch: Batch, device: str | torch.device) -> Batch:
     return found
 
 
-def tensors(values: Any) -> Batch:
-    """Arrays, alone or in tuples and dicts, as tensors; float64 becomes float32."""
-    found: Batch = tree_map(_tensor, values)
-    return found
+def tensors(values: Any, model: nn.Module) -> Batch:
+    """Return arrays, alone or in tuples and dicts, as tensors; float64 becomes float32 but for a model in double precision."""
+    narrow = all(value.dtype != torch.float64 for value in model.parameters())
 
+    def column(one: Any) -> torch.Tensor:
+        tensor = torch.as_tensor(one)
+        return tensor.float() if narrow and tensor.dtype == torch.float64 else tensor
 
-def _tensor(values: Any) -> torch.Tensor:
-    tensor = torch.as_tensor(values)
-    return tensor.float() if tensor.dtype == torch.float64 else tensor
+    return tree_map(column, values)  # type: ignore[no-any-return]
 
 
 def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = None) -> Learning:

@@ -37,7 +37,7 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
     found = Learning(
         model,
         own_loss(getattr(loss, "__qualname__", "loss"), loss),
-        records_of(data, path),
+        records_of(data, path, model),
         dict,
         None if units is None else whose(units, path),
     )
@@ -46,7 +46,7 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
     return found
 
 
-def records_of(data: Any, path: str) -> Batch:
+def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     """Tensors or arrays as they are; a dataset read item by item.
 
     Raises:
@@ -60,10 +60,10 @@ def records_of(data: Any, path: str) -> Batch:
     if isinstance(data, IterableDataset):
         raise InputError("data: expected a dataset with a length and items by number, found one that is read in its own order")
     if isinstance(data, TensorDataset):
-        return checked(data.tensors, "data", path)
+        return checked(data.tensors, "data", path, model)
     if isinstance(data, Dataset):
-        return checked(_collated(data), "data", path)
-    return checked(data, "data", path)
+        return checked(_collated(data), "data", path, model)
+    return checked(data, "data", path, model)
 
 
 def _collated(data: Any) -> Any:

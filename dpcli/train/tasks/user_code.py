@@ -81,7 +81,7 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
         Raised: for what it raises, without its words, which may quote a record.
         Unsuitable: as the engine's hooks in it raise it.
     """
-    from dpcli.train.engine.rule import Unsuitable  # imports torch, which a function of texts does without
+    from dpcli.train.engine.method import Unsuitable  # imports torch, which a function of texts does without
 
     try:
         return function(*arguments)

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, gradient_noise_multiplier  # noqa: E402
-from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
+from dpcli.train.engine.clip import (  # noqa: E402
+    LARGEST,
+    SMALLEST,
+    Adaptive,
+    Automatic,
+    Clip,
+    Flat,
+    PerGroup,
+    PerLayer,
+    gradient_noise_multiplier,
+)
 from tests.cases import require_each  # noqa: E402
 
 NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "head.weight", "scale"]

@@ -9,12 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import nn  # noqa: E402
 
-from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
+from dpcli.train.engine.book_keeping import BookKeeping, divided  # noqa: E402
 from dpcli.train.engine.capture import Recorder  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.compound import written  # noqa: E402
-from dpcli.train.engine.division import divided  # noqa: E402
-from dpcli.train.engine.rule import Unsuitable  # noqa: E402
+from dpcli.train.engine.method import Unsuitable  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
 from tests.train.engine.families import Attending, Running  # noqa: E402
 from tests.train.engine.models import classification, sequences  # noqa: E402

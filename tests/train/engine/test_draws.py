@@ -13,8 +13,8 @@ from torch import Tensor, nn  # noqa: E402
 from torch.func import functional_call, vmap  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from dpcli.train.engine.choice import seeded  # noqa: E402
 from dpcli.train.engine.draws import keyed, remembered, repeated  # noqa: E402
-from dpcli.train.engine.probe import seeded  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)

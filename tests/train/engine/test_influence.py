@@ -41,6 +41,20 @@ def test_influence_on_random_data(configuration: Configuration) -> None:
     require_each(CLIPS, bounded)
 
 
+@pytest.mark.parametrize(("depth", "count"), [(64, 29), (64, 33), (5, 10), (31, 7)])
+def test_influence_at_a_kink(depth: int, count: int) -> None:
+    """An absolute error whose targets are the model's first answers: the last digit of each decides the sign of a gradient."""
+    torch.manual_seed(1)
+    model, inputs = nn.Sequential(nn.Linear(depth, 6), nn.ReLU(), nn.Linear(6, 1)), torch.randn(count, depth)
+
+    def error(model: nn.Module, batch: Any) -> Tensor:
+        return (model(batch[0]).squeeze(1) - batch[1]).abs()
+
+    engine = ClippedGradients(model, error, Flat(1.0))
+    assert influence(engine, (inputs, model(inputs).detach().squeeze(1)), count) <= SLACK
+    assert engine.method.name == "book-keeping"
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("budgets", [{"0": 3.0, "2": 4.0}, {"0.weight": 1.0, "*": 0.1}, {"*": 1.0, "2.bias": 5.0, "0": 2.0}])
 def test_groups_together_stay_within_the_bound(budgets: dict[str, float]) -> None:

@@ -17,13 +17,11 @@ from torch.utils._pytree import tree_map  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.base.lazy import load  # noqa: E402
-from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
-from dpcli.train.engine.clip import Automatic, Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.engine.division import COMPOUNDS  # noqa: E402
-from dpcli.train.engine.factors import FACTORS  # noqa: E402
+from dpcli.train.engine.book_keeping import COMPOUNDS, BookKeeping  # noqa: E402
+from dpcli.train.engine.clip import LARGEST, SMALLEST, Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.layers import RULES  # noqa: E402
 from dpcli.train.engine.method import Method  # noqa: E402
-from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
+from dpcli.train.engine.operands import FACTORS  # noqa: E402
 from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import Sums, clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 
-from dpcli.train.engine.division import divided  # noqa: E402
+from dpcli.train.engine.book_keeping import divided  # noqa: E402
+from dpcli.train.engine.method import Unsuitable  # noqa: E402
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merged  # noqa: E402
-from dpcli.train.engine.rule import Unsuitable  # noqa: E402
 
 few = st.integers(1, 4)
 seeds = st.integers(0, 2**32)

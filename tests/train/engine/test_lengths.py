@@ -14,7 +14,7 @@ from dpcli.train.engine.clip import Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, one_example  # noqa: E402
-from dpcli.train.isolation.single_record import length_alone  # noqa: E402
+from dpcli.train.isolation.rehearsal import length  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
 
@@ -45,7 +45,7 @@ def test_an_example_alone_has_the_length_that_clipping_finds() -> None:
 
         batch = torch.rand(1, 3) + 0.5
         expected = float(clipped(Looped(model, loss).parts(batch), clip, parameters).norms[0])
-        found = length_alone(one_example(loss(model, batch), parameters), clip, parameters)
+        found = length(one_example(loss(model, batch), parameters), clip, parameters)
         assert found == pytest.approx(expected, rel=1e-5)
         assert found == math.inf if not math.isfinite(scale) else math.isfinite(found)
 

@@ -12,7 +12,7 @@ from torch.nn import functional  # noqa: E402
 
 from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.rule import Unsuitable  # noqa: E402
+from dpcli.train.engine.method import Unsuitable  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.engine.families import PLACES, Forward, Standing  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from dpcli.train.engine import per_example, returned  # noqa: E402
+from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.isolation.rehearsal import like  # noqa: E402
 
@@ -30,11 +30,11 @@ def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_another_c_library_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    returned.give_back()
+    per_example.give_back()
 
     def none(name: object) -> object:
         raise OSError("no such library")
 
     for library in (none, lambda name: object()):
         monkeypatch.setattr(ctypes, "CDLL", library)
-        returned.give_back()
+        per_example.give_back()

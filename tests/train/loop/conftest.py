@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 
 import dpcli  # noqa: E402
 from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.isolation.gate import isolated  # noqa: E402
+from dpcli.train.isolation.rehearsal import isolated  # noqa: E402
 
 COUNT, STEPS, BATCH = 60, 4, 20.0
 

@@ -56,6 +56,12 @@ def test_a_loop_leaves_what_train_leaves(begin: Begin) -> None:
     assert all(torch.equal(left[name], value) for name, value in model.state_dict().items())
 
 
+def test_a_model_in_double_precision_is_trained_in_it(begin: Begin) -> None:
+    model, (inputs, labels) = model_of().double(), records()
+    stepped(begin(model, (inputs.double().numpy(), labels)), STEPS).finish()
+    assert all(value.dtype == torch.float64 for value in model.parameters())
+
+
 @pytest.mark.parametrize("row", [0, COUNT - 1])
 def test_one_record_moves_the_weights_by_at_most_c(begin: Begin, row: int) -> None:
     """With the same noise, and every record in every step: what is left of the difference is the record."""

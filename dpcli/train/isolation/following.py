@@ -1,0 +1,628 @@
+"""Follows a program operator by operator, on tensors without numbers whose first length is a symbol for any batch's size.
+
+What the rules cannot follow (a branch on values, a loop over the records) is no fault: those programs are taken one record at a time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpcli.audit.libraries import PACKAGE, is_own_code
+from dpcli.audit.user_code import raised_at
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.capture import gradients
+from dpcli.train.engine.draws import draws
+from dpcli.train.engine.method import Loss, RaisedErrors
+from dpcli.train.isolation.layout import (
+    SHARED,
+    AlongRecords,
+    Call,
+    Kind,
+    Kinds,
+    Merged,
+    Mixed,
+    Numbers,
+    Shared,
+    Unknown,
+    coefficient,
+    consistent,
+    has_records_at,
+    leaves,
+    records,
+)
+from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED, pointwise
+
+HINT = 1_000_003  # for torch's own operators, which choose a way by the size: many records
+FEW = range(2, 600)  # sizes at which a branch is tried, besides the roots of what it compares
+MANY = (1000, 1024, 2048, 4096, 16384)
+UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
+INSTEAD = "take it over the dimensions of one example, never over the batch"
+SEPARATE = "expected a loss for each example that depends on it alone"
+TORCHS = ("aten", "prims", "prim")
+MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
+SPLIT = ("split", "unsafe_split")
+WHOLE = (torch.int32, torch.int64)  # types that can count the records
+SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
+TORCH = os.path.dirname(torch.__file__) + os.sep
+OURS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is known of a program that keeps records apart.
+
+    doubt: why the rules do not prove it, if they do not: its records are then taken one at a time. whole: followed to its end. coarsest:
+    machine epsilon of its coarsest numbers. random: it draws random numbers. mapped: every operator is torch's, so that vmap keeps its
+    records apart.
+    """
+
+    doubt: str | None
+    whole: bool
+    coarsest: float
+    random: bool
+    mapped: bool
+
+
+@dataclass(slots=True)
+class Seen:
+    """What following a program has shown.
+
+    refusal: the first place where records meet. unknown: operators without a rule whose results the losses may be made of. doubts: why the
+    program is not proven. own_rules: an operator is not torch's, and somebody else says what it does under vmap.
+    """
+
+    refusal: InputError | None = None
+    unknown: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    coarsest: float = 0.0
+    random: bool = False
+    path: list[str] = field(default_factory=list)
+    own_rules: bool = False
+
+
+class Unfollowed(Exception):
+    """The program depends on values or on a number of records, where there are none: it cannot be followed any further."""
+
+
+def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
+    """Follow the program's losses and their gradients.
+
+    Args:
+        model: a copy that nobody needs: its attributes may change.
+        like: a batch of which only shapes and types count.
+
+    Raises:
+        InputError: records meet, a branch depends on how many there are, something is written that outlives the call, or the program fails.
+    """
+    seen, stack = Seen(), ["loss"]
+    environment = Shapes(seen)
+    follower = Following(seen, symbol(environment), lambda: stack[-1], names(model))
+    errors, whole = Reads(seen), True
+    fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    try:
+        with dense(model), named(model, stack), fake, enable_python_dispatcher(), errors, follower:
+            step(model, loss, batch_like(like, follower), follower)
+    except Exception as problem:
+        if seen.refusal is not None or not follower.left:
+            raise seen.refusal or refusal(problem, stack[-1]) from problem
+        whole = False
+    if seen.refusal is not None:
+        raise seen.refusal
+    environment.require_any_size()
+    seen.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if whole)
+    doubt = seen.doubts[0] if seen.doubts else None
+    return Program(doubt, whole, seen.coarsest, seen.random or not whole, not (seen.own_rules or own_rules()))
+
+
+def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following) -> None:
+    """Compute the losses and their gradients; nothing of them is kept."""
+    seen = follower.seen
+    with torch.enable_grad():
+        losses = loss(model, batch)
+        require_losses(losses, follower)
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        if not isinstance(follower.kind(losses), Unknown):
+            seen.unknown.clear()  # what was not understood went nowhere
+        if losses.requires_grad:
+            follower.where = lambda: "model: in the backward pass"
+            gradients(losses, torch.ones_like(losses), wanted)
+        seen.doubts.extend(f"{name} has no rule" for name in seen.unknown)
+
+
+def require_losses(losses: Any, follower: Following) -> None:
+    """Raise InputError where there is not one loss for each record."""
+    if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != follower.size):
+        shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
+        raise InputError(
+            f"loss: expected one loss per example, shape (B,) for B of them, found {shape}; "
+            'a mean over the batch hides who contributed what: use reduction="none"'
+        )
+    kind = follower.kind(losses)
+    if isinstance(kind, Merged):
+        raise InputError(f"loss: {SEPARATE}, found {kind.how}")
+    if not isinstance(kind, Unknown) and kind != AlongRecords(0):
+        raise InputError(f"loss: {SEPARATE}, found one that depends on no example")
+
+
+class Reads(RaisedErrors):
+    """Notes numbers that are read without an operator, and errors that are caught."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if getattr(func, "__name__", "") in UNSEEN and not ours(sys._getframe(1)):
+            self.seen.doubts.append(f"numbers are read by Tensor.{func.__name__}")
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+class Shapes(ShapeEnv):
+    """Torch's environment of symbolic lengths, which keeps the user's own questions about the size."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        self.seen = seen
+        self.by_user: dict[str, Any] = {}
+        self.guards = Guards(self.note)
+
+    def evaluate_expr(self, orig_expr: Any, *args: Any, **named: Any) -> Any:
+        """Raise Unfollowed where a plain number of records is wanted, as by len() or range()."""
+        if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):
+            line = own_line()
+            self.seen.doubts.append(f"a number of records is asked for{' at ' if line else ''}{line}")
+            raise Unfollowed
+        return super().evaluate_expr(orig_expr, *args, **named)
+
+    def note(self, guard: Any) -> None:
+        """Keep a question of the user's: torch's own operators choose between ways to the same."""
+        if not ours(sys._getframe(2)):
+            self.by_user[str(guard.expr)] = guard
+
+    def require_any_size(self) -> None:
+        """Raise InputError where the program took a path that another number of records would not take."""
+        sympy = importlib.import_module("sympy")
+        for text, guard in self.by_user.items():
+            (size,) = guard.expr.free_symbols
+            for count in sizes(guard.expr, size):
+                if guard.expr.subs(size, count) not in (sympy.true, True):
+                    raise InputError(
+                        f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}; "
+                        "do the same for each"
+                    )
+
+    def _get_user_frame(self) -> FrameType | None:
+        """Return the innermost frame of the user's; torch would import its compilers to know its own (45 MB, .3 s)."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH, os.path.dirname(__file__))):
+            frame = frame.f_back
+        return None if frame is None or frame.f_code.co_filename.startswith(PACKAGE + os.sep) else frame
+
+
+class Guards(list[Any]):
+    """Questions about sizes, each told to `note`."""
+
+    def __init__(self, note: Callable[[Any], None]) -> None:
+        super().__init__()
+        self.note = note
+
+    def append(self, guard: Any) -> None:
+        super().append(guard)
+        self.note(guard)
+
+
+def sizes(expression: Any, size: Any) -> Iterator[int]:
+    """Yield numbers of records among which the truth of a relation changes, if it ever does."""
+    sympy = importlib.import_module("sympy")
+    yield from (*FEW, *MANY)
+    for relation in expression.atoms(sympy.core.relational.Relational):
+        difference = sympy.expand(relation.lhs - relation.rhs)
+        if difference.is_polynomial(size) and difference.has(size):
+            for root in sympy.Poly(difference, size).real_roots():
+                yield from (n for n in range(int(root) - 1, int(root) + 3) if n >= 2)
+
+
+def symbol(environment: ShapeEnv) -> torch.SymInt:
+    """Make the symbol for the batch's size."""
+    source = ConstantSource("batch")
+    expression = environment.create_symbol(HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+    return environment.create_symintnode(expression, hint=HINT)  # type: ignore[return-value]
+
+
+def line_of(guard: Any) -> str:
+    """Return the user's line that asked, as far as torch says."""
+    match = re.search(r"([^\s/\\]+\.py):(\d+)", str(guard.sloc))
+    return f" at {match[1]}, line {match[2]}" if match else ""
+
+
+def batch_like(like: Batch, follower: Following) -> Batch:
+    """Make tensors of a symbolic number of records."""
+
+    def column(leaf: Tensor) -> Tensor:
+        with torch.utils._python_dispatch._disable_current_modes():
+            dtype, device = leaf.dtype, leaf.device
+        made = torch.empty((follower.size, *leaf.shape[1:]), dtype=dtype, device=device)
+        follower.give(made, AlongRecords(0))
+        return made
+
+    return tree_map(column, like)  # type: ignore[no-any-return]
+
+
+def names(model: nn.Module) -> dict[int, str]:
+    """Return the names of the model's tensors, by identity."""
+    return {id(value): name for name, value in (*model.named_buffers(), *model.named_parameters())}
+
+
+@contextmanager
+def dense(model: nn.Module) -> Iterator[None]:
+    """Make tables give gradients in full: a sparse one is the same in another form."""
+    sparse = [module for module in model.modules() if getattr(module, "sparse", False) is True]
+    try:
+        for module in sparse:
+            module.sparse = False  # type: ignore[assignment]
+        yield
+    finally:
+        for module in sparse:
+            module.sparse = True  # type: ignore[assignment]
+
+
+@contextmanager
+def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
+    """Keep which modules run, innermost last."""
+    handles = []
+    for name, module in model.named_modules():
+        label = f"model: {name or 'the model'} ({type(module).__name__})"
+        handles.append(module.register_forward_pre_hook(lambda *_, label=label: stack.append(label), prepend=True))
+        handles.append(module.register_forward_hook(lambda *_: stack.__delitem__(-1)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def refusal(problem: Exception, place: str) -> InputError:
+    """Return the error of what the user's code or torch raised while it was followed."""
+    if isinstance(problem, InputError):
+        return problem
+    return InputError(f"{place}: expected a program that runs on made-up records, found {raised(problem)}")
+
+
+def raised(problem: BaseException) -> str:
+    """Return type and place of an error, and its message where it is torch's: the user's own may quote what it knows of the records."""
+    if isinstance(problem, DpcliError) and problem.__cause__ is not None:
+        problem = problem.__cause__
+    where, lines = raised_at(problem), traceback.extract_tb(problem.__traceback__)
+    if not lines or not lines[-1].filename.startswith(TORCH):
+        return where
+    message = (str(problem).strip().splitlines() or [""])[0][:200]
+    return f"{where.partition(' (its message')[0]}{': ' if message else ''}{message}"
+
+
+def own_rules() -> bool:
+    """Return whether there is a torch.autograd.Function, not of torch's, that says itself what it does under vmap."""
+    classes = list(torch.autograd.Function.__subclasses__())
+    for one in classes:  # grows meanwhile
+        classes.extend(one.__subclasses__())
+    return any("vmap" in vars(one) and one.__module__.partition(".")[0] != "torch" for one in classes)
+
+
+def ours(frame: Any) -> bool:
+    """Return whether this package or an operator has called torch, and not the user's code, in a hook or behind a function of torch's."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith((TORCH, PACKAGE + os.sep)):
+            return True
+        if not file.startswith(("<", TORCH)) and frame.f_code.co_name != "evaluate_expr":
+            return os.path.dirname(file) in OURS
+        frame = frame.f_back
+    return False
+
+
+def own_line() -> str:
+    """Return the innermost line of the user's own code; "" where there is none."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_own_code(file):
+            return f"{os.path.basename(file)}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+@dataclass(slots=True)
+class Behind:
+    """The storage of a tensor and its views: the tensor of it that was seen last, and what was written to it since."""
+
+    storage: Any  # held, so that its address is not used again
+    kind: Kind
+    shape: tuple[object, ...]
+    has_records: bool = False
+    written: bool = False
+    spoilt: Kind | None = None
+
+
+class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps for every tensor where it holds records.
+
+    Args:
+        size: the symbol of the batch's size.
+        where: gives the name of the module that runs.
+        names: of tensors that were there before: what is written to them outlives the call.
+    """
+
+    def __init__(self, seen: Seen, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen, self.size, self.where, self.names = seen, size, where, names
+        self.kinds: Any = WeakIdKeyDictionary()
+        self.homes: Any = WeakIdKeyDictionary()  # the storage that a tensor had when it was seen
+        self.behind: dict[int, Behind] = {}
+        self.given: set[int] = set()  # storages of the batch itself
+
+    @property
+    def left(self) -> bool:
+        """Whether the program was left at something that cannot be followed."""
+        return bool(self.seen.doubts)
+
+    def give(self, tensor: Tensor, kind: Kind) -> None:
+        """Take a tensor of the batch."""
+        self.kinds[tensor] = kind
+        self.given.add(store(tensor)._cdata)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if func.namespace == "prim" or name.startswith("sym_"):
+            return func(*args, **kwargs)
+        values = bound(func, args, kwargs)
+        self.require_unwritten(func, values)
+        self.require_no_loop(name, values)
+        try:
+            out = self.constant(values) if name == "_local_scalar_dense" else NotImplemented
+            out = func(*args, **kwargs) if out is NotImplemented else out
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            raise self.unfollowed("a branch or a shape depends on values") from None
+        outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
+        base = name.rstrip("_") if not name.startswith("__") else name
+        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.kind)
+        self.note(func, call)
+        targets = [(tensor, self.kind(tensor)) for tensor in written(func, values)]
+        try:
+            kinds = self.judged(func, call, [*map(self.kind, call.tensors())])
+        except Mixed as mixed:
+            raise self.refuse(str(mixed)) from None
+        several = kinds if isinstance(kinds, list) else [kinds] * len(outputs)
+        for output, kind in zip(outputs, several, strict=True):
+            self.keep(output, consistent(output, kind, base))
+        self.write(base, targets, kinds if isinstance(kinds, list) else [kinds])
+        return out
+
+    def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
+        """Raise Unfollowed where the batch is taken apart into its records, of which there is no number."""
+        if name == "unbind" or (name in SPLIT and not records(values["split_size"])):
+            kind = self.kind(values["self"])
+            if isinstance(kind, AlongRecords) and kind.dim == values["dim"] % values["self"].dim():
+                raise self.unfollowed(f"{name} loops over the records")
+
+    def unfollowed(self, why: str) -> Unfollowed:
+        line = own_line()
+        self.seen.doubts.append(f"{why}{' at ' if line else ''}{line}")
+        return Unfollowed(why)
+
+    def note(self, func: Any, call: Call) -> None:
+        self.seen.path.append(call.name)
+        self.seen.own_rules |= func.namespace not in TORCHS
+        self.seen.random |= draws(func, (), dict(call.values))
+        for output in call.outputs:
+            if output.is_floating_point():
+                self.seen.coarsest = max(self.seen.coarsest, float(torch.finfo(output.dtype).eps))
+
+    def constant(self, values: Any) -> Any:
+        """Return the number in a tensor that was there before and is not trained."""
+        tensor = values["self"]
+        if isinstance(tensor, FakeTensor) or tensor.requires_grad:
+            return NotImplemented
+        with torch.utils._python_dispatch._disable_current_modes():
+            return tensor.item()
+
+    def kind(self, tensor: Tensor) -> Kind:
+        """Return what a tensor holds; one that was not seen to be made is not known."""
+        if not isinstance(tensor, FakeTensor):
+            return SHARED
+        storage = store(tensor)
+        behind = None if storage is None else self.behind.get(storage._cdata)
+        if behind is not None and behind.spoilt is not None:
+            return behind.spoilt
+        moved = storage is not None and self.homes.get(tensor, storage._cdata) != storage._cdata  # tensor.data = another
+        kind: Kind | None = None if moved else self.kinds.get(tensor)
+        if kind is None and behind is not None and behind.shape == tuple(tensor.shape):
+            kind = behind.kind
+        if kind is None:
+            return Unknown("a tensor that came from elsewhere")
+        return kind if behind is None or not behind.written else since_written(kind, behind)
+
+    def keep(self, tensor: Tensor, kind: Kind) -> None:
+        if isinstance(kind, Unknown) and kind.operator not in self.seen.unknown:
+            self.seen.unknown.append(kind.operator)
+        if isinstance(kind, Merged) and " at " not in kind.how and (line := own_line()):
+            kind = Merged(f"{kind.how} at {line}")
+        self.kinds[tensor] = kind
+        storage = store(tensor)
+        if storage is not None:
+            self.homes[tensor] = storage._cdata
+            behind = self.behind.setdefault(storage._cdata, Behind(storage, kind, ()))
+            behind.kind, behind.shape = kind, tuple(tensor.shape)
+            behind.has_records |= isinstance(kind, AlongRecords)
+
+    def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
+        """Return what comes out, from what goes in."""
+        lengths, count = counting(func, call.values)
+        shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
+        if not count and shaped and len([*call.tensors()]) == 1:
+            return [self.alike(call, output) for output in call.outputs]
+        unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
+        if unknown:
+            return unknown[0]
+        rows = [kind for kind in kinds if isinstance(kind, AlongRecords | Numbers)]
+        merged = [kind for kind in kinds if isinstance(kind, Merged)]
+        if call.name == "arange" and not rows and not merged and (lengths or count):
+            start, step = call.values.get("start", 0), call.values.get("step", 1)
+            return Numbers(0) if (start, step) == (0, 1) and counts(call.outputs[0], 0) else Unknown("arange")
+        if merged or count:
+            how = merged[0].how if merged else f"{call.name} with the number of records"
+            if rows:
+                raise Mixed(how)
+            return Merged(how)
+        if not rows:
+            if not any(records(length) for output in call.outputs for length in output.shape):
+                return SHARED
+            return [self.alike(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
+        if any(isinstance(kind, Numbers) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
+            return self.numbered(call)
+        if lengths and call.name not in SIZED:
+            return Unknown(f"{call.name} with the number of records")
+        rule = RULES.get(call.name) if func.namespace == "aten" else not_understood
+        if rule is None:
+            rule = pointwise if torch.Tag.pointwise in func.tags else not_understood
+        return told_apart(rule(call), rows)
+
+    def alike(self, call: Call, output: Tensor) -> Kind:
+        """Return where new numbers of no record lie: along the dimension of the tensor that gives their shape, else the only one."""
+        dims = [dim for dim, length in enumerate(output.shape) if records(length)]
+        if not dims:
+            return SHARED
+        for _, kind in call.rows():
+            if dims == [kind.dim] and has_records_at(output, kind):
+                return replace(kind, alike=False)
+        times = coefficient(output.shape[dims[0]])
+        return AlongRecords(dims[0], 1, times, call.name not in DRAWN) if len(dims) == 1 and times else Unknown(call.name)
+
+    def numbered(self, call: Call) -> Kind:
+        """Move places as a record's own numbers are moved; calculated with, they are no places."""
+        if call.name in MOVED:
+            layouts = {id(tensor): laid_out(self.kind(tensor)) for tensor in call.tensors()}
+            kinds = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
+            (kind,), (output,) = kinds if isinstance(kinds, list) else [kinds], call.outputs
+            if isinstance(kind, AlongRecords) and (kind.outer, kind.inner) == (1, 1) and counts(output, kind.dim):
+                return Numbers(kind.dim)
+        return Unknown(f"{call.name} of the records' places")
+
+    def require_unwritten(self, func: Any, values: Any) -> None:
+        """Raise InputError where an operator will write to what was there before the call."""
+        for tensor in written(func, values):
+            if not isinstance(tensor, FakeTensor):
+                name = self.names.get(id(tensor), "a tensor that outlives it")
+                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
+            if store(tensor)._cdata in self.given:
+                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
+
+    def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], kinds: Sequence[Kind]) -> None:
+        """Note what was written into parts of tensors: it is in all of each.
+
+        Args:
+            targets: what is written to, and what it held before.
+            kinds: what the operator made: the worst of it counts.
+        """
+        kind = next((one for sort in (Merged, Unknown, AlongRecords) for one in kinds if isinstance(one, sort)), SHARED)
+        for tensor, before in targets:
+            storage = store(tensor)
+            behind = self.behind.setdefault(storage._cdata, Behind(storage, before, ()))
+            behind.written = True
+            if isinstance(kind, Merged | Unknown):
+                behind.spoilt = kind
+            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and behind.has_records):
+                behind.spoilt = Unknown(name)
+
+    def refuse(self, what: str, state: bool = False) -> InputError:
+        """Return the refusal; the first one counts, whatever the user's code makes of it."""
+        place, line = self.where(), own_line()
+        if line and line not in what:
+            what = f"{what}, which meets them at {line}" if " at " in what else f"{what} at {line}"
+        if state:
+            message = f"{place}: expected a forward that changes nothing, found {what}; compute it before training, and leave it"
+        else:
+            sort = "a loss" if place == "loss" else "an output"
+            message = f"{place}: expected {sort} for each example that depends on it alone, found {what}; {INSTEAD}"
+        self.seen.refusal = self.seen.refusal or InputError(message)
+        return self.seen.refusal
+
+
+def since_written(kind: Kind, behind: Behind) -> Kind:
+    """Return what a view holds after another was written to: records no longer have the same, and a part of them is of some."""
+    if isinstance(kind, AlongRecords):
+        return replace(kind, alike=False)
+    return Unknown("a part of what was written to") if isinstance(kind, Shared) and behind.has_records else kind
+
+
+def told_apart(kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
+    """Mark what is made of numbers that differ between records as differing."""
+    if all(isinstance(kind, AlongRecords) and kind.alike for kind in rows):
+        return kinds
+    several = kinds if isinstance(kinds, list) else [kinds]
+    differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, AlongRecords) else kind for kind in several]
+    return differing if isinstance(kinds, list) else differing[0]
+
+
+def laid_out(kind: Kind) -> Kind:
+    """Return the layout of places: one number for each record."""
+    return AlongRecords(kind.dim) if isinstance(kind, Numbers) else kind
+
+
+def counts(output: Tensor, dim: int) -> bool:
+    """Return whether a tensor can hold one place for each record; a narrower number begins again."""
+    return coefficient(output.shape[dim]) == 1 and output.dtype in WHOLE
+
+
+def not_understood(call: Call) -> Kinds:
+    return Unknown(call.name)
+
+
+def written(func: Any, values: Mapping[str, Any]) -> list[Tensor]:
+    """Return the arguments that an operator writes to."""
+    arguments = [one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    return [*leaves(values[name] for name in arguments)]
+
+
+def store(tensor: Tensor) -> Any:
+    """Return the storage, which views share."""
+    return tensor.untyped_storage() if tensor.layout is torch.strided else None
+
+
+def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments by the schema's names."""
+    arguments = list(func._schema.arguments)
+    values = {one.name: one.default_value for one in arguments if one.has_default_value()}
+    positional = [one.name for one in arguments if not one.kwarg_only]
+    return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
+
+
+def counting(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the batch's size is among the lengths that an operator is given, and among the numbers that it calculates with."""
+    lengths = count = False
+    for argument in func._schema.arguments:
+        value = values.get(argument.name)
+        several = value if isinstance(value, list | tuple) else [value]
+        if any(records(one) for one in several):
+            length = str(argument.real_type) in SIZES and argument.name not in ("high", "low")
+            lengths, count = lengths or length, count or not length
+    return lengths, count
