@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.ledger.commands.options import opened
+from dpcli.train.run.outcome import STATE
 
 if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
@@ -37,7 +39,9 @@ def run_with_progress(
             return train(plan, found, resume, seed, _progress(plan))
         except KeyboardInterrupt:
             if first:
-                click.echo("\ndpcli: stopped; its state is kept, and --resume goes on from there", err=True)
+                resumable = os.path.exists(os.path.join(plan.folder, STATE))
+                left = "its state is kept, and --resume goes on from there" if resumable else "it left no state to go on from"
+                click.echo(f"\ndpcli: stopped; {left}", err=True)
             raise
         finally:
             if sys.stderr.isatty() and first:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import figures, up
 from dpcli.sessions.documents.window_rows import rows_words
+from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.run.facts import stated
 
 if TYPE_CHECKING:
@@ -52,10 +53,13 @@ def _done(outcome: Outcome) -> str:
         lines.append(f"In each step the loss of a record was {plan.train.seen_as}; their mean gradient was clipped as one.")
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
-    if plan.train.own_code:
+    own = "The model and the loss are" if plan.train.own_code else "The model is" if FUNCTION.holds(plan.train.model) else ""
+    if own:
         lines.append(
-            "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
-            "of a step, which does not prove it; what data and metric do was not checked."
+            f"{own} the user's own code: that records are kept apart was checked on made-up records and on one record of a step, which "
+            "does not prove it. Not checked: that the weights and buffers at the start, and whatever else the program reads besides a "
+            "record (class weights, means that records are scaled by, attributes), come from public data alone; that each record was "
+            "prepared by itself; what the functions of the data and the metric do."
         )
     if outcome.constants:
         lines.append(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import up
-from dpcli.document.document import Document
+from dpcli.document.document import Document, visible
 from dpcli.sessions.documents.dry_run import dry_run, shown
 from dpcli.sessions.documents.window_rows import rows_data, window_note
 from dpcli.train.documents.run_statement import words
@@ -105,6 +105,8 @@ def outcome(found: Outcome) -> Document:
         *window_note(plan),
         f"model, metrics and statement are in {shown(found.folder)}",
     )
+    if found.unmeasured:
+        details += (f"not measured: {visible(found.unmeasured)}; measure the model with dpcli evaluate",)
     if found.charged:
         details += (f"charged to the ledger: {found.charged}",)
     elif found.earlier:

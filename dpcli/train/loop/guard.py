@@ -57,6 +57,15 @@ class Guard:
         require_same_parameters(self.model, self.optimizer)
         require_same(self.left, together(self._moving()))
 
+    def require_last_weights(self) -> None:
+        """Raise InputError where others were loaded after the last step, such as an average: nothing is lost by that."""
+        for name, value in trained_by(self.model).items():
+            if self.left.get(f"the weights {name}") != [numbers(value)]:
+                raise InputError(
+                    f"model: {name}: expected the weights of the last private step, found others. For a moving average set train.average "
+                    "in the file, which finish() leaves; or load the last step's weights again, call finish(), and load others afterwards"
+                )
+
     def require_same_records(self) -> None:
         """Raises InputError where the records are others than when the run began."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.read, strict=True)):

@@ -34,12 +34,10 @@ UNCHECKED = (
     "arrays, numbers, texts and containers of these that modules and their classes hold were compared by value with what the run began "
     "with or the step before had left; modules, hooks, methods and other objects by identity; records by identity and torch's count of "
     "versions, and by value at the end. A change that was seen would have stopped the run, and so would a hook on the optimizer's steps.",
-    "Not checked: that the weights at the start, and whatever else the model, the loss and the optimizer read besides a record (class "
-    "weights, means that records are scaled by, attributes), come from public data alone; that each record was prepared by itself; that "
-    "what the loss and functions of the user's own read, functions of libraries, what objects of other kinds hold, and sparse tensors past "
-    "torch's count of versions stayed as they were; that records were not changed and changed back past that count (.data, numpy); that "
-    "learning rates, other options of the optimizer and its own code use nothing but the noisy gradients and public data; that the program "
-    "shows nothing else of the records, such as a training loss.",
+    "Not checked: that what the loss and functions of the user's own read, functions of libraries, what objects of other kinds hold, and "
+    "sparse tensors past torch's count of versions stayed as they were; that records were not changed and changed back past that count "
+    "(.data, numpy); that learning rates, other options of the optimizer and its own code use nothing but the noisy gradients and public "
+    "data; that the program shows nothing else of the records, such as a training loss.",
 )
 
 

@@ -159,7 +159,9 @@ class LoopSteps:
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
         """Leave what a run leaves. Raises InputError where the weights are not those of the last step."""
-        self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)  # whose sample nothing was released of
+        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # whose sample nothing was released of
+        self.guard.require_last_weights()
+        self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
             self.guard.require_untouched()
             self.guard.require_same_records()

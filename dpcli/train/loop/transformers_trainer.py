@@ -20,6 +20,19 @@ else:
     Trainer = object  # help(dpcli) shows the class all the same, and whoever makes one is told what to install
 
 
+# What a Trainer may not do around private steps, by its argument: the value that is right, and why.
+REFUSED: dict[str, tuple[Any, str]] = {
+    "gradient_accumulation_steps": (1, "memory is saved by physical_batch_size in the file"),
+    "fp16": (False, "a scaled gradient is another one; put torch.autocast inside the loss, around the call of the model"),
+    "bf16": (False, "norms and sums are taken in full precision; put torch.autocast inside the loss, around the call of the model"),
+    "gradient_checkpointing": (False, "memory is saved by physical_batch_size in the file"),
+    "load_best_model_at_end": (
+        False,
+        "the weights of an earlier step would take the place of the last ones, which finish() leaves: call finish() first, then load them",
+    ),
+}
+
+
 class PrivateTrainer(Displayed, Trainer):
     """A Trainer whose steps are those of `dpcli.private`: its callbacks, schedules, logs and checkpoints stay.
 
@@ -33,8 +46,8 @@ class PrivateTrainer(Displayed, Trainer):
     `private.finish()` after `train()` leaves the statement. Dropout is as in `model.training` when `private` was made.
 
     Raises:
-        InputError: gradients are accumulated or scaled, or something is given that `private` has. Unavailable: transformers is not
-            installed.
+        InputError: `args` asks for accumulated gradients, fp16, bf16, gradient checkpointing or the best model at the end, or something is
+            given that `private` has. Unavailable: transformers is not installed.
     """
 
     def __init__(self, private: Private, **named: Any) -> None:
@@ -44,14 +57,13 @@ class PrivateTrainer(Displayed, Trainer):
         ]
         if given:
             raise InputError(f"PrivateTrainer: {given[0]}: expected none, as dpcli.private has it, found one")
+        for name, (right, why) in REFUSED.items():
+            value = getattr(named.get("args"), name, right)
+            if value != right:
+                raise InputError(f"PrivateTrainer: args.{name}: expected {right}, found {value}: {why}")
         super().__init__(optimizers=(private.optimizer, None), **named)
         if self.model is not private.model:
             raise InputError("PrivateTrainer: model: expected the one that dpcli.private was given, found another")
-        if self.args.gradient_accumulation_steps != 1 or self.args.fp16:
-            raise InputError(
-                "PrivateTrainer: args: expected gradient_accumulation_steps = 1 and no fp16, found others: memory is saved by "
-                "physical_batch_size in the file, and a scaled gradient is another one"
-            )
         self.private = private
         self.args.max_steps, self.args.max_grad_norm = private.planned - private.taken, 0.0
 

@@ -59,6 +59,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
     drawn = quickest(lambda: noise.next(trainer.shapes))
     seconds = sum(stage.steps * (part * max(1.0, stage.expected_batch / physical) + drawn) for stage in plan.stages)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak()
+    prepared.measure()  # refused here as by the run
     parameters = sum(shape.numel() for shape in trainer.shapes.values())
     return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
 

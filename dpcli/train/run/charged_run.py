@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from dpcli.random.streams import Streams, insecure_seed, system_entropy
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
-from dpcli.train.run.results import ended, log
+from dpcli.train.run.results import ended, log, measured
 from dpcli.train.run.start import RunCharge, begun, reserved
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def charged_run(
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
     prepared.rehearse()
+    if not before.model:
+        prepared.measure()  # a metric that fails on any model fails before anything is charged
     charge = reserved(plan, ledger if ranks.first else None, before)
     run = ChargedRun(plan, prepared, before, ledger, folder, ranks, charge)
     prepared.trainer.before_sums = run.start
@@ -79,12 +82,21 @@ class ChargedRun:
             self.charge.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Called with the number of each step done: a state now and then, and the metrics that were measured with it."""
-        if step != self.plan.milestone(step - 1) or step >= self.plan.steps:
+        """Save a state now and then and after the last step, and return the metrics that were measured with it.
+
+        What fails after the last step is done again from its state, without another step.
+        """
+        if step != self.plan.milestone(step - 1):
             return None
-        self.save()
-        metrics = self.prepared.measure()
-        log(self.folder, {"step": step, **metrics}, self.ranks)
+        last = step == self.plan.steps
+        with (
+            suppress(InputError) if last else nullcontext()
+        ):  # where the disk has no room for the state it may have some for the model
+            self.save(clean=last)
+        if last:
+            return None
+        metrics, unmeasured = measured(self.prepared)
+        log(self.folder, {"step": step, **metrics, **({"unmeasured": unmeasured} if unmeasured else {})}, self.ranks)
         return metrics
 
     def save(self, clean: bool = False) -> None:
@@ -107,5 +119,7 @@ class ChargedRun:
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
         """Leave the model and the statement, and commit. unchecked: what the statement says that nobody looked at."""
         self.start()
+        if self.prepared.trainer.step < self.plan.steps:
+            self.save(clean=True)
         with self.prepared.final():
             return ended(self.prepared, self.folder, self.before, self.ledger, unchecked)

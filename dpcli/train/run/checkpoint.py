@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Mapping
@@ -40,23 +41,35 @@ FIELDS = ("step", "parts", "run", "resumed", "bound", "charged", "clean", "priva
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write, sync, and only then put it in the place of the one before."""
+    """Write, sync, and only then put it in the place of the one before. Raises InputError where the disk takes nothing."""
     buffer = io.BytesIO()
     torch.save({name: getattr(checkpoint, name) for name in FIELDS}, buffer)
-    replaced(path, buffer.getvalue())
+    try:
+        replaced(path, buffer.getvalue())
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{path}.new")  # a part of it, on a full disk
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the state before, if any"
+        ) from None
 
 
-def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
-    """The checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
+def loaded(path: str) -> Checkpoint:
+    """Return the checkpoint at `path`. Raises InputError where there is none."""
     if not os.path.isfile(path):
         raise InputError(f"--resume: expected the state of a run at {path}, found none: the run has ended, or never began")
     try:
         found = torch.load(path, weights_only=True)
-        checkpoint = Checkpoint(**{name: found[name] for name in FIELDS})
+        return Checkpoint(**{name: found[name] for name in FIELDS})
     except Exception as error:  # whatever a damaged file does
         raise InputError(
             f"--resume: {path}: expected a checkpoint of dpcli train, found something else ({type(error).__name__})"
         ) from None
+
+
+def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
+    """Return the checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
+    checkpoint = loaded(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:
         raise InputError(

@@ -45,6 +45,7 @@ class Outcome:
     taken: int
     unchecked: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
+    unmeasured: str = ""  # why there are no metrics, where the user's function raised
     charged: str = ""  # to the ledger, in words, with what a resumed run repeats; "" where there was none
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpcli.base.errors import InputError
 from dpcli.sessions.folder import replaced
 from dpcli.train.run.describe import describe
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dpcli.train.run.checkpoint import Checkpoint
     from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import Prepared
+    from dpcli.train.tasks.learning import Metrics
 
 
 def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...] = ()) -> Outcome:
@@ -30,8 +32,14 @@ def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | 
         return outcome
     if prepared.canaries is not None:
         prepared.canaries.leave_scores(folder, prepared.problem)
-    _leave(outcome, prepared)
-    describe(outcome, prepared.problem, ledger)
+    try:
+        _leave(outcome, prepared)
+        describe(outcome, prepared.problem, ledger)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: the model cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the last "
+            "state, and after the last step writes the model alone"
+        ) from None
     if ledger is not None:
         outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
         describe(outcome, prepared.problem, ledger)  # whose head has moved
@@ -55,20 +63,30 @@ def _charged(state: LedgerState, key: str) -> str:
 
 def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
     plan, streams = prepared.plan, prepared.streams
+    metrics, unmeasured = measured(prepared)
     return Outcome(
         plan,
         folder,
         before.run,
         tuple((step, plan.milestone(step)) for step in before.resumed),
         streams.private and before.private,
-        prepared.problem.measure(),
+        metrics,
         prepared.trainer.gradients.describe(),
         prepared.noise_source(),
         os.path.exists(os.path.join(folder, MODEL)),
         prepared.trainer.step,
         unchecked,
         constants=tuple(prepared.constants),
+        unmeasured=unmeasured,
     )
+
+
+def measured(prepared: Prepared) -> tuple[Metrics, str]:
+    """Return the metrics on public data, and why there are none: what a metric raises takes no model away that was paid for."""
+    try:
+        return prepared.measure(), ""
+    except InputError as error:
+        return {}, str(error)
 
 
 def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:

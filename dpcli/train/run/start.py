@@ -13,7 +13,8 @@ from dpcli.sessions.charged import charge_run, require_going_on, require_same_bo
 from dpcli.sessions.priced import require_budget
 from dpcli.sessions.reason import reason
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.outcome import STATE
+from dpcli.train.run.description import description_in
+from dpcli.train.run.outcome import KEPT, STATE
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -32,6 +33,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
 
     state = os.path.join(folder, STATE)
     plan.require_budget()
+    _require_unfinished(folder, state, ledger)
     if not resume and os.path.lexists(state):
         raise InputError(
             f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
@@ -40,18 +42,40 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     if not resume:
         return Checkpoint(0, plan.parts(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
     before = restored(state, plan.parts())
-    if not 0 <= before.step < plan.steps:
-        raise InputError(f"--resume: {state}: expected a step below {plan.steps}, found {before.step}")
+    if not 0 <= before.step <= plan.steps:
+        raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
     require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
     if ledger is not None:
         require_going_on("--resume", before.run, ledger, "run")
-    stage = plan.stage_at(before.step)
-    if not before.clean or (stage.whole and before.step > stage.start):
-        before.resumed.append(before.step)
+    if before.step < plan.steps:
+        stage = plan.stage_at(before.step)
+        if not before.clean or (stage.whole and before.step > stage.start):
+            before.resumed.append(before.step)
     if before.resumed:
         again = [(step, plan.milestone(step)) for step in before.resumed]
         require_budget(headline(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
+
+
+def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
+    """Raise InputError where the state is of a run whose result is in the folder, and remove it: a kill came just before that."""
+    from dpcli.train.run.checkpoint import loaded
+
+    try:
+        before, result = loaded(state), description_in(folder)
+    except InputError:  # there is no state, or no result
+        return
+    charged = None if ledger is None else ledger.state().runs.get(before.run)
+    committed = charged is not None and charged.status == "committed"
+    if before.run != result.run or before.charged != (ledger is not None) or (before.charged and not committed):
+        return
+    for name in (state, os.path.join(folder, KEPT)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+    raise InputError(
+        f"{folder}: expected a run that goes on, found one that has ended: its model is there. The state that it left is removed now; "
+        "the same command without --resume begins another run, which is charged again"
+    )
 
 
 @dataclass(slots=True)
@@ -95,14 +119,13 @@ def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> R
     After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
     their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
     """
-    again, key = before.step, None
+    key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     if not before.model:
-        key, cost, why = before.run, plan.pipeline, reason("train", plan.path, plan.pipeline)
-    else:
-        cost = plan.costs([(again, plan.milestone(again))], beside=False)
-        why = f"steps that may have been done before the run was resumed at {again}"
-        if before.resumed and before.resumed[-1] == again:
-            key = f"{before.run} resumed {uuid.uuid4().hex}"
+        key = before.run
+    elif before.resumed[-1:] == [before.step]:
+        key = f"{before.run} resumed {uuid.uuid4().hex}"
+        cost = plan.costs([(before.step, plan.milestone(before.step))], beside=False)
+        why = f"steps that may have been done before the run was resumed at {before.step}"
     if ledger is not None and key is not None:
         ledger.reserve(cost, key, why=why)
     return RunCharge(ledger, key, cost, why, bool(before.model))

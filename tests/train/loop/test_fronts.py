@@ -81,10 +81,16 @@ def hooked(private: dpcli.Private) -> None:
         private.step(next(private))
 
 
-def with_scaled_gradients(private: dpcli.Private) -> None:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    args = transformers.TrainingArguments("hf", report_to=[], gradient_accumulation_steps=2, use_cpu=True)
-    dpcli.PrivateTrainer(private, model=private.model, args=args)
+def with_arguments(**named: Any) -> Callable[[dpcli.Private], None]:
+    """A Trainer that would do something else around the steps."""
+
+    def made(private: dpcli.Private) -> None:
+        transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+        dpcli.PrivateTrainer(
+            private, model=private.model, args=transformers.TrainingArguments("hf", report_to=[], use_cpu=True, **named)
+        )
+
+    return made
 
 
 def with_another_model(private: dpcli.Private) -> None:
@@ -96,7 +102,13 @@ STOPS: dict[str, tuple[Callable[[dpcli.Private], None], str]] = {
     "weights are touched": (touched, "stopped before the first step: the weights"),
     "autocast": (under_autocast, "stopped before the first step"),
     "a hook on the optimizer": (hooked, "stopped before the first step: optimizer: expected no hook"),
-    "accumulated gradients": (with_scaled_gradients, "stopped before the first step"),
+    "accumulated gradients": (with_arguments(gradient_accumulation_steps=2), "stopped before the first step"),
+    "bf16": (with_arguments(bf16=True), "stopped before the first step"),
+    "checkpointed gradients": (with_arguments(gradient_checkpointing=True), "stopped before the first step"),
+    "the best model at the end": (
+        with_arguments(load_best_model_at_end=True, eval_strategy="steps", save_strategy="steps"),
+        "stopped before the first step",
+    ),
     "another model": (with_another_model, "stopped before the first step"),
 }
 

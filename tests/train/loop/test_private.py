@@ -158,6 +158,17 @@ def test_a_loop_that_stops_early_is_stated_for_all_that_was_planned(begin: Begin
     assert f"took 2 steps" in result.statement and f"{STEPS} steps were planned" in result.statement  # noqa: F541
 
 
+def test_an_average_that_was_loaded_before_the_end_is_told_and_loses_nothing(begin: Begin) -> None:
+    model = model_of()
+    private = stepped(begin(model), STEPS)
+    last = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict({name: value / 2 for name, value in last.items()})
+    with pytest.raises(InputError, match=r"0\.weight: expected the weights of the last private step.* train\.average"):
+        private.finish()
+    model.load_state_dict(last)
+    assert private.finish().steps == STEPS
+
+
 def test_a_seed_is_said(begin: Begin) -> None:
     result = stepped(begin(insecure_seed=3), STEPS).finish()
     assert not result.private and "NOT PRIVATE" in result.statement and "NOT PRIVATE" in str(result)
