@@ -20,7 +20,7 @@ from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.contour.integral import Tilted
+from dpcli.numerics.contour.tilted import Tilted
 from dpcli.numerics.tails import Tails
 
 Resolve = Callable[..., tuple[BillLine, ...]]
