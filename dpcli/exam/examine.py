@@ -33,7 +33,7 @@ MOST = 8  # faults of one question that are told
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ExamLine:
     """One question of the exam: how many cases it was put to, and the faults, of which the first few are kept."""
 
     question: str
@@ -41,7 +41,7 @@ class Mark:
     faults: tuple[str, ...] = ()
 
 
-def examine(name: str, seed: int) -> Iterator[Mark]:
+def examine(name: str, seed: int) -> Iterator[ExamLine]:
     """Put every question to the mechanism type, accountant, filter or format of this name.
 
     Raises InputError where nothing has the name.
@@ -53,10 +53,10 @@ def examine(name: str, seed: int) -> Iterator[Mark]:
     raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {listed}")
 
 
-def mechanism(kind: str, seed: str) -> Iterator[Mark]:
+def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     """A mechanism type: enumeration, accountants, coverage, views, laws, planted bugs."""
     if not references_of(kind):
-        yield Mark("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
+        yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
     yield asked(
         "lower bound <= enumeration <= upper bound", ((one.label, [str(fault) for fault in one.faults()]) for one in brackets)
@@ -93,7 +93,7 @@ def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
 
 
-def accountant(name: str, seed: str) -> Iterator[Mark]:
+def accountant(name: str, seed: str) -> Iterator[ExamLine]:
     """An accountant: every enumeration, and planted bugs."""
     this = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
@@ -106,7 +106,7 @@ def accountant(name: str, seed: str) -> Iterator[Mark]:
     yield asked("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
 
 
-def privacy_filter(name: str, seed: str) -> Iterator[Mark]:
+def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     """A privacy filter: its laws, and planted bugs."""
     some = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
@@ -114,7 +114,7 @@ def privacy_filter(name: str, seed: str) -> Iterator[Mark]:
     yield asked("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
 
 
-def output_format(name: str, seed: str) -> Iterator[Mark]:
+def output_format(name: str, seed: str) -> Iterator[ExamLine]:
     """A format: it shows what it says that it shows, and what it drops is missed."""
     yield asked("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
     drawings = [document for document, _ in documents(name, seed)]
@@ -122,7 +122,7 @@ def output_format(name: str, seed: str) -> Iterator[Mark]:
     yield asked("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
 
 
-def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Mark:
+def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
     """Count the cases of (label, faults), and keep the first faults with the labels of their cases."""
     count = 0
     faults: list[str] = []
@@ -131,10 +131,10 @@ def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Mark:
         faults += (
             [f"{label}: {one}" if one != label else one for one in islice(wrong, MOST - len(faults))] if len(faults) < MOST else []
         )
-    return Mark(question, count, tuple(faults))
+    return ExamLine(question, count, tuple(faults))
 
 
-EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[Mark]]], ...] = (
+EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[ExamLine]]], ...] = (
     (lambda: MECHANISMS, mechanism),
     (lambda: ACCOUNTANTS, accountant),
     (lambda: FILTERS, privacy_filter),

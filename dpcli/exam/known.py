@@ -55,7 +55,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Reply:
     """A bound, or None where what was said cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
 
     label: str
@@ -70,7 +70,7 @@ class Claim:
             return True
         return not self.bound.upper >= self.least_upper or (self.bound.lower or 0.0) > self.most_lower
 
-    def promises_more(self, honest: Claim) -> bool:
+    def promises_more(self, honest: Reply) -> bool:
         """A smaller upper bound, or a larger lower bound that is not attained."""
         if self.bound is None or honest.bound is None:
             return self.bound is None
@@ -97,7 +97,7 @@ def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
     return tuple(replace(question, asked=(random.choice(question.asked),)) for question in chosen.values())
 
 
-def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Claim]:
+def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
     """What it says, where it says anything."""
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
     for question in questions:
@@ -109,24 +109,24 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Clai
                     if not searches:
                         yield from _delta(profile, question, i)
                 except InternalError as error:
-                    yield Claim(f"{question.label}: {error}", None)
+                    yield Reply(f"{question.label}: {error}", None)
 
 
-def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Claim]:
+def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
     """At a delta that is surely smaller than the one at POINTS[i], and at one that is surely larger."""
     epsilon, smaller = POINTS[i], question.deltas[i] * SURELY - ROUNDING
     if smaller <= 0.0:
         return
     bound = checked(profile.epsilon(smaller))
-    yield Claim(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
+    yield Reply(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
     larger = question.deltas[i] / (1.0 - question.reference.loss) + ROUNDING if question.tells_most(i) else 1.0
     if bound.lower is not None and larger <= 0.5:
         bound = checked(profile.epsilon(larger))
-        yield Claim(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
+        yield Reply(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
 
 
-def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Claim]:
+def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
     exact = question.deltas[i]
     least = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
     most = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.tells_most(i) else math.inf
-    yield Claim(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least, most)
+    yield Reply(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least, most)
