@@ -184,8 +184,7 @@ def unwaivable(waiver: Waiver) -> Iterator[Problem]:
 def read_policy(source: str) -> Policy:
     """Return the policy in a file, on standard input ("-"), or at REVISION:PATH, where no change under review can touch it.
 
-    Raises:
-        InputError: there is no such file. InvalidFile: every problem, at its place.
+    Raises InputError where there is no such file, InvalidFile with every problem at its place.
     """
     return read_policy_bytes(read_source(source, "a policy file"), source)
 
@@ -223,10 +222,8 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """Return the policy that applies, and warnings about a change of it.
 
     A policy file of a repository is compared with itself at the base: nobody loosens what he is judged by in the change that is judged.
-    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice.
-
-    Raises:
-        InputError: the base's policy cannot be read by this version, or git knows no such base.
+    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice. Raises InputError where the base's
+    policy cannot be read by this version, or git knows no such base.
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))

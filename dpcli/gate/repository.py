@@ -126,10 +126,7 @@ def touched_pipelines(ref: str) -> list[str]:
 
     They are looked for in the repository around the working directory and in those inside it. A file that is no TOML counts where it was
     a pipeline at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
-    git does not know is in no change; `dpcli.gate.coverage` warns of it.
-
-    Raises:
-        InputError: no repository is here, git does not know the revision, or cannot list the files.
+    git does not know is in no change; `dpcli.gate.coverage` warns of it. Raises InputError where git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))

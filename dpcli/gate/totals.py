@@ -187,10 +187,7 @@ def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon 
     """Return the sum at the revision and at the delta of now; None where it is not known, or there was nothing to add up.
 
     It is not known where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the
-    work tree left it.
-
-    Args:
-        paths: of all that is in the sum now. horizon: of flags or policy.
+    work tree left it. paths: of all that is in the sum now.
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)

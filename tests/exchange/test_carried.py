@@ -90,7 +90,7 @@ def test_another_size_than_the_export_says_is_refused(tool: str, tmp_path: Path)
     entry = {"name": "m", "type": "gaussian", "noise_multiplier": 1.0, "steps": 1000, "sampling": sampling}
     path.write_text(EXPORTED[tool](read_text(toml_text({"format": 1, "privacy": privacy, "mechanism": [entry]}), "x")))
     done = dpcli("import", tool, str(path), "--dataset-size", "10000000")
-    assert done.code == 2 and "expected dataset_size = 100000, which the file says, found 10000000" in done.err
+    assert done.code == 2 and "--dataset-size 10000000 contradicts the file, which states 100000" in done.err
     assert dpcli("import", tool, str(path), "--dataset-size", "100000").code == 0
 
 

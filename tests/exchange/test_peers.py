@@ -275,7 +275,7 @@ def test_a_bound_on_a_user_protects_users() -> None:
 
 @of_each("stated", [Asserted(delta=1e-9), Asserted(dataset_size=1), Asserted(max_contributions=2, unit="user")])
 def test_flags_and_file_do_not_contradict_each_other(stated: Asserted) -> None:
-    with pytest.raises(InputError, match="which the file says"):
+    with pytest.raises(InputError, match="contradicts the file, which states"):
         flags([*FLAGS, "--delta=1e-5", "--max_examples_per_user=5"], stated)
 
 
@@ -285,9 +285,9 @@ def test_a_stated_guarantee_keeps_whom_it_protects(stated: Asserted) -> None:
         "privacy_budget": {"type": "PureDPBudget", "epsilon": 1},
         "protected_changes": {"a": {"type": "AddMaxRows", "max_rows": 2}},
     }
-    with pytest.raises(InputError, match="which the file says"):
+    with pytest.raises(InputError, match="contradicts the file, which states"):
         session(document, stated)
-    with pytest.raises(InputError, match="which the file says"):
+    with pytest.raises(InputError, match="contradicts the file, which states"):
         accountant(VECTORS["opendp"][4]["accountant"], stated)
 
 

@@ -60,7 +60,7 @@ def test_every_type_is_a_budget_or_refused_by_its_name(kind: str) -> None:
     for name in ("privacy", "name", "budget", "gate"):
         object.__setattr__(whole, name, getattr(first, name))
     object.__setattr__(whole, "mechanisms", (made,))
-    with pytest.raises(InputError, match="found none" if spec.free else f"its type is {kind}"):
+    with pytest.raises(InputError, match="found 0" if spec.free else f"its type is {kind}"):
         session_of(whole, "data")
 
 
