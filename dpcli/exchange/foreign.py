@@ -208,8 +208,8 @@ def tables_carried(
 ) -> dict[str, Any]:
     """Return the tables of the file to write: those that the file carries, and what is asserted where they are silent.
 
-    exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError where the two differ, before
-    or after what is asserted, or the tables are not these two or contradict what is asserted.
+    exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError where the two differ,
+    before or after what is asserted, or the tables are not these two or contradict what is asserted.
     """
     plain = plain_copy(carried, PART)
     ForeignTable(PART, plain).only(TABLES)

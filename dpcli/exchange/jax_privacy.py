@@ -30,9 +30,9 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
     """Return the text of the pipeline file of a DPKerasConfig: the JSON of dataclasses.asdict(config).
 
     Noise is added to every batch of batch_size, at noise_multiplier over the root of gradient_accumulation_steps; so each of them is a step
-    of the file. Its budget is the config's. sampling: how batches were drawn; poisson_sampling_in_fit says poisson where it is true, and where
-    it is false, the batches are those that fit() is given. ignored: fields that say nothing about privacy. A seed is refused: whoever knows it
-    knows the noise. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
+    of the file. Its budget is the config's. sampling: how batches were drawn; poisson_sampling_in_fit says poisson where it is true, and
+    where it is false, the batches are those that fit() is given. ignored: fields that say nothing about privacy. A seed is refused:
+    whoever knows it knows the noise. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
     """
     config = read_fields(data, place)
     config.only(NEEDED, OPTIONAL, ignored)

@@ -34,7 +34,8 @@ def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
     """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list where all are the same.
 
-    stages: merged; all with noise_multiplier, steps, and the same keys of sampling. Raises InputError for none, or more than a file may have.
+    stages: merged; all with noise_multiplier, steps, and the same keys of sampling. Raises InputError for none, or more than a file may
+    have.
     """
     if not 0 < len(stages) <= MOST:
         raise InputError(f"expected 1 to {MOST:,} stages, equal ones that follow each other taken as one, found {len(stages):,}")
@@ -101,8 +102,8 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     """Return the text of the pipeline file of a csv; equal rows that follow each other are one stage.
 
     Every batch is a Poisson sample of its own: of shuffled batches a record may be in two of a stage that begins within a pass. ignored:
-    columns that say nothing about privacy; any other might say how often a row counts. Raises InputError for what is no such csv, or states no
-    adjacency; InvalidFile where the reader refuses the values.
+    columns that say nothing about privacy; any other might say how often a row counts. Raises InputError for what is no such csv, or
+    states no adjacency; InvalidFile where the reader refuses the values.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")

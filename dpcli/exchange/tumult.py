@@ -38,7 +38,7 @@ REFUSED = {
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file of a Session: JSON of its privacy budget and its protected changes, by names of classes and fields.
+    """Return the text of the pipeline file of a Session: its privacy budget and protected changes as JSON, by names of classes and fields.
 
     A session protects what a unit changes in all of its tables at once: so the rows of all are added up. ignored: fields that say nothing
     about privacy. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.

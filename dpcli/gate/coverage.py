@@ -106,8 +106,8 @@ def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[OtherP
 def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
     """Warn of pipelines that differ from the revision and are not judged. Raises InputError where git cannot say what differs.
 
-    paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real paths
-    of others that already have a verdict.
+    paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real
+    paths of others that already have a verdict.
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _moved_inside(ref, around)

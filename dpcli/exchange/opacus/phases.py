@@ -131,7 +131,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
 
 
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
-    """The text of the file, read again and found good. place: what messages call it. Raises InvalidFile where the reader refuses it."""
+    """Return the text of the file. Raises InvalidFile where the reader refuses it."""
     assumed = is_assumed(state, sampling)
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
     comments: dict[str, str] = {}
