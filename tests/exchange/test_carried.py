@@ -16,7 +16,7 @@ from dpcli.analysis.account import headline
 from dpcli.base.errors import InputError
 from dpcli.exchange import foreign as carried
 from dpcli.exchange.events.dp_event import event_json
-from dpcli.exchange.foreign import MOST, TABLES, Asserted, plain_copy, read_text
+from dpcli.exchange.foreign import MOST_VALUES, TABLES, Asserted, plain_copy, read_text
 from dpcli.exchange.opacus.phases import json_text, state_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.write import toml_text
@@ -159,7 +159,7 @@ HOSTILE = {
 @of_each("where", ["dpcli", "privacy", "adjacency", "mechanism", "elsewhere"])
 def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pickle, wherever it is; refused where the file would be made of it."""
-    monkeypatch.setattr(carried, "MOST_VALUES", MOST // 100)  # as what is shared has far more
+    monkeypatch.setattr(carried, "MOST_VALUES", MOST_VALUES // 100)  # as what is shared has far more
     value, path = HOSTILE[name], tmp_path / "c.pkl"
     document = exported("opacus")
     if where in TABLES:
@@ -176,4 +176,4 @@ def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Pa
 def test_copies_are_bounded() -> None:
     assert plain_copy({"a": [1, (2.5, None)], "b": True}, "x") == {"a": [1, [2.5, None]], "b": True}
     with pytest.raises(InputError, match="found more"):
-        plain_copy([0] * MOST, "x")
+        plain_copy([0] * MOST_VALUES, "x")

@@ -532,6 +532,8 @@ def test_opacus_agrees_on_the_number(tmp_path: Path) -> None:
     [
         (b"[]", "not an Opacus checkpoint"),
         (b"format = 1\n", "not an Opacus checkpoint"),
+        (b"import torch\nfrom x import y\n", "not an Opacus checkpoint"),
+        (b"import torch\n\nx = 1\n", "not an Opacus checkpoint"),
         (b"", "not an Opacus checkpoint"),
         (b'{"history": [[1.1, 0.01, 100]]}', '"history" has no "mechanism" (rdp, prv or gdp)'),
         (b'{"mechanism": "rdp"}', "no state of an Opacus accountant"),

@@ -194,6 +194,8 @@ class _Machine:
 
 def _named(name: str) -> Global:
     """Return `module name`, if checkpoints have it."""
+    if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # a text that only begins as a pickle may
+        raise ValueError
     if not KNOWN.fullmatch(name):
         call = escaped(name.replace(" ", "."))
         raise InputError(
