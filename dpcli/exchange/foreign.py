@@ -111,28 +111,28 @@ class ForeignTable:
         """Return a finite number. Raises InputError where it is none."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
-            raise self.refused(f"expected {field} to be a finite number, found {shown(value)}")
+            raise self.refused(f"expected {field} to be a finite number, found {described(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
         """Return a whole number >= 1. Raises InputError where it is none."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= 10**18:
-            raise self.refused(f"expected {field} to be a whole number, at least 1, found {shown(value)}")
+            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {described(value)}")
         return value
 
     def truth(self, field: str) -> bool:
         """Return true or false. Raises InputError where it is neither."""
         value = self.fields[field]
         if type(value) is not bool:
-            raise self.refused(f"expected {field} to be true or false, found {shown(value)}")
+            raise self.refused(f"expected {field} to be true or false, found {described(value)}")
         return value
 
     def table(self, field: str, name: str | None = None) -> ForeignTable:
         """Return the table inside. Raises InputError where it is none."""
         value = self.fields[field]
         if not isinstance(value, dict):
-            raise self.refused(f"expected {field} to be a table, found {shown(value)}")
+            raise self.refused(f"expected {field} to be a table, found {described(value)}")
         return ForeignTable(name or field, value)
 
     def has(self, field: str) -> bool:
@@ -141,6 +141,11 @@ class ForeignTable:
 
     def refused(self, why: str) -> InputError:
         return InputError(f"{self.name}: {why}")
+
+
+def described(value: Any) -> str:
+    """Return a value as messages show it."""
+    return value.name if isinstance(value, ForeignTable) else "a list" if isinstance(value, tuple) else shown(value)
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:

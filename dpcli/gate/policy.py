@@ -57,7 +57,7 @@ from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, over, tightest
 from dpcli.gate.verdicts import Condition, JudgedTogether
-from dpcli.git.command import commit_of, holds, listed, read_source, roots, work_tree
+from dpcli.git.command import commit_of, holds, present_files, read_source, roots, work_tree
 from dpcli.git.history import pasts, touched
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
@@ -275,10 +275,10 @@ def _matches_elsewhere(pattern: str, policy: str) -> bool:
     if top is None:
         return False
     try:
-        names = listed(top, "ls-files", "-co", "--exclude-standard", "-z")
+        names = present_files(top)
     except InputError:
         return False
-    return any(matches(pattern, os.path.join(top, os.fsdecode(name)), policy) for name in names)
+    return any(matches(pattern, os.path.join(top, name), policy) for name in names)
 
 
 def _warning(text: str) -> Condition:
