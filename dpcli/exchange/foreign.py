@@ -16,7 +16,6 @@ from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
 
 COLUMN = 40  # where comments begin
-MOST = 16 * 1024 * 1024  # bytes of a file of fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +48,10 @@ def file_of(
     place: str,
     laid_out: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
-    """Return the text of a pipeline file of these tables, which its reader accepts.
+    """Return the text of a pipeline file of these tables, which its reader accepts. laid_out: splits a line that is too long.
 
-    Its comments are a heading, those on keys, and the unstated keys of [privacy].
-
-    Args:
-        place: what messages call it.
-        laid_out: splits a line that is too long.
-
-    Raises:
-        InputError: it would be larger than a file may be. InvalidFile: the reader refuses it.
+    Its comments are a heading, those on keys, and the unstated keys of [privacy]. Raises InputError where it is larger than a file may be,
+    InvalidFile where the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COLUMN))
@@ -118,28 +111,28 @@ class ForeignTable:
         """Return a finite number. Raises InputError where it is none."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
-            raise self.refused(f"expected {field} to be a finite number, found {shown(value)}")
+            raise self.refused(f"expected {field} to be a finite number, found {described(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
         """Return a whole number >= 1. Raises InputError where it is none."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= 10**18:
-            raise self.refused(f"expected {field} to be a whole number, at least 1, found {shown(value)}")
+            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {described(value)}")
         return value
 
     def truth(self, field: str) -> bool:
         """Return true or false. Raises InputError where it is neither."""
         value = self.fields[field]
         if type(value) is not bool:
-            raise self.refused(f"expected {field} to be true or false, found {shown(value)}")
+            raise self.refused(f"expected {field} to be true or false, found {described(value)}")
         return value
 
     def table(self, field: str, name: str | None = None) -> ForeignTable:
         """Return the table inside. Raises InputError where it is none."""
         value = self.fields[field]
         if not isinstance(value, dict):
-            raise self.refused(f"expected {field} to be a table, found {shown(value)}")
+            raise self.refused(f"expected {field} to be a table, found {described(value)}")
         return ForeignTable(name or field, value)
 
     def has(self, field: str) -> bool:
@@ -150,10 +143,13 @@ class ForeignTable:
         return InputError(f"{self.name}: {why}")
 
 
+def described(value: Any) -> str:
+    """Return a value as messages show it."""
+    return value.name if isinstance(value, ForeignTable) else "a list" if isinstance(value, tuple) else shown(value)
+
+
 def read_fields(data: bytes, name: str) -> ForeignTable:
-    """Return the table that JSON states. Raises InputError where it states none, states a field twice, or is larger than MOST."""
-    if len(data) > MOST:
-        raise InputError(f"{name}: expected at most {MOST // 1024**2} MiB of JSON, found more")
+    """Return the table that JSON states. Raises InputError where it states none, or states a field twice."""
     document = read_json(data, name)
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected a table of JSON, found {shown(document)}")
@@ -217,12 +213,8 @@ def tables_carried(
 ) -> dict[str, Any]:
     """Return the tables of the file to write: those that the file carries, and what is asserted where they are silent.
 
-    Args:
-        exported: makes of a pipeline the content that the file should have. content: what it has.
-
-    Raises:
-        InputError: the tables are not these two, they contradict what is asserted, or are not exported as the content, before or after
-            what is asserted.
+    exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError where the two differ,
+    before or after what is asserted, or the tables are not these two or contradict what is asserted.
     """
     plain = plain_copy(carried, PART)
     ForeignTable(PART, plain).only(TABLES)

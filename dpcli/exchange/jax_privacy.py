@@ -27,23 +27,12 @@ PARTS = {
 
 
 def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """The text of the file, read again and found good.
+    """Return the text of the pipeline file of a DPKerasConfig: the JSON of dataclasses.asdict(config).
 
-    Noise is added to every batch of batch_size, at noise_multiplier over the root of gradient_accumulation_steps; so each of them is a
-    step of the file. Its budget is the config's. Adjacency, where no other is stated, is add-remove, as its accountant has it.
-
-    Args:
-        data: the fields of the config as JSON: dataclasses.asdict(config).
-        sampling: the scheme by which batches were drawn. poisson_sampling_in_fit, where it is true, says poisson; where it is false, the
-            batches are those that fit() is given, which are Poisson samples only where somebody drew them so and has the field ignored.
-        ignored: fields that say nothing about privacy; any other that the class does not have is refused, and so is a seed, since noise of
-            a seed that somebody knows is known.
-        place: what messages call it.
-
-    Raises:
-        InputError: it is no such JSON, a field is missing or unknown, no gradient is clipped, the noise is still to be calibrated, a seed
-            is stated, or batches were drawn otherwise.
-        InvalidFile: the reader refuses its values.
+    Noise is added to every batch of batch_size, at noise_multiplier over the root of gradient_accumulation_steps; so each of them is a step
+    of the file. Its budget is the config's. sampling: how batches were drawn; poisson_sampling_in_fit says poisson where it is true, and
+    where it is false, the batches are those that fit() is given. ignored: fields that say nothing about privacy. A seed is refused:
+    whoever knows it knows the noise. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
     """
     config = read_fields(data, place)
     config.only(NEEDED, OPTIONAL, ignored)

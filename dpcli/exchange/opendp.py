@@ -39,16 +39,10 @@ MEASURES: dict[str, Loss] = {
 
 
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """The text of the file, read again and found good: an entry for each loss that is set aside, or one for what a filter allows.
+    """Return the text of the pipeline file of opendp.prelude.serialize(context.accountant): an entry for each loss, or one for a filter.
 
-    Args:
-        data: what opendp.prelude.serialize(context.accountant) gives. None of it is run.
-        ignored: arguments that say nothing about privacy; any other that the constructor does not have is refused.
-        place: what messages call it.
-
-    Raises:
-        InputError: it is no such JSON, it is another measurement, which keeps no budget, or its distance or its measure have no words in a
-            file. InvalidFile: the reader refuses its values.
+    ignored: arguments that say nothing about privacy. Raises InputError for another measurement, or what a file cannot say; InvalidFile
+    where its reader refuses the values. Nothing of the data is run.
     """
     name, call = _called(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:

@@ -32,13 +32,10 @@ def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
 
 
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
-    """The entry of Gaussian noise that says all stages, in their order; a number in place of a list where all are the same.
+    """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list where all are the same.
 
-    Args:
-        stages: merged: noise_multiplier, steps, and the keys of their sampling, the same in each.
-
-    Raises:
-        InputError: there are none, or more than the lists of a file may make.
+    stages: merged; all with noise_multiplier, steps, and the same keys of sampling. Raises InputError for none, or more than a file may
+    have.
     """
     if not 0 < len(stages) <= MOST:
         raise InputError(f"expected 1 to {MOST:,} stages, equal ones that follow each other taken as one, found {len(stages):,}")
@@ -102,17 +99,11 @@ SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mecha
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """The text of the file, read again and found good. Rows that follow each other and are equal are one entry with their steps together.
+    """Return the text of the pipeline file of a csv; equal rows that follow each other are one stage.
 
-    Every batch is a Poisson sample of its own. Of shuffled batches a record may be in two of one stage, where that begins within a pass:
-    the steps of a stage do not say how often.
-
-    Args:
-        ignored: columns that say nothing about privacy. Any other that is not in COLUMNS is refused: it might say how often a row counts.
-        place: what messages call the csv.
-
-    Raises:
-        InputError: it is no such csv, its numbers are none, or no adjacency is stated. InvalidFile: the reader refuses what was made of it.
+    Every batch is a Poisson sample of its own: of shuffled batches a record may be in two of a stage that begins within a pass. ignored:
+    columns that say nothing about privacy; any other might say how often a row counts. Raises InputError for what is no such csv, or
+    states no adjacency; InvalidFile where the reader refuses the values.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")
@@ -129,8 +120,6 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
 
 def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
     """The names of the columns that count, the rows of these, and what columns of other names are read as."""
-    if len(data) > LARGEST:
-        raise InputError(f"{place}: expected at most {LARGEST:,} bytes of csv, found more")
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         head = [name.strip() for name in next(lines, [])]

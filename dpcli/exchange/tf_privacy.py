@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import MOST, Asserted, ForeignTable, file_of, with_asserted
+from dpcli.exchange.foreign import Asserted, ForeignTable, file_of, with_asserted
 from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
@@ -28,20 +28,11 @@ HALVED = {"noise_multiplier": "half of the flag's: in microbatches of several a 
 
 
 def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """The text of the file, read again and found good.
+    """Return the text of the pipeline file of flags as a shell or a flagfile has them; what stands before them is the program.
 
-    Its adjacency, where no other is stated, is add-remove, as the program says of its number. used_microbatching, which is true where
-    it is not stated, halves the noise multiplier as the program does.
-
-    Args:
-        data: words as a shell or a flagfile has them: --N=60000 --batch_size=256 ...; what stands before them is the program. Lines that
-            begin with # or // are comments.
-        sampling: the scheme by which batches were drawn, which the flags do not say.
-        ignored: flags that say nothing about privacy; any other that the program does not have is refused.
-        place: what messages call it.
-
-    Raises:
-        InputError: the words are no such flags, or a flag is missing, unknown, or there twice. InvalidFile: the reader refuses its values.
+    Its adjacency, where no other is stated, is add-remove, as the program says of its number. used_microbatching, which is true where it is
+    not stated, halves the noise multiplier as the program does. sampling: how batches were drawn. ignored: flags that say nothing about
+    privacy. Raises InputError for flags that are missing, unknown or repeated; InvalidFile where the reader refuses the values.
     """
     flags = _flags(data, ignored, place)
     flags.only(NEEDED, OPTIONAL, ignored)
@@ -86,8 +77,6 @@ def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
 
 def _words(data: bytes, place: str) -> Sequence[str]:
     """The words from the first flag on."""
-    if len(data) > MOST:
-        raise InputError(f"{place}: expected at most {MOST // 1024**2} MiB of flags, found more")
     try:
         lines = data.decode("utf-8-sig").splitlines()
         words = shlex.split("\n".join(line for line in lines if not line.lstrip().startswith(("#", "//"))).replace("\\\n", " "))

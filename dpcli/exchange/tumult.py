@@ -38,19 +38,10 @@ REFUSED = {
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """The text of the file, read again and found good.
+    """Return the text of the pipeline file of a Session: its privacy budget and protected changes as JSON, by names of classes and fields.
 
-    A session protects what a unit changes in all of its tables at once: so the rows of all are added up. The guarantee is stated for the
-    unit.
-
-    Args:
-        data: JSON { "privacy_budget": { "type": "PureDPBudget", "epsilon": 1 }, "protected_changes": { table: { "type": "AddMaxRows",
-            "max_rows": 3 } } }: the names of classes and of their fields.
-        ignored: fields that say nothing about privacy; any other that a class does not have is refused.
-        place: what messages call it.
-
-    Raises:
-        InputError: it is no such JSON, or its protected changes have no words in a file. InvalidFile: the reader refuses its values.
+    A session protects what a unit changes in all of its tables at once: so the rows of all are added up. ignored: fields that say nothing
+    about privacy. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
     """
     session = read_fields(data, place)
     session.only(("privacy_budget", "protected_changes"), (), ignored)
@@ -105,14 +96,9 @@ BUDGET_OF: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:
-    """JSON of the one guarantee that the file states for its unit, which changes as many rows of one table as it contributes.
+    """Return JSON of the one guarantee that the file states for its unit, which changes as many rows of one table as it contributes.
 
-    A Session has one budget, and its queries are its own: a file of several mechanisms, or of noise, is none.
-
-    Args:
-        table: the name of the table in the Session.
-
-    Raises InputError for what a Session cannot say.
+    A Session has one budget, and its queries are its own. Raises InputError for a file of several mechanisms, of noise or of samples.
     """
     for problem in _problems(pipeline):
         raise InputError(f"a Session of Tumult Analytics has one budget for rows that come or go: {problem}")
@@ -131,7 +117,7 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
     if pipeline.privacy.adaptive:
         yield "expected adaptive = false, found true: the Session itself adds up what is chosen"
     if len(charged) != 1:
-        yield f"expected one mechanism that touches private data, found {len(charged) or 'none'}"
+        yield f"expected one mechanism that touches private data, found {len(charged)}"
 
 
 def _refused(entry: Entry, pipeline: Pipeline) -> Iterator[str]:

@@ -110,11 +110,9 @@ def _at_ref(ref: str, path: str, past: Past, cap: Capped) -> Base | Unpriced:
 def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
     """Return each file as an earlier `dpcli gate -f json` judged it; None where that had no such file.
 
-    Files are the same where their paths lead to the same place, whatever the spelling. A relative path of the baseline counts from the
-    working directory and from the root of the repository around it. Everything in it is checked, since a pass may hang on it.
-
-    Raises:
-        InputError: no such baseline, no gate's JSON, or a file that could not be accounted then, or stands there twice.
+    Files are the same where their paths lead to the same place; a relative path counts from the working directory and from the root of the
+    repository around it. Everything is checked, since a pass may hang on it. Raises InputError for no such JSON, and for a file that could
+    not be accounted then, or stands there twice.
     """
     if not os.path.isfile(baseline):
         raise InputError(f"--baseline {baseline}: no such file")

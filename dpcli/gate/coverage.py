@@ -21,7 +21,7 @@ from dpcli.gate.repository import (
     unjudged,
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
-from dpcli.git.command import commit_of, holds, listed
+from dpcli.git.command import commit_of, holds, present_files, tree_entries
 from dpcli.git.history import ALIKE, blobs, differing, gone_files, parts_of, says_pipeline, share_of, touched
 
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
@@ -61,10 +61,9 @@ def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that was linked at the base, and is not any more."""
     for top in dict.fromkeys(top for top, _ in trees(ref, paths)):
         now = {os.path.relpath(place, top) for place in linked(top)}
-        for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", commit_of(top, ref)):
-            about, _, name = line.partition(b"\t")
-            if about.startswith(b"160000") and os.fsdecode(name) not in now:
-                place = os.path.relpath(os.path.join(top, os.fsdecode(name)))
+        for mode, _, name in tree_entries(top, commit_of(top, ref)):
+            if mode == b"160000" and name not in now:
+                place = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, is gone: nothing counts what its pipelines released"
                 yield _verdict_of(place, "deleted", text)
 
@@ -82,8 +81,7 @@ def _is_still_pipeline(place: str) -> bool:
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
     """Yield path and parts of each file that the change touched, committed or not, and that is not judged here."""
-    now = set(map(os.fsdecode, listed(top, "ls-files", "-co", "--exclude-standard", "-z")))
-    for name in sorted(now & touched(top, tree)):
+    for name in sorted(present_files(top) & touched(top, tree)):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged and (data := content_of(place)) is not None:
             yield place, parts_of(data)
@@ -104,13 +102,10 @@ def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[OtherP
 
 
 def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """Warn of pipelines that differ from the revision and are not judged.
+    """Warn of pipelines that differ from the revision and are not judged. Raises InputError where git cannot say what differs.
 
-    Args:
-        paths: of the files that are judged; where there are none, the repository around the working directory is under review.
-        known: real paths of others that already have a verdict.
-
-    Raises InputError where git cannot say what differs.
+    paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real
+    paths of others that already have a verdict.
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _moved_inside(ref, around)
@@ -146,7 +141,7 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that is linked to another commit and not checked out."""
     for place in absent(paths):
         top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
-        if os.fsencode(os.path.relpath(place, top)) in differing(top, commit_of(top, ref)):
+        if os.path.relpath(place, top) in differing(top, commit_of(top, ref)):
             text = (
                 f"{escaped_path(place)}: a repository inside this one, linked to another commit than at {ref}, and not checked out: "
                 "nothing in it is judged (git submodule update --init; submodules: recursive in CI)"

@@ -49,11 +49,8 @@ class Opened:
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """Judge each file, and where none is named every pipeline that differs from the revision; with a revision also those that are gone.
 
-    A folder stands for all pipelines in it. One without any is no pass, unless the base had some that are gone.
-
-    Raises:
-        InputError: no paths, and no revision; a policy, a revision or a baseline that cannot be read. What is wrong with a file itself
-            is its verdict.
+    A folder stands for all pipelines in it. One without any is no pass, unless the base had some that are gone. What is wrong with a file
+    is its verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
     """
     ref = terms.base_ref
     if not paths:

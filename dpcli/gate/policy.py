@@ -57,7 +57,7 @@ from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, over, tightest
 from dpcli.gate.verdicts import Condition, JudgedTogether
-from dpcli.git.command import commit_of, holds, listed, read_source, roots, work_tree
+from dpcli.git.command import commit_of, holds, present_files, read_source, roots, work_tree
 from dpcli.git.history import pasts, touched
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
@@ -184,8 +184,7 @@ def unwaivable(waiver: Waiver) -> Iterator[Problem]:
 def read_policy(source: str) -> Policy:
     """Return the policy in a file, on standard input ("-"), or at REVISION:PATH, where no change under review can touch it.
 
-    Raises:
-        InputError: there is no such file. InvalidFile: every problem, at its place.
+    Raises InputError where there is no such file, InvalidFile with every problem at its place.
     """
     return read_policy_bytes(read_source(source, "a policy file"), source)
 
@@ -223,10 +222,8 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """Return the policy that applies, and warnings about a change of it.
 
     A policy file of a repository is compared with itself at the base: nobody loosens what he is judged by in the change that is judged.
-    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice.
-
-    Raises:
-        InputError: the base's policy cannot be read by this version, or git knows no such base.
+    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice. Raises InputError where the base's
+    policy cannot be read by this version, or git knows no such base.
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))
@@ -278,10 +275,10 @@ def _matches_elsewhere(pattern: str, policy: str) -> bool:
     if top is None:
         return False
     try:
-        names = listed(top, "ls-files", "-co", "--exclude-standard", "-z")
+        names = present_files(top)
     except InputError:
         return False
-    return any(matches(pattern, os.path.join(top, os.fsdecode(name)), policy) for name in names)
+    return any(matches(pattern, os.path.join(top, name), policy) for name in names)
 
 
 def _warning(text: str) -> Condition:

@@ -17,7 +17,7 @@ from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
 from dpcli.file.toml.render import InvalidFile
-from dpcli.git.command import commit_of, link_of, listed, review_of, top_of, work_tree
+from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
 from dpcli.git.history import blobs, pasts, says_pipeline, touched
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
@@ -115,7 +115,7 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
     """Yield each file that is new or changed by the work tree's doing."""
     for (_, folder), tree in trees(ref, paths).items():
         if tree is None:  # a repository inside that was not there
-            names = frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z", "-co", "--exclude-standard")))
+            names = present_files(folder)
         else:
             names = touched(folder, tree)
         yield from ((folder, tree, name) for name in names)
@@ -126,10 +126,7 @@ def touched_pipelines(ref: str) -> list[str]:
 
     They are looked for in the repository around the working directory and in those inside it. A file that is no TOML counts where it was
     a pipeline at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
-    git does not know is in no change; `dpcli.gate.coverage` warns of it.
-
-    Raises:
-        InputError: no repository is here, git does not know the revision, or cannot list the files.
+    git does not know is in no change; `dpcli.gate.coverage` warns of it. Raises InputError where git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))

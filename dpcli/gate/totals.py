@@ -25,7 +25,7 @@ from dpcli.gate.caps import Outside, SharedCaps
 from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudged
 from dpcli.gate.requirements import cap_conditions, capped, holding, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedTogether, Verdict, first_of
-from dpcli.git.command import commit_of, listed
+from dpcli.git.command import commit_of, tree_entries
 from dpcli.git.history import blobs, up_to_date
 from dpcli.lint.delta import judged_deltas
 
@@ -187,10 +187,7 @@ def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon 
     """Return the sum at the revision and at the delta of now; None where it is not known, or there was nothing to add up.
 
     It is not known where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the
-    work tree left it.
-
-    Args:
-        paths: of all that is in the sum now. horizon: of flags or policy.
+    work tree left it. paths: of all that is in the sum now.
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
@@ -206,8 +203,7 @@ def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon 
 
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
-    lines = (line.partition(b"\t") for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree))
-    names = [name for about, _, raw in lines if about.startswith(b"100") and toml_name(name := os.fsdecode(raw))]
+    names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
     for name, data in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
         try:
             tables = toml_document(data or b"", name)[1]

@@ -131,6 +131,19 @@ def listed(folder: str, *arguments: str) -> list[bytes]:
     return done.stdout.split(b"\0")[:-1]
 
 
+def present_files(top: str) -> frozenset[str]:
+    """Return the paths of a work tree's files, without those that git ignores."""
+    return frozenset(map(os.fsdecode, listed(top, "ls-files", "-z", "-co", "--exclude-standard")))
+
+
+def tree_entries(top: str, tree: str) -> Iterator[tuple[bytes, bytes, str]]:
+    """Yield mode, object and path of each entry of a commit."""
+    for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
+        about, _, name = line.partition(b"\t")
+        mode, _, blob = about.split(b" ")
+        yield mode, blob, os.fsdecode(name)
+
+
 @contextmanager
 def cached_answers() -> Iterator[None]:
     """Ask git only once for the root around a folder and for the commit of a name: many files are judged against one state."""

@@ -13,7 +13,7 @@ from dpcli.file.pipeline.document import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.render import InvalidFile
-from dpcli.git.command import commit_of, git, link_of, listed, review_of
+from dpcli.git.command import commit_of, git, link_of, listed, review_of, tree_entries
 
 Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file
 _OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -176,11 +176,9 @@ def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[
 
 def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
     """Yield path, object, and whether it is still the file or link that it was, of what differs or is gone."""
-    changed, common = frozenset(differing(top, tree)), _common(top, tree)
-    for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
-        about, _, name = line.partition(b"\t")
-        mode, _, blob = about.split(b" ")
-        place, link = os.path.join(top, os.fsdecode(name)), mode == b"120000"
+    changed, common = differing(top, tree), _common(top, tree)
+    for mode, blob, name in tree_entries(top, tree):
+        place, link = os.path.join(top, name), mode == b"120000"
         if (
             not place.lower().endswith(endings)
             or not (link or mode.startswith(b"100"))
@@ -189,7 +187,7 @@ def _perhaps_gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
             continue
         present = os.path.isfile(place) and (link or os.path.realpath(place) == place)
         if not present or name in changed:
-            yield os.fsdecode(name), f"{tree}:{os.fsdecode(name)}" if link else os.fsdecode(blob), present
+            yield name, f"{tree}:{name}" if link else os.fsdecode(blob), present
 
 
 def _is_kept(data: bytes, place: str) -> bool:
@@ -208,12 +206,12 @@ def says_pipeline(data: bytes) -> bool:
         return False
 
 
-def _common(top: str, tree: str) -> frozenset[bytes] | None:
+def _common(top: str, tree: str) -> frozenset[str] | None:
     """Return the files at the merge bases of the work tree and `tree`; None where they are not known, or `tree` is one."""
     began = _began(top, tree)
     if not began or tree in began:
         return None
-    return frozenset(name for one in began for name in listed(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", one))
+    return frozenset(name for one in began for _, _, name in tree_entries(top, one))
 
 
 def _began(top: str, tree: str) -> list[str]:
@@ -223,13 +221,14 @@ def _began(top: str, tree: str) -> list[str]:
 def touched(top: str, tree: str) -> frozenset[str]:
     """Return the paths of files that the work tree made new or other than at the commit: none that `tree` alone has changed since."""
     began = _began(top, tree) or [tree]
-    own = frozenset(name for one in began for name in differing(top, one)) & frozenset(differing(top, tree))
-    return frozenset(map(os.fsdecode, (*own, *listed(top, "ls-files", "-z", "--others", "--exclude-standard"))))
+    own = frozenset().union(*(differing(top, one) for one in began)) & differing(top, tree)
+    return own | frozenset(map(os.fsdecode, listed(top, "ls-files", "-z", "--others", "--exclude-standard")))
 
 
-def differing(top: str, tree: str) -> list[bytes]:
+def differing(top: str, tree: str) -> frozenset[str]:
     """Return the paths whose files differ from a commit, committed or not; those that git does not know are none of them."""
-    return listed(top, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty", tree)
+    flags = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty")
+    return frozenset(map(os.fsdecode, listed(top, "diff", *flags, tree)))
 
 
 def parts_of(data: bytes) -> frozenset[Hashable]:

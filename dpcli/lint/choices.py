@@ -158,9 +158,8 @@ PRIVATE_NAMES = RuleInfo(
     severity="error",
     title="private keys, edges or ranges in the output",
     what="A section takes its vocabulary, tokenizer, classes, categories, labels, bins, bin_edges, domain, scaler or "
-    'feature_range from the data ("from-data", "fit", "private", "auto", ...), or switches on train_tokenizer or '
-    'build_vocab, without a note in covers; or, as a warning, a file with releases = "outputs" has a partition '
-    "without naming its parts.",
+    'feature_range from the data ("from-data", "fit", "private", "auto", ...), or switches on train_tokenizer or build_vocab, '
+    'without a note in covers; or, as a warning, a file with releases = "outputs" has a partition without naming its parts.',
     why="A rare word in a vocabulary, a key of a histogram or the largest value of a range can be one person's. Noise on "
     "the counts does not hide that the key is there.",
     fix="Declare the domain, take it from public data, or release it through a noisy threshold that is a mechanism of "

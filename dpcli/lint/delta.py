@@ -21,12 +21,8 @@ SMALLEST = 1e-300
 def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
     """Return what DP105 says of deltas that do not stand in the file: those of flags, of a policy, of a ledger, of a sum.
 
-    Without a size, the first delta above 0 is told once, by DP306.
-
-    Args:
-        given: each by the name that a message calls it, None where there is none.
-        dataset_size: records of the data that are judged; of several files, of the largest, for which a delta must be smallest.
-        path: the file that is judged.
+    given: each by the name that a message calls it. dataset_size: of several files that of the largest, for which a delta must be smallest.
+    Without a size, the first delta above 0 is reported once, by DP306.
     """
     if dataset_size is None:
         unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]

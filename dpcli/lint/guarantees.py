@@ -339,9 +339,8 @@ LARGE_EPSILON = RuleInfo(
     title="an epsilon above 10",
     what="The budget, the gate's cap on all planned runs, or a mechanism's stated guarantee has an epsilon above 10; or, in account and "
     "gate, which compute it, the epsilon of the whole file, where the file states none above 10.",
-    why="Whoever attacks with a false-positive rate p finds at most a share min(1, e^epsilon p + delta) of the "
-    "members. At epsilon = 10 that is 1 for every p above 0.005 %: against all but the most cautious attacks the "
-    "guarantee says nothing.",
+    why="Whoever attacks with a false-positive rate p finds at most a share min(1, e^epsilon p + delta) of the members. At "
+    "epsilon = 10 that is 1 for every p above 0.005 %: against all but the most cautious attacks the guarantee says nothing.",
     fix="Aim at an epsilon of at most 10, better about 1; or say next to the number that only an audit supports it.",
     source="Kairouz et al. 2015, arXiv:1311.0776; Ponomareva et al. 2023, arXiv:2303.00654",
     bad=HEAD + edited(STATED, "2.0", "12.0"),

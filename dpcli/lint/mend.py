@@ -83,14 +83,12 @@ class Repair:
 
 
 def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
-    """The bytes of a pipeline file with every repair that is certain, and these.
+    """Return the bytes of a pipeline file with every repair that is certain, and these repairs.
 
     A key or a word that is misspelt by one letter, and near to one alone that may stand there, a number in quotes or with a point, and
-    epochs that are no whole number of steps, which become the steps that they cost. A repair is kept only where its problem is gone and,
-    of a file that could be read, the price is as it was. A file that does not state the format, or has lists of values or [defaults], is
-    left as it is.
-
-    Raises InvalidFile where the bytes are not TOML, InputError where their line ends are mixed.
+    epochs that are no whole number of steps. A repair is kept only where its problem is gone and, of a file that could be read, the price
+    is as it was. A file that does not state the format, or has lists of values or [defaults], is left as it is. Raises InvalidFile where
+    the bytes are not TOML, InputError where their line ends are mixed.
     """
     stated = toml_document(data, path)[1]
     if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 def lint(path: str) -> tuple[Diagnostic, ...]:
     """Return everything that the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
 
-    Of a policy file of the gate, or a schedule of planned runs, it is what the reader says.
-
-    Returns an empty tuple where there is nothing to say. A file that cannot be read as a pipeline gives the reader's own
-    findings (DP001 to DP005), and the rules' besides where these are all about sections such as [train]: a key that nothing reads
-    may be one that a rule tells about. Keys that say "calibrate" are taken as 1. Raises InputError where there is no such file.
+    Of a policy of the gate, or a schedule of planned runs, it is what the reader says. A file that cannot be read as a pipeline gives the
+    reader's findings (DP001 to DP005), and the rules' as well where these are all about sections such as [train]. Keys that say "calibrate"
+    are taken as 1. Raises InputError where there is no such file.
     """
     return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
 

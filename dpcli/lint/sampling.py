@@ -127,12 +127,10 @@ NOT_AMPLIFIED = RuleInfo(
     'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") with a Poisson mechanism. '
     "A warning where only words say so: the description of a Poisson mechanism, disclosure.sampler or disclosure.implementation speaks of "
     "shuffling, and not of what replaces it.",
-    why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
-    "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
-    "Poisson number.",
-    fix='Draw each batch with an independent coin per record and state scheme = "poisson", or throw each record into a '
-    'batch of its own drawing, afresh in every pass, and state scheme = "balls-in-bins"; or accept the larger '
-    "epsilon.",
+    why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak several times "
+    "the epsilon that a Poisson formula prints. Training programs often shuffle and report the Poisson number.",
+    fix='Draw each batch with an independent coin per record and state scheme = "poisson", or throw each record into a batch of '
+    'its own drawing, afresh in every pass, and state scheme = "balls-in-bins"; or accept the larger epsilon.',
     source="Chua et al. 2024, arXiv:2403.17673 and arXiv:2411.04205",
     bad=HEAD + edited(TRAIN, "poisson", "shuffle"),
     good=HEAD + TRAIN,

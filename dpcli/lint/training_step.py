@@ -127,9 +127,8 @@ OTHER_NOISE = RuleInfo(
     severity="error",
     waivable=False,
     title="another noise than the one that is accounted",
-    what="[train] states a noise_multiplier or sigma that no mechanism of the file has, or a section sets disable_dp. "
-    "(That the noise really drawn has its scale, no file can show: the tests of dpcli train and dpcli audit measure "
-    "it.)",
+    what="[train] states a noise_multiplier or sigma that no mechanism of the file has, or a section sets disable_dp. (That the "
+    "noise really drawn has its scale, no file can show: the tests of dpcli train and dpcli audit measure it.)",
     why="The printed epsilon belongs to the mechanism's noise. A published result claimed an epsilon of 0.21 where an "
     "audit measured 2.79 or more: the noise was divided by the batch size.",
     fix="Leave noise_multiplier to the mechanism, where every command reads it.",
@@ -144,9 +143,8 @@ SKIPS_EMPTY = RuleInfo(
     severity="error",
     waivable=False,
     title="small or empty batches left out",
-    what="A mechanism draws batches of random size (poisson, balls-in-bins) and a section has drop_last "
-    "(dataloader_drop_last), skip_empty_batches, drop_empty or min_batch_size switched on, or on_empty_batch = "
-    '"skip".',
+    what="A mechanism draws batches of random size (poisson, balls-in-bins) and a section has drop_last (dataloader_drop_last), "
+    'skip_empty_batches, drop_empty or min_batch_size switched on, or on_empty_batch = "skip".',
     why="The accountant counts one noisy release per step. A step that is left out when nobody was drawn shows that "
     "nobody was drawn; one that crashes shows it too.",
     fix="Take every step; on an empty batch release the noise alone.",

@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.exchange import foreign as carried
 from dpcli.exchange.events.dp_event import event_json
-from dpcli.exchange.foreign import MOST, TABLES, Asserted, plain_copy, read_text
+from dpcli.exchange.foreign import MOST_VALUES, TABLES, Asserted, plain_copy, read_text
 from dpcli.exchange.opacus.phases import json_text, state_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.write import toml_text
@@ -90,7 +90,7 @@ def test_another_size_than_the_export_says_is_refused(tool: str, tmp_path: Path)
     entry = {"name": "m", "type": "gaussian", "noise_multiplier": 1.0, "steps": 1000, "sampling": sampling}
     path.write_text(EXPORTED[tool](read_text(toml_text({"format": 1, "privacy": privacy, "mechanism": [entry]}), "x")))
     done = dpcli("import", tool, str(path), "--dataset-size", "10000000")
-    assert done.code == 2 and "expected dataset_size = 100000, which the file says, found 10000000" in done.err
+    assert done.code == 2 and "--dataset-size 10000000 contradicts the file, which states 100000" in done.err
     assert dpcli("import", tool, str(path), "--dataset-size", "100000").code == 0
 
 
@@ -159,7 +159,7 @@ HOSTILE = {
 @of_each("where", ["dpcli", "privacy", "adjacency", "mechanism", "elsewhere"])
 def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pickle, wherever it is; refused where the file would be made of it."""
-    monkeypatch.setattr(carried, "MOST_VALUES", MOST // 100)  # as what is shared has far more
+    monkeypatch.setattr(carried, "MOST_VALUES", MOST_VALUES // 100)  # as what is shared has far more
     value, path = HOSTILE[name], tmp_path / "c.pkl"
     document = exported("opacus")
     if where in TABLES:
@@ -176,4 +176,4 @@ def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Pa
 def test_copies_are_bounded() -> None:
     assert plain_copy({"a": [1, (2.5, None)], "b": True}, "x") == {"a": [1, [2.5, None]], "b": True}
     with pytest.raises(InputError, match="found more"):
-        plain_copy([0] * MOST, "x")
+        plain_copy([0] * MOST_VALUES, "x")

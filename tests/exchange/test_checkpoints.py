@@ -226,7 +226,7 @@ def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         read_checkpoint(str(path))
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(InputError, match="found none"):
+    with pytest.raises(InputError, match="no state of an Opacus accountant"):
         state_in(read_pickle(io.BytesIO(pickle.dumps(loop))))
 
 
@@ -263,7 +263,7 @@ def test_keys_that_would_be_hashed_without_end_are_refused(tmp_path: Path) -> No
 def test_a_deep_value_that_nobody_hashes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "c.pkl"
     path.write_bytes(b"\x80\x02]" + nested(b"\x85", 200_000) + b"a.")
-    assert "expected the state" in dpcli("import", "opacus", str(path)).err
+    assert "no state of an Opacus accountant" in dpcli("import", "opacus", str(path)).err
 
 
 TWICE = {
@@ -427,10 +427,10 @@ def test_a_changed_export_is_refused() -> None:
     """Its own tables are believed only where they say what the history says."""
     document = json.loads(json_text(state_of(load(ROOT / "examples" / "mnist.toml"), "prv")))
     document["history"][0][2] += 1
-    with pytest.raises(InputError, match="something else than its own pipeline"):
+    with pytest.raises(InputError, match="contradicts the pipeline that dpcli export wrote"):
         file_of_state(state_in(document), Asserted(), "poisson", "x")
     document["history"][0][2] -= 1
-    with pytest.raises(InputError, match="no other adjacency"):
+    with pytest.raises(InputError, match="leave --adjacency and --max-contributions out"):
         file_of_state(state_in(document), Asserted(adjacency="replace-one"), "poisson", "x")
 
 
@@ -530,11 +530,13 @@ def test_opacus_agrees_on_the_number(tmp_path: Path) -> None:
 @of_each(
     "data, words",
     [
-        (b"[]", "expected an Opacus checkpoint"),
-        (b"format = 1\n", "expected an Opacus checkpoint"),
-        (b"", "expected an Opacus checkpoint"),
-        (b'{"history": [[1.1, 0.01, 100]]}', 'expected a "mechanism" (rdp, prv or gdp) beside "history"'),
-        (b'{"mechanism": "rdp"}', "expected the state of an Opacus accountant"),
+        (b"[]", "not an Opacus checkpoint"),
+        (b"format = 1\n", "not an Opacus checkpoint"),
+        (b"import torch\nfrom x import y\n", "not an Opacus checkpoint"),
+        (b"import torch\n\nx = 1\n", "not an Opacus checkpoint"),
+        (b"", "not an Opacus checkpoint"),
+        (b'{"history": [[1.1, 0.01, 100]]}', '"history" has no "mechanism" (rdp, prv or gdp)'),
+        (b'{"mechanism": "rdp"}', "no state of an Opacus accountant"),
     ],
 )
 def test_what_is_no_checkpoint_is_told_what_one_is(data: bytes, words: str) -> None:

@@ -329,7 +329,7 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
         },
         "10^18",
     ),
-    "nothing": ({"type": "ComposedDpEvent", "events": []}, "runs something"),
+    "nothing": ({"type": "ComposedDpEvent", "events": []}, "runs nothing"),
     "a number": ({"type": "SelfComposedDpEvent", "event": 3, "count": 2}, "DpEvent"),
     "truth": ({"type": "RandomizedResponseDpEvent", "noise_parameter": 0.0, "num_buckets": 2}, "noise_parameter in (0, 1)"),
 }
@@ -426,12 +426,12 @@ def test_every_type_is_an_event_or_refused_by_its_name(kind: str, adjacency: str
 def test_a_changed_export_is_refused_and_adjacency_is_asked_for() -> None:
     document = json.loads(event_json(pipeline(entry("gaussian", noise_multiplier=2.0, rate=0.1))))
     document["event"]["sampling_probability"] = 0.05
-    with pytest.raises(InputError, match="something else than its own pipeline"):
+    with pytest.raises(InputError, match="contradicts the pipeline that dpcli export wrote"):
         file_of_json(json.dumps(document).encode(), Asserted(), "x")
     with pytest.raises(InputError, match="expected the file's own adjacency, add-remove"):
         file_of_json(json.dumps(document).encode(), Asserted(adjacency="zero-out"), "x")
     done = run("import", "dp-accounting", "-", stdin=json.dumps(document["event"]).encode())
-    assert done.code == 2 and "expected an adjacency" in done.err
+    assert done.code == 2 and "does not state its adjacency" in done.err
     done = run("import", "dp-accounting", "-", "--adjacency", "add-remove", stdin=json.dumps(document["event"]).encode())
     assert done.code == 0 and "rate = 0.05" in done.out
 

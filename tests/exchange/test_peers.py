@@ -1,4 +1,4 @@
-"""Flags, configurations and budgets of four libraries: the numbers that these give, and what neither says refused by name."""
+"""Flags, configurations and budgets of four libraries: the same numbers, refusals by name, and a Session exported."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
 from dpcli.exchange.commands.importing import SUBCOMMANDS
 from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.exchange.jax_privacy import file_of_config
 from dpcli.exchange.opendp import file_of_accountant
 from dpcli.exchange.tf_privacy import file_of_flags
-from dpcli.exchange.tumult import file_of_session
+from dpcli.exchange.tumult import BUDGET_OF, file_of_session, session_of
+from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
+from tests.command import dpcli as command
 from tests.command import dpcli as run
 from tests.exchange.peers import VECTORS
 
@@ -275,7 +279,7 @@ def test_a_bound_on_a_user_protects_users() -> None:
 
 @of_each("stated", [Asserted(delta=1e-9), Asserted(dataset_size=1), Asserted(max_contributions=2, unit="user")])
 def test_flags_and_file_do_not_contradict_each_other(stated: Asserted) -> None:
-    with pytest.raises(InputError, match="which the file says"):
+    with pytest.raises(InputError, match="contradicts the file, which states"):
         flags([*FLAGS, "--delta=1e-5", "--max_examples_per_user=5"], stated)
 
 
@@ -285,9 +289,9 @@ def test_a_stated_guarantee_keeps_whom_it_protects(stated: Asserted) -> None:
         "privacy_budget": {"type": "PureDPBudget", "epsilon": 1},
         "protected_changes": {"a": {"type": "AddMaxRows", "max_rows": 2}},
     }
-    with pytest.raises(InputError, match="which the file says"):
+    with pytest.raises(InputError, match="contradicts the file, which states"):
         session(document, stated)
-    with pytest.raises(InputError, match="which the file says"):
+    with pytest.raises(InputError, match="contradicts the file, which states"):
         accountant(VECTORS["opendp"][4]["accountant"], stated)
 
 
@@ -402,3 +406,76 @@ def test_each_is_a_command(tmp_path: Path) -> None:
         )
         assert done.code == 0, done.err
         assert read_text(done.out, "made.toml").mechanisms
+
+
+HEAD = """\
+format = 1
+privacy = { adjacency = "add-remove", unit = "user", max_contributions = 3, releases = "outputs", delta = 1e-6 }
+"""
+PURE = HEAD + '[[mechanism]]\nname = "it"\ntype = "pure-dp"\nepsilon = 0.7\nstated_for = "unit"\n'
+
+
+def again(text: str) -> Pipeline:
+    return parse(file_of_session(text.encode(), Asserted(unit="user"), (), "session.json").encode(), "it.toml")
+
+
+@of_each("case", VECTORS["tumult"])
+def test_every_session_comes_back(case: dict[str, Any]) -> None:
+    """Its tables are one, as the file does not say which; whom it protects and what it may spend are the same."""
+    first = again(json.dumps(case["session"]))
+    second = again(session_of(first, "data"))
+    assert second.mechanisms[0].spec == first.mechanisms[0].spec
+    assert second.privacy.max_contributions == first.privacy.max_contributions
+    assert dpcli.account(second, delta=1e-6).upper == dpcli.account(first, delta=1e-6).upper
+
+
+@of_each("kind", sorted(MECHANISMS.registry))
+def test_every_type_is_a_budget_or_refused_by_its_name(kind: str) -> None:
+    spec = load(MECHANISMS.registry[kind])
+    if kind in BUDGET_OF:
+        keys = {"pure-dp": "epsilon = 1.0", "approx-dp": "epsilon = 1.0\ndelta = 1e-7", "zcdp": "rho = 0.1"}[kind]
+        assert "privacy_budget" in session_of(
+            parse(f'{HEAD}[[mechanism]]\nname = "it"\ntype = "{kind}"\nstated_for = "unit"\n{keys}\n'.encode(), ""), "t"
+        )
+        return
+    first = parse(PURE.encode(), "it.toml")
+    entry = first.mechanisms[0]
+    made = object.__new__(type(entry))
+    for name in ("name", "steps", "epochs", "sampling", "sample", "partition", "description", "uncounted"):
+        object.__setattr__(made, name, getattr(entry, name))
+    object.__setattr__(made, "type", kind)
+    object.__setattr__(made, "spec", object.__new__(spec))
+    whole = object.__new__(Pipeline)
+    for name in ("privacy", "name", "budget", "gate"):
+        object.__setattr__(whole, name, getattr(first, name))
+    object.__setattr__(whole, "mechanisms", (made,))
+    with pytest.raises(InputError, match="found 0" if spec.free else f"its type is {kind}"):
+        session_of(whole, "data")
+
+
+REFUSED = [
+    ('"add-remove"', '"replace-one"', "expected add-remove, found replace-one"),
+    ("epsilon = 0.7", "epsilon = 0.7\nsteps = 2", "runs more than once"),
+    ("epsilon = 0.7", 'epsilon = 0.7\nsampling = { scheme = "poisson", rate = 0.1 }\nsteps = 1', "it is sampled"),
+    ("epsilon = 0.7", 'epsilon = 0.7\npartition = "region"', "partition"),
+    ('"unit"\n', '"record"\n', "stated for a record"),
+    ("delta = 1e-6", "delta = 1e-6, adaptive = true", "expected adaptive = false"),
+    ("epsilon = 0.7", 'epsilon = 0.7\nadjacency = "zero-out"', "stated for zero-out"),
+    ("[[mechanism]]", '[[mechanism]]\nname = "b"\ntype = "zcdp"\nrho = 0.1\nstated_for = "unit"\n[[mechanism]]', "found 2"),
+]
+
+
+@of_each("old, new, why", REFUSED)
+def test_what_a_session_cannot_say_is_refused(old: str, new: str, why: str) -> None:
+    assert PURE.count(old) == 1
+    with pytest.raises(InputError, match=why):
+        session_of(parse(PURE.replace(old, new).encode(), "it.toml"), "data")
+
+
+def test_the_command_writes_what_the_other_reads(tmp_path: Any) -> None:
+    (tmp_path / "it.toml").write_text(PURE)
+    result = command("export", "tumult", "it.toml", "--table", "visits", folder=tmp_path)
+    assert json.loads(result.out) == {
+        "privacy_budget": {"type": "PureDPBudget", "epsilon": 0.7},
+        "protected_changes": {"visits": {"type": "AddMaxRows", "max_rows": 3}},
+    }

@@ -1,9 +1,11 @@
-"""Each key of [privacy], [budget] and [gate], and each key of each mechanism type: a change of it is in what the gate says."""
+"""Every key that a change may loosen is reported, and windows that move keep their width."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import random
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.positions import locate
-from dpcli.gate.bases import _keys, terms_of, word
+from dpcli.gate.bases import WIDEST, _keys, keeps_its_width, terms_of, word
 from dpcli.gate.claims import standings_of
+from dpcli.ledger.blocks.family import MOST
+from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.spec import Spec
 from tests.cases import of_each
 from tests.gate.changes import BASE, TYPES, Document, judged, put, text_of
@@ -232,3 +236,76 @@ def test_every_key_of_an_entry_has_a_place_in_the_changes() -> None:
     assert set(members_of(Entry)) == {"name", "type", "steps", "epochs", "sampling", "sample", "partition", "description"}
     assert SAMPLING.registry
     assert Key("x").safer is None
+
+
+Case = tuple[list[str] | None, list[str] | None]
+MOVED: list[Case] = [
+    (["2026-01-01..2026-01-28"], ["2026-01-08..2026-02-04"]),
+    (["2026-01-01..2026-01-03"], ["2026-01-02", "2026-01-04", "2026-01-03"]),
+    (["2026-02-01..2026-02-28"], ["2026-03-01..2026-03-28"]),
+    (["2026-W50..2026-W53"], ["2027-W01..2027-W04"]),
+    (["0..3"], ["8..10", "7"]),
+    (["2026-01-01", "2026-01-01..2026-01-02"], ["2026-01-03..2026-01-04"]),  # stated twice, read once
+]
+OTHERWISE: list[Case] = [
+    (["2026-01-01..2026-01-28"], ["2026-01-01..2026-01-29"]),
+    (["2026-01-01..2026-01-28"], ["2026-01-02..2026-01-28"]),
+    (["2026-02-01..2026-02-28"], ["2026-03-01..2026-03-31"]),  # a month
+    (["2026-01-01..2026-01-28"], None),
+    (None, ["2026-01-01..2026-01-28"]),
+    (["2026-01-01..2026-01-04"], ["2026-W01..2026-W04"]),
+    (["2026-01-01"], ["2026-01-01", "eu"]),
+    (["0..3"], ["2026-01-01..2026-01-04"]),
+    (["eu"], ["us"]),
+    (["2026-01-01"], ["2026-02-30"]),
+    (["2026-01-03..2026-01-01"], ["2026-01-03..2026-01-01", "2026-01-05"]),
+    (["0001-01-01..9999-12-31"], ["0001-01-02..9999-12-31"]),
+]
+
+
+def told(folder: Path, case: Case) -> tuple[int, dict[str, Any]]:
+    """The exit code, and what of the conditions names the window."""
+    before, after = (put(BASE, ("privacy", "window"), window) for window in case)
+    for document in (before, after):
+        if document["privacy"]["window"] is None:
+            del document["privacy"]["window"]
+    code, out = judged(folder, before, after)
+    conditions = json.loads(out.splitlines()[0])["conditions"]
+    return code, {one["name"]: one for one in conditions if "privacy.window" in one["message"]}
+
+
+@pytest.mark.long
+@of_each("case", [*MOVED])
+def test_a_window_that_moves_is_told_and_passes(case: Case, folder: Path) -> None:
+    code, found = told(folder, case)
+    assert code == 0 and [*found] == ["terms"] and found["terms"]["verdict"] == "pass", found
+    assert "weakens nothing" in found["terms"]["message"] and ", ".join(case[1] or ()) in found["terms"]["message"]
+
+
+@pytest.mark.long
+@of_each("case", [*OTHERWISE])
+def test_any_other_change_of_it_is_one_of_the_statement(case: Case, folder: Path) -> None:
+    code, found = told(folder, case)
+    assert code == 1 and [*found] == ["statement"] and found["statement"]["verdict"] == "fail", found
+
+
+def test_windows_are_counted_as_they_are() -> None:
+    """Against sets of days: however they are spelled."""
+    draw, first = random.Random(1), date(2026, 1, 1)
+    for _ in range(300):
+        windows, sets = [], []
+        for _ in range(2):
+            days: set[date] = set()
+            words = []
+            for _ in range(draw.randrange(1, 4)):
+                begin, length = first + timedelta(draw.randrange(12)), draw.randrange(4)
+                days |= {begin + timedelta(i) for i in range(length + 1)}
+                words.append(f"{begin}..{begin + timedelta(length)}" if length or draw.random() < 0.5 else f"{begin}")
+            windows.append(", ".join(words))
+            sets.append(days)
+        assert keeps_its_width(*windows) == (len(sets[0]) == len(sets[1])), windows
+
+
+def test_every_kind_with_an_order_moves() -> None:
+    assert {by for by, target in BLOCKS.items() if load(target).ordered} == {"day", "week", "hash"}
+    assert WIDEST == MOST

@@ -204,7 +204,7 @@ PULLS: dict[str, tuple[Change, int, str]] = {
         1,
         "does not count: the policy takes no waivers from pipeline files",
     ),
-    "the policy loosened": (edit("2.0", "9.0", "policy.toml"), 0, "policy.toml is changed by this change"),
+    "the policy loosened": (edit("2.0", "9.0", "policy.toml"), 0, "policy.toml changed: its version at origin/main applies"),
     "the policy loosened for what it forbids": (both(edit("2.0", "9.0", "policy.toml"), write("x.toml", PIPELINE)), 1, "cap 2.0"),
     "the policy deleted": (both(removed("policy.toml"), write("x.toml", PIPELINE)), 1, "cap 2.0"),
     "the policy moved": (both(move("policy.toml", "old.toml"), write("x.toml", GATE)), 1, "gate/policy"),

@@ -17,7 +17,6 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import faults
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
-from dpcli.lint.commands import rewriting
 from dpcli.lint.mend import certain, mended
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
@@ -73,13 +72,13 @@ def test_a_change_by_another_program_is_kept(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "a.toml"
     path.write_text(SLIP)
     other = SLIP.replace("steps = 5_000", "steps = 7777")
-    real = rewriting.mended
+    real = mend.mended
 
     def slow(data: bytes, name: str) -> object:
         path.write_text(other)
         return real(data, name)
 
-    monkeypatch.setattr(rewriting, "mended", slow)
+    monkeypatch.setattr(mend, "mended", slow)
     result = dpcli("lint", "--fix", "a.toml", folder=tmp_path)
     assert result.code == 2
     assert "dpcli: --fix: a.toml: not mended: it was changed by another program in the meantime\n" in result.err

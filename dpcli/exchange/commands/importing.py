@@ -38,6 +38,11 @@ asserted_options = composed(
 )
 
 
+def sampling_option(text: str, *schemes: str) -> Callable[[Any], Any]:
+    """Add --sampling, which the file does not state."""
+    return click.option("--sampling", type=click.Choice(schemes), required=True, help=text)
+
+
 def ignored_option(part: str) -> Callable[[Any], Any]:
     """Add --ignore, for parts of a file without a known meaning."""
     text = f"A {part.lower()} that says nothing about privacy; repeatable."
@@ -67,6 +72,18 @@ def leave_made(
     if note:
         with heard():
             click.echo(f"dpcli: {note}", err=True)
+
+
+def _leave_read(
+    output: str | None, file: str, given: Mapping[str, Any], what: str, make: Callable[..., str], *more: Any, most: int = 16 << 20
+) -> None:
+    """Read a file, of at most so many bytes, and leave what `make` makes of its data, of what is asserted, of `more` and of its name."""
+    from dpcli.file.toml.limits import read_head, title
+
+    data = read_head(file, most, what)
+    if len(data) > most:
+        raise InputError(f"{title(file)}: expected at most {most >> 20} MiB of {what}")
+    leave_made(output, file, given, lambda asserted, place: make(data, asserted, *more, place))
 
 
 def _tell_delta(text: str, path: str, delta: float | None) -> None:
@@ -159,21 +176,14 @@ def import_dp_accounting(file: str, output: str | None, **given: Any) -> None:
     The event does not say its neighbouring relation, which is the accountant's: state --adjacency. Under replace-one a record moves a sum
     by twice the bound that noise_multiplier is relative to, as PLDAccountant counts it; RdpAccountant counts half of that.
     """
-    from dpcli.exchange.events.dp_event import MOST, file_of_json
-    from dpcli.file.toml.limits import read_head
+    from dpcli.exchange.events.dp_event import file_of_json
 
-    data = read_head(file, MOST, "a DpEvent")
-    leave_made(output, file, given, lambda asserted, place: file_of_json(data, asserted, place))
+    _leave_read(output, file, given, "a DpEvent", file_of_json)
 
 
 @click.command(short_help="Flags of tensorflow-privacy's compute_dp_sgd_privacy.")
 @click.argument("file")
-@click.option(
-    "--sampling",
-    type=click.Choice(["poisson", "shuffle"]),
-    required=True,
-    help="How batches were drawn, which the program does not check.",
-)
+@sampling_option("How batches were drawn, which the program does not check.", "poisson", "shuffle")
 @ignored_option("FLAG")
 @asserted_options
 def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
@@ -184,22 +194,14 @@ def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output
     Without --noused_microbatching its noise counts half, as the program counts it, and --delta is 1e-6, its own.
     --max_examples_per_user makes the file's unit a user, unless --unit example is stated.
     """
-    from dpcli.exchange.foreign import MOST
     from dpcli.exchange.tf_privacy import file_of_flags
-    from dpcli.file.toml.limits import read_head
 
-    data = read_head(file, MOST, "flags")
-    leave_made(output, file, given, lambda asserted, place: file_of_flags(data, asserted, sampling, ignored, place))
+    _leave_read(output, file, given, "flags", file_of_flags, sampling, ignored)
 
 
 @click.command(short_help="A DPKerasConfig of jax-privacy, from JSON.")
 @click.argument("file")
-@click.option(
-    "--sampling",
-    type=click.Choice(["poisson", "shuffle"]),
-    required=True,
-    help="How batches were drawn, which jax-privacy does not check.",
-)
+@sampling_option("How batches were drawn, which jax-privacy does not check.", "poisson", "shuffle")
 @ignored_option("FIELD")
 @asserted_options
 def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
@@ -211,12 +213,9 @@ def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], outpu
 
     The dp_event of an execution plan is read by dpcli import dp-accounting.
     """
-    from dpcli.exchange.foreign import MOST
     from dpcli.exchange.jax_privacy import file_of_config
-    from dpcli.file.toml.limits import read_head
 
-    data = read_head(file, MOST, "a DPKerasConfig")
-    leave_made(output, file, given, lambda asserted, place: file_of_config(data, asserted, sampling, ignored, place))
+    _leave_read(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
 
 
 @click.command(short_help="The budget of an OpenDP Context, as OpenDP serialises it.")
@@ -230,12 +229,9 @@ def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **giv
     The file states a guarantee for each part of the budget, or one for all of it where queries share it, whatever was spent. Whom it
     protects, the accountant says: its distance between data sets, and d_in.
     """
-    from dpcli.exchange.foreign import MOST
     from dpcli.exchange.opendp import file_of_accountant
-    from dpcli.file.toml.limits import read_head
 
-    data = read_head(file, MOST, "an accountant of OpenDP")
-    leave_made(output, file, given, lambda asserted, place: file_of_accountant(data, asserted, ignored, place))
+    _leave_read(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, from JSON.")
@@ -250,22 +246,14 @@ def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **giv
     The file states one guarantee for the whole budget, whatever was spent. A unit may change all tables at once, each by as many rows, or
     by the rows of one identifier.
     """
-    from dpcli.exchange.foreign import MOST
     from dpcli.exchange.tumult import file_of_session
-    from dpcli.file.toml.limits import read_head
 
-    data = read_head(file, MOST, "a Session")
-    leave_made(output, file, given, lambda asserted, place: file_of_session(data, asserted, ignored, place))
+    _leave_read(output, file, given, "a Session", file_of_session, ignored)
 
 
 @click.command(short_help="The noise of each step, from a csv.")
 @click.argument("file")
-@click.option(
-    "--sampling",
-    type=click.Choice(["poisson"]),
-    required=True,
-    help="How every batch was drawn: a sample of its own, each record by its own chance.",
-)
+@sampling_option("How every batch was drawn: a sample of its own, each record by its own chance.", "poisson")
 @ignored_option("COLUMN")
 @asserted_options
 def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
@@ -280,7 +268,5 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
     Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may hold a record twice.
     """
     from dpcli.exchange.schedule_csv import LARGEST, file_of_schedule
-    from dpcli.file.toml.limits import read_head
 
-    data = read_head(file, LARGEST, "a csv")
-    leave_made(output, file, given, lambda asserted, place: file_of_schedule(data, asserted, ignored, place))
+    _leave_read(output, file, given, "a csv", file_of_schedule, ignored, most=LARGEST)

@@ -26,7 +26,6 @@ from dpcli.file.toml.write import toml_text
 
 SCHEMA = "dpcli/dp-event/v1"
 WRAPPED = ("schema", "neighboring_relation", "pipeline")  # beside the event
-MOST = 16 * 1024 * 1024  # bytes of a file of events
 ADJACENCIES = {relation: adjacency for adjacency, relation in RELATIONS.items()}
 COMMENTS = {"noise_multiplier": "over the bound on one record's values, as in the event"}
 
@@ -43,14 +42,9 @@ def event_json(pipeline: Pipeline) -> str:
 
 
 def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
-    """The text of the pipeline file that says the same as such JSON, read again and found good.
+    """Return the text of the pipeline file of an event, as a table or as json.dump writes its named tuple, or of what `event_json` wrote.
 
-    Args:
-        data: an event, as a table or as json.dump writes the named tuple of it; or what `event_json` wrote.
-        place: what messages call it.
-
-    Raises:
-        InputError: it is none, it has a field that nobody knows, or says what no file says. InvalidFile: the reader refuses the values.
+    Raises InputError for a field that nobody knows, or what no file says; InvalidFile where the reader refuses the values.
     """
     document = _document(data, place)
     if not _wraps(document):
@@ -71,8 +65,6 @@ def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) ->
 
 def _document(data: bytes, place: str) -> Any:
     """A table, or the list that json.dump makes of a named tuple."""
-    if len(data) > MOST:
-        raise InputError(f"{place}: expected at most {MOST // 1024**2} MiB of JSON, found more")
     try:
         document = read_json(data, place)
     except NotJson:

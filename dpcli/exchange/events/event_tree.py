@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
+from dpcli.exchange.foreign import ForeignTable, described
 from dpcli.file.toml.shown import escaped, shown
 
 Value = Any  # a number, a list of numbers, an EventTree, or a list of these
@@ -42,7 +43,6 @@ EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 DEPTH = 60  # events inside of events
 HOME = "dp_accounting.dp_event"
-MOST = 10**18  # of a whole number
 SNIPPET = """in Python:
 
     import json
@@ -51,42 +51,29 @@ SNIPPET = """in Python:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTree:
+class EventTree(ForeignTable):
     """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None where a field has no value."""
-
-    name: str
-    fields: Mapping[str, Value]
 
     def __getitem__(self, field: str) -> Value:
         return self.fields[field]
 
     def number(self, field: str) -> float:
-        """A field that holds a number. Raises InputError where it does not."""
+        """Return a number, which may be infinite. Raises InputError where the field holds none."""
         value = self.fields[field]
         if not is_number(value):
-            raise self.refused(f"expected {field} to be a number, found {_described(value)}")
+            raise self.refused(f"expected {field} to be a number, found {described(value)}")
         return float(value)
 
-    def count(self, field: str) -> int:
-        """A field that holds a whole number >= 1, at most 10^18."""
-        value = self.fields[field]
-        if type(value) is not int or not 1 <= value <= MOST:
-            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {_described(value)}")
-        return value
-
     def event(self) -> EventTree:
-        """The event inside."""
+        """Return the event inside."""
         value = self.fields["event"]
         if not isinstance(value, EventTree):
-            raise self.refused(f"expected event to be a DpEvent, found {_described(value)}")
+            raise self.refused(f"expected event to be a DpEvent, found {described(value)}")
         return value
-
-    def refused(self, why: str) -> InputError:
-        return InputError(f"{self.name}: {why}")
 
 
 def tree_of(event: Any, depth: int = 0) -> EventTree:
-    """The value of a DpEvent, of its named tuple, or of the table that JSON has for it; known by its name, dp_accounting is not imported.
+    """Return a DpEvent, its named tuple, or its table of JSON as a value; known by its name, dp_accounting is not imported.
 
     A table names the class as "type" (or "class_name", as to_named_tuple does). A list is what json.dump makes of a named tuple: the
     names of module and class, and the values of all fields in their order.
@@ -210,7 +197,3 @@ def _plain(value: Value) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return "inf" if value == math.inf else value
-
-
-def _described(value: Value) -> str:
-    return value.name if isinstance(value, EventTree) else "a list" if isinstance(value, tuple) else shown(value)

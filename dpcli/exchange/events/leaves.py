@@ -49,7 +49,7 @@ class Leaf:
     fields: Callable[[Keys, RecordChange], dict[str, Any]]
 
 
-def _noise_keys(event: EventTree, side: RecordChange) -> Keys:
+def _noise(event: EventTree, _: RecordChange) -> Keys:
     return {"noise_multiplier": event.number("noise_multiplier")}
 
 
@@ -126,23 +126,20 @@ def _response_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
     return {"noise_parameter": parameter, "num_buckets": categories}
 
 
-def _stated(event: EventTree, side: RecordChange, keys: Keys) -> Keys:
-    """Keys of a guarantee that is stated: it is one record's."""
-    return keys if side.contributions == 1 else {**keys, "stated_for": "record"}
+def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
+    """Return the keys of a guarantee that is stated: it is one record's."""
+
+    def keys(event: EventTree, side: RecordChange) -> Keys:
+        numbers = {name: event.number(name) for name in names}
+        return numbers if side.contributions == 1 else {**numbers, "stated_for": "record"}
+
+    return keys
 
 
 def _zcdp_keys(event: EventTree, side: RecordChange) -> Keys:
     if "xi" in event.fields and event.number("xi") != 0.0:
         raise event.refused("expected xi = 0: a mechanism of type zcdp has rho alone")
-    return _stated(event, side, {"rho": event.number("rho")})
-
-
-def _epsilon_keys(event: EventTree, side: RecordChange) -> Keys:
-    return _stated(event, side, {"epsilon": event.number("epsilon")})
-
-
-def _pair_keys(event: EventTree, side: RecordChange) -> Keys:
-    return _stated(event, side, {"epsilon": event.number("epsilon"), "delta": event.number("delta")})
+    return _stated("rho")(event, side)
 
 
 def _same(*names: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
@@ -200,17 +197,17 @@ def _tree_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 
 LEAVES: Mapping[str, Leaf] = {
     "NoOpDpEvent": Leaf("post-processing", lambda event, side: {}, lambda keys, side: {}),
-    "GaussianDpEvent": Leaf("gaussian", _noise_keys, _noise_fields("sigma")),
-    "LaplaceDpEvent": Leaf("laplace", _noise_keys, _noise_fields("scale")),
+    "GaussianDpEvent": Leaf("gaussian", _noise, _noise_fields("sigma")),
+    "LaplaceDpEvent": Leaf("laplace", _noise, _noise_fields("scale")),
     "DiscreteLaplaceDpEvent": Leaf("discrete-laplace", _discrete_laplace_keys, _discrete_laplace_fields),
     "DiscreteGaussianDpEvent": Leaf("discrete-gaussian", _discrete_gaussian_keys, _discrete_gaussian_fields),
     "RandomizedResponseDpEvent": Leaf("randomized-response", _response_keys, _response_fields),
     "ZCDpEvent": Leaf("zcdp", _zcdp_keys, _same("rho")),
-    "EpsilonDeltaDpEvent": Leaf("approx-dp", _pair_keys, _same("epsilon", "delta")),
-    "ExponentialMechanismDpEvent": Leaf("exponential", _epsilon_keys, _same("epsilon")),
-    "PermuteAndFlipDpEvent": Leaf("permute-and-flip", _epsilon_keys, _same("epsilon")),
+    "EpsilonDeltaDpEvent": Leaf("approx-dp", _stated("epsilon", "delta"), _same("epsilon", "delta")),
+    "ExponentialMechanismDpEvent": Leaf("exponential", _stated("epsilon"), _same("epsilon")),
+    "PermuteAndFlipDpEvent": Leaf("permute-and-flip", _stated("epsilon"), _same("epsilon")),
     "MixtureOfGaussiansDpEvent": Leaf("gaussian-mixture", _mixture_keys, _mixture_fields),
     "SingleEpochTreeAggregationDpEvent": Leaf("tree-aggregation", _tree_keys, _tree_fields),
 }
 # epsilon at delta = 0 is an event of approx-dp, and a type of its own.
-PURE = Leaf("pure-dp", _epsilon_keys, lambda keys, side: {"epsilon": keys.pop("epsilon"), "delta": 0.0})
+PURE = Leaf("pure-dp", _stated("epsilon"), lambda keys, side: {"epsilon": keys.pop("epsilon"), "delta": 0.0})

@@ -17,6 +17,7 @@ from dpcli.file.toml.limits import read_head, title
 from dpcli.file.toml.shown import escaped, shown
 
 MAX_PICKLE = 64 * 1024 * 1024  # of values without their tensors, which stand elsewhere in the file
+MAX_JSON = 16 * 1024 * 1024
 LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
 ZIP = b"PK\x03\x04"
 
@@ -28,6 +29,8 @@ def read_checkpoint(path: str) -> Any:
     """
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
+        if len(head) > MAX_JSON:
+            raise InputError(f"{name}: expected at most {MAX_JSON >> 20} MiB of JSON")
         return read_fields(head, name).fields
     try:
         if head.startswith(ZIP):

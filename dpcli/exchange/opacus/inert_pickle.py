@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickletools
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import IO, Any
 
 from dpcli.base.errors import InputError
@@ -22,6 +22,13 @@ KNOWN = re.compile(
 LONGEST_KEY = 20  # values of a key that is a tuple, and of tuples in it
 MOST = 4_000_000  # instructions
 DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
+PLAIN = frozenset(
+    {
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+        *("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+    }
+)
 
 
 class Mark:
@@ -56,7 +63,7 @@ def read_pickle(stream: IO[bytes]) -> Any:
                 raise InputError(f"expected a pickle of at most {MOST:,} instructions, found more: save the accountant alone")
             if code.name == "STOP":
                 return machine.pop()
-            _step(machine, code.name, argument)
+            machine.step(code.name, argument)
     except InputError:
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, UnicodeError):
@@ -65,7 +72,7 @@ def read_pickle(stream: IO[bytes]) -> Any:
 
 
 class _Machine:
-    """The stack and the memo of a pickle."""
+    """The stack and the memo of a pickle. A wrong pickle raises one of the errors that `read_pickle` knows."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -77,25 +84,118 @@ class _Machine:
             raise ValueError
         return value
 
+    def top(self, count: int) -> list[Any]:
+        return [self.pop() for _ in range(count)][::-1]
+
     def marked(self) -> list[Any]:
-        """The values after the last mark, which go with it."""
+        """Take the values after the last mark, and the mark."""
         place = max(index for index, value in enumerate(self.stack) if isinstance(value, Mark))
         values = self.stack[place + 1 :]
         del self.stack[place:]
         return values
 
+    def step(self, name: str, argument: Any) -> None:
+        """Do one instruction. Raises InputError for one that no checkpoint of tensors has."""
+        push = self.stack.append
+        match name:
+            case "PROTO" | "FRAME":
+                pass
+            case "NONE" | "NEWTRUE" | "NEWFALSE":
+                push({"NONE": None, "NEWTRUE": True, "NEWFALSE": False}[name])
+            case "EMPTY_LIST" | "EMPTY_SET":
+                push([])
+            case "EMPTY_TUPLE":
+                push(())
+            case "EMPTY_DICT":
+                push({})
+            case "MARK":
+                push(Mark())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                push(tuple(self.top(int(name[-1]))))
+            case "TUPLE":
+                push(tuple(self.marked()))
+            case "LIST" | "FROZENSET":
+                push(self.marked())
+            case "DICT":
+                push(_updated({}, self.marked()))
+            case "APPEND":
+                self.extend(self.top(1))
+            case "APPENDS" | "ADDITEMS":
+                self.extend(self.marked())
+            case "SETITEM":
+                self.set_items(self.top(2))
+            case "SETITEMS":
+                self.set_items(self.marked())
+            case "POP":
+                self.stack.pop()
+            case "POP_MARK":
+                self.marked()
+            case "DUP":
+                push(self.stack[-1])
+            case "PUT" | "BINPUT" | "LONG_BINPUT":
+                self.memo[argument] = self.stack[-1]
+            case "MEMOIZE":
+                self.memo[len(self.memo)] = self.stack[-1]
+            case "GET" | "BINGET" | "LONG_BINGET":
+                push(self.memo[argument])
+            case "GLOBAL":
+                push(_named(argument))
+            case "STACK_GLOBAL":
+                module, attribute = self.top(2)
+                if type(attribute) is not str or type(module) is not str:
+                    raise ValueError
+                push(_named(f"{module} {attribute}"))
+            case "REDUCE" | "NEWOBJ":
+                self.call(*self.top(2))
+            case "NEWOBJ_EX":
+                self.call(*self.top(3)[:2])
+            case "INST":
+                self.call(_named(argument), tuple(self.marked()))
+            case "OBJ":
+                function, *arguments = self.marked()
+                self.call(function, tuple(arguments))
+            case "BUILD":
+                self.build(self.pop())
+            case "PERSID":
+                push(Inert("storage", ()))
+            case "BINPERSID":
+                push(Inert("storage", self.pop()))
+            case _ if name in PLAIN:
+                push(argument)
+            case _:
+                raise InputError(f"expected a pickle of plain values, found the instruction {name}")
 
-def _step(machine: _Machine, name: str, argument: Any) -> None:
-    if name in CONSTANTS:
-        machine.stack.append(CONSTANTS[name](argument))
-    elif name in STEPS:
-        STEPS[name](machine, argument)
-    else:
-        raise InputError(f"expected a pickle of plain values, found the instruction {name}")
+    def call(self, function: Any, arguments: Any) -> None:
+        if not isinstance(function, Global) or not isinstance(arguments, tuple):
+            raise ValueError
+        self.stack.append(_pairs(arguments) if function.name in DICTS else Inert(function.name, arguments))
+
+    def build(self, state: Any) -> None:
+        target = self.stack[-1]
+        if isinstance(target, Inert):
+            if target.state is not None:
+                raise ValueError
+            target.state = state
+
+    def extend(self, values: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, list):
+            target.extend(values)
+        elif not isinstance(target, Inert):
+            raise ValueError
+
+    def set_items(self, values: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, dict):
+            _updated(target, values)
+        elif not isinstance(target, Inert):
+            raise ValueError
 
 
 def _named(name: str) -> Global:
-    """`module name`, if checkpoints have it."""
+    """Return `module name`, if checkpoints have it."""
+    if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # a text that only begins as a pickle may
+        raise ValueError
     if not KNOWN.fullmatch(name):
         call = escaped(name.replace(" ", "."))
         raise InputError(
@@ -104,132 +204,16 @@ def _named(name: str) -> Global:
     return Global(name)
 
 
-def _stack_global(machine: _Machine) -> None:
-    name, module = machine.pop(), machine.pop()
-    if type(name) is not str or type(module) is not str:
-        raise ValueError
-    machine.stack.append(_named(f"{module} {name}"))
-
-
-def _call(machine: _Machine, function: Any, arguments: Any) -> None:
-    if not isinstance(function, Global) or not isinstance(arguments, tuple):
-        raise ValueError
-    machine.stack.append(_pairs(arguments) if function.name in DICTS else Inert(function.name, arguments))
-
-
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
-    """OrderedDict([(key, value), ...]), as protocol 2 writes what later ones write item by item."""
+    """Return the dict of OrderedDict([(key, value), ...]), as protocol 2 writes what later ones write item by item."""
     pairs = [tuple(pair) for each in arguments if isinstance(each, list) for pair in each]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
     return _updated({}, [value for pair in pairs for value in pair])
 
 
-def _reduce(machine: _Machine, keywords: bool = False) -> None:
-    if keywords:
-        machine.pop()
-    arguments = machine.pop()
-    _call(machine, machine.pop(), arguments)
-
-
-def _from_mark(machine: _Machine) -> None:
-    function, *arguments = machine.marked()
-    _call(machine, function, tuple(arguments))
-
-
-def _build(machine: _Machine) -> None:
-    state, target = machine.pop(), machine.stack[-1]
-    if isinstance(target, Inert):
-        if target.state is not None:
-            raise ValueError
-        target.state = state
-
-
-def _extend(machine: _Machine, values: list[Any]) -> None:
-    target = machine.stack[-1]
-    if isinstance(target, list):
-        target.extend(values)
-    elif not isinstance(target, Inert):
-        raise ValueError
-
-
-def _set_items(machine: _Machine, values: list[Any]) -> None:
-    target = machine.stack[-1]
-    if isinstance(target, dict):
-        _updated(target, values)
-    elif not isinstance(target, Inert):
-        raise ValueError
-
-
-def _top(machine: _Machine, count: int) -> list[Any]:
-    return [machine.pop() for _ in range(count)][::-1]
-
-
-def _keep(machine: _Machine, place: int) -> None:
-    machine.memo[place] = machine.stack[-1]
-
-
-def _push(machine: _Machine, value: Any) -> None:
-    machine.stack.append(value)
-
-
-PLAIN = (
-    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
-    *("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
-)
-CONSTANTS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(PLAIN, lambda argument: argument),
-    "NONE": lambda _: None,
-    "NEWTRUE": lambda _: True,
-    "NEWFALSE": lambda _: False,
-    "EMPTY_LIST": lambda _: [],
-    "EMPTY_TUPLE": lambda _: (),
-    "EMPTY_DICT": lambda _: {},
-    "EMPTY_SET": lambda _: [],
-    "MARK": lambda _: Mark(),
-    "GLOBAL": _named,
-    "PERSID": lambda _: Inert("storage", ()),
-}
-
-STEPS: dict[str, Callable[[_Machine, Any], None]] = {
-    "PROTO": lambda machine, _: None,
-    "FRAME": lambda machine, _: None,
-    "TUPLE1": lambda machine, _: _push(machine, tuple(_top(machine, 1))),
-    "TUPLE2": lambda machine, _: _push(machine, tuple(_top(machine, 2))),
-    "TUPLE3": lambda machine, _: _push(machine, tuple(_top(machine, 3))),
-    "TUPLE": lambda machine, _: _push(machine, tuple(machine.marked())),
-    "LIST": lambda machine, _: _push(machine, machine.marked()),
-    "FROZENSET": lambda machine, _: _push(machine, machine.marked()),
-    "DICT": lambda machine, _: _push(machine, _updated({}, machine.marked())),
-    "APPEND": lambda machine, _: _extend(machine, _top(machine, 1)),
-    "APPENDS": lambda machine, _: _extend(machine, machine.marked()),
-    "ADDITEMS": lambda machine, _: _extend(machine, machine.marked()),
-    "SETITEM": lambda machine, _: _set_items(machine, _top(machine, 2)),
-    "SETITEMS": lambda machine, _: _set_items(machine, machine.marked()),
-    "POP": lambda machine, _: _discard(machine),
-    "POP_MARK": lambda machine, _: _discard_marked(machine),
-    "DUP": lambda machine, _: _push(machine, machine.stack[-1]),
-    "PUT": lambda machine, argument: _keep(machine, argument),
-    "BINPUT": lambda machine, argument: _keep(machine, argument),
-    "LONG_BINPUT": lambda machine, argument: _keep(machine, argument),
-    "MEMOIZE": lambda machine, _: _keep(machine, len(machine.memo)),
-    "GET": lambda machine, argument: _push(machine, machine.memo[argument]),
-    "BINGET": lambda machine, argument: _push(machine, machine.memo[argument]),
-    "LONG_BINGET": lambda machine, argument: _push(machine, machine.memo[argument]),
-    "STACK_GLOBAL": lambda machine, _: _stack_global(machine),
-    "REDUCE": lambda machine, _: _reduce(machine),
-    "NEWOBJ": lambda machine, _: _reduce(machine),
-    "NEWOBJ_EX": lambda machine, _: _reduce(machine, keywords=True),
-    "INST": lambda machine, argument: _call(machine, _named(argument), tuple(machine.marked())),
-    "OBJ": lambda machine, _: _from_mark(machine),
-    "BUILD": lambda machine, _: _build(machine),
-    "BINPERSID": lambda machine, _: _push(machine, Inert("storage", machine.pop())),
-}
-
-
 def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
-    """With keys and values in turn. Raises ValueError where a key is there already: no dict that was saved has it twice."""
+    """Add keys and values in turn. Raises ValueError where a key is there already: no dict that was saved has it twice."""
     for key, value in zip(values[::2], values[1::2], strict=True):
         _require_shallow(key)
         if key in target:
@@ -239,7 +223,7 @@ def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, A
 
 
 def _require_shallow(key: Any) -> None:
-    """Raises ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
+    """Raise ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
     left, seen = [key], 0
     while left:
         seen += 1
@@ -247,11 +231,3 @@ def _require_shallow(key: Any) -> None:
         if seen > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
             raise ValueError
         left.extend(part if isinstance(part, tuple) else ())
-
-
-def _discard(machine: _Machine) -> None:
-    machine.stack.pop()
-
-
-def _discard_marked(machine: _Machine) -> None:
-    machine.marked()

@@ -108,14 +108,10 @@ UNSAID = {"sampling": "ASSUMED: see above"}
 
 
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
-    """The tables of the file that says the same; where dpcli export wrote the state, those that it carries.
+    """Return the tables of the file; where dpcli export wrote the state, those that it carries. sampling: None where Poisson is assumed.
 
-    Args:
-        sampling: the scheme by which batches were drawn; None where nobody has said, and Poisson is assumed, as Opacus does.
-
-    Raises:
-        InputError: these tables say something else than the history, or batches are said to be shuffled, which they exclude. Of shuffled
-            batches where a phase begins within a pass, as a record may then be in one more batch of it than its steps tell.
+    Raises InputError where these tables contradict the history, and for shuffled batches where a phase begins within a pass: a record may
+    then be in one more batch of it than its steps tell.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
@@ -135,7 +131,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
 
 
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
-    """The text of the file, read again and found good. place: what messages call it. Raises InvalidFile where the reader refuses it."""
+    """Return the text of the file. Raises InvalidFile where the reader refuses it."""
     assumed = is_assumed(state, sampling)
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
     comments: dict[str, str] = {}
