@@ -216,7 +216,8 @@ class Shifted:
         raise NotImplementedError
 
     def steps(self, z: Array) -> Array:
-        return step_size(z + 1.0, self.shifts)
+        steps: Array = step_size(z + 1.0, self.shifts)
+        return steps
 
     def whole_windows(self, z: Array) -> tuple[Array, Array]:
         """Return `windows` for the integrand of the CGF, which is Q (r - 1)^2 at small z."""
@@ -289,7 +290,8 @@ class ShiftedAdd(Shifted):
         return self.shifts / (1.0 + np.exp(np.minimum(np.log1p(-self.weights) - lead, 700.0)))
 
     def steps(self, z: Array) -> Array:
-        return np.maximum(step_size(z + 1.0, self.shifts), step_below(z, self.shifts, np.log1p(-self.weights)))
+        steps: Array = np.maximum(step_size(z + 1.0, self.shifts), step_below(z, self.shifts, np.log1p(-self.weights)))
+        return steps
 
 
 @dataclass(frozen=True, slots=True)

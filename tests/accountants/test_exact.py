@@ -23,6 +23,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
+from tests.accountants.one_step import KNOWN, Known
 from tests.cases import of_each, tiered
 from tests.strategies import entry, pipeline
 
@@ -33,28 +34,14 @@ def sampled(rate: float, noise: float, neighbours: Neighbours = ADD_REMOVE) -> M
     return GaussianSpec(noise_multiplier=noise).poisson(rate, neighbours)
 
 
-# Values good to 1e-9 relative, checked against 30-digit arithmetic.
-REFERENCES: tuple[tuple[str, Steps, float, float], ...] = (
-    ("mnist", ((sampled(256 / 60000, 1.1), 14040),), 1e-5, 2.3795545188),
-    ("mnist replace-one", ((sampled(256 / 60000, 1.1, REPLACE_ONE), 14040),), 1e-5, 4.2174858115),
-    ("cifar", ((sampled(4096 / 50000, 3.0), 2500),), 1e-5, 6.5788958506),
-    ("lora", ((sampled(256 / 920344, 0.6), 71900),), 1e-6, 2.0398365142),
-    ("million steps", ((sampled(1e-4, 0.8), 10**6),), 1e-7, 0.9127034976),
-    ("little noise", ((sampled(0.01, 0.5), 10000),), 1e-5, 43.3664898605),
-    ("delta 1e-12", ((sampled(0.001, 1.0), 10000),), 1e-12, 1.1844838022),
-    ("delta 1e-30", ((sampled(0.001, 1.0), 10000),), 1e-30, 5.1537675837),
-    ("much noise", ((sampled(0.01, 4.0), 10000),), 1e-5, 0.9468668006),
-    ("gaussians", ((sampled(1.0, 20.0), 100),), 1e-5, 1.9930914044),
-    ("ten steps", ((sampled(0.1, 1.0), 10),), 1e-5, 2.8545189280),
-    ("mixed", ((sampled(0.01, 1.0), 1000), (sampled(0.02, 2.0), 500), (sampled(1.0, 30.0), 3)), 1e-6, 2.3938704130),
-)
-
-
-@pytest.mark.parametrize(("steps", "delta", "exact"), [case[1:] for case in REFERENCES], ids=[case[0] for case in REFERENCES])
-def test_reference_values(steps: Steps, delta: float, exact: float) -> None:
-    bound = ExactProfile(steps).epsilon(delta)
+@pytest.mark.parametrize("known", KNOWN)
+def test_reference_values(known: Known) -> None:
+    neighbours = Neighbours(Adjacency(known.adjacency))
+    bound = ExactProfile(tuple((sampled(rate, noise, neighbours), steps) for rate, noise, steps in known.parts)).epsilon(
+        known.delta
+    )
     assert bound.lower is not None
-    assert bound.lower * (1 - 1e-9) <= exact <= bound.upper * (1 + 1e-9)
+    assert bound.lower * (1 - 1e-9) <= known.epsilon <= bound.upper * (1 + 1e-9)
     assert bound.upper - bound.lower <= 2e-9 * bound.upper
 
 
@@ -223,31 +210,6 @@ def test_few_steps_and_little_noise(rate: float, noise: float, count: int, delta
     assert single.lower is not None
     assert single.lower <= bound.upper <= ACCOUNTANT.compose(steps).epsilon(delta).upper
     assert bound.upper - bound.lower <= 1e-8 * bound.upper
-
-
-def test_two_steps_by_quadrature() -> None:
-    """Independent: delta of two steps as the mean of one step's delta over the other's loss."""
-    rate, delta = 0.1, 1e-5
-    bound = ExactProfile(((sampled(rate, 1.0), 2),)).epsilon(delta)
-    assert bound.lower is not None
-
-    def one(epsilon: float) -> float:
-        level = (math.exp(epsilon) - 1 + rate) / rate
-        if level <= 0.0:
-            return 1.0 - math.exp(epsilon)
-        x = math.log(level) + 0.5
-        upper_tail = [0.5 * math.erfc((x - shift) / math.sqrt(2.0)) for shift in (0.0, 1.0)]
-        return (1 - rate - math.exp(epsilon)) * upper_tail[0] + rate * upper_tail[1]
-
-    def two(epsilon: float) -> float:
-        nodes = [0.002 * k for k in range(-4500, 5500)]
-        return math.fsum(
-            0.002 * math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) * ratio * one(epsilon - math.log(ratio))
-            for x in nodes
-            if (ratio := 1 + rate * math.expm1(x - 0.5)) > 0.0
-        )
-
-    assert two(bound.upper) == pytest.approx(delta, rel=1e-6)
 
 
 def test_many_different_phases() -> None:

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from dpcli.accountants.base import Bound
 from dpcli.accountants.exact import ExactProfile
-from dpcli.accountants.pld import PldProfile
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
@@ -167,16 +166,6 @@ def test_many_steps_whose_bulk_is_taken_off_hold_the_reference() -> None:
     assert found.lower is not None
     assert found.lower <= 0.0030817446701034649 <= found.upper
     assert found.upper - found.lower <= 1e-10 * found.upper
-
-
-@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), [(1e-3, 1.0, 3, 1e-6), (0.02, 1.5, 7, 1e-5)])
-def test_the_grid_agrees_under_replace_one(rate: float, noise: float, steps: int, delta: float) -> None:
-    ends = interval(REPLACE_ONE, ((rate, noise),), steps, delta)
-    grid = PldProfile(((mechanism(REPLACE_ONE, rate, noise), steps),)).epsilon(delta)
-    assert ends.lower is not None
-    assert grid.lower is not None
-    assert ends.lower <= grid.upper
-    assert grid.lower <= ends.upper
 
 
 @given(RATES, NOISES, st.floats(-2.0, 1.0), st.floats(0.3, 30.0))

@@ -35,35 +35,27 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.numerics.grid.composed import planned
 from dpcli.numerics.grid.survey import common_unit, survey
 from dpcli.numerics.work import allowance
+from tests.accountants.one_step import KNOWN, Known
 from tests.cases import by_tier, of_each, tiered
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
-REFERENCE: list[tuple[Steps, float, float]] = [
-    (((SampledGaussian(1 / 1.1, 256 / 60000), 14040),), 1e-5, 2.3795545188),
-    (((SampledGaussianReplaced(1 / 1.1, 256 / 60000), 14040),), 1e-5, 4.2174858115),
-    (((SampledGaussian(1 / 3.0, 4096 / 50000), 2500),), 1e-5, 6.5788958506),
-    (((SampledGaussian(2.0, 0.01), 10000),), 1e-5, 43.3664898605),
-    (((SampledGaussian(1.0, 0.001), 10000),), 1e-12, 1.1844838022),
-    (((SampledGaussian(1.0, 0.001), 10000),), 1e-30, 5.1537675837),
-    (((SampledGaussian(0.25, 0.01), 10000),), 1e-5, 0.94686680076),
-    (((Gaussian(1 / 20), 100),), 1e-5, 1.9930914044),
-    (((SampledGaussian(1.0, 0.1), 10),), 1e-5, 2.8545189280),
-    (((SampledGaussian(1.0, 0.01), 1000), (SampledGaussian(0.5, 0.02), 500), (Gaussian(1 / 30), 3)), 1e-6, 2.3938704130),
-]
+
+def steps_of(known: Known) -> Steps:
+    kind = SampledGaussian if known.adjacency == "add-remove" else SampledGaussianReplaced
+    return tuple((kind(1.0 / noise, rate) if rate < 1.0 else Gaussian(1.0 / noise), count) for rate, noise, count in known.parts)
 
 
-@pytest.mark.parametrize(("steps", "delta", "epsilon"), tiered(REFERENCE, 4, 6), ids=repr)
-def test_reference_values_lie_in_an_interval_of_the_tolerance(steps: Steps, delta: float, epsilon: float) -> None:
-    bound = PldProfile(steps).epsilon(delta)
-    assert bound.lower is not None and bound.lower <= epsilon <= bound.upper
+@pytest.mark.parametrize("known", tiered([(one,) for one in KNOWN if one.parts[0][2] < 20000], 4, 6))
+def test_reference_values_lie_in_an_interval_of_the_tolerance(known: Known) -> None:
+    bound = PldProfile(steps_of(known)).epsilon(known.delta)
+    assert bound.lower is not None and bound.lower <= known.epsilon <= bound.upper
     assert bound.upper - bound.lower <= 1e-3 * bound.upper
 
 
 def test_a_finer_tolerance_is_met() -> None:
-    steps, delta, epsilon = REFERENCE[0]
-    bound = PldProfile(steps, tolerance=1e-5).epsilon(delta)
-    assert bound.lower is not None and bound.lower <= epsilon <= bound.upper
+    bound = PldProfile(steps_of(KNOWN[0]), tolerance=1e-5).epsilon(KNOWN[0].delta)
+    assert bound.lower is not None and bound.lower <= KNOWN[0].epsilon <= bound.upper
     assert bound.upper - bound.lower <= 1e-5 * bound.upper
 
 

@@ -14,10 +14,10 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from tests import oracles
+from tests.accountants.one_step import KNOWN, MNIST, Known
 from tests.strategies import dp_sgd, entry, pipeline
 
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
-MNIST = 256 / 60000
 
 
 def epsilon(name: str, subject: Pipeline, delta: float | None = None) -> float:
@@ -63,35 +63,15 @@ def test_unsampled_gaussians_are_analytic() -> None:
     assert found.lower is not None and found.lower <= found.upper <= found.lower * (1.0 + 1e-12)
 
 
-# (entries as (rate, noise, steps), adjacency, delta, exact epsilon to 1e-9, how far above it RDP may be). The exact values come from
-# thirty-digit arithmetic and a contour integral; RDP's distance is a property of RDP, large where few samples carry a strong signal.
-EXACT: list[tuple[list[tuple[float | None, float, int]], str, float, float, float]] = [
-    ([(MNIST, 1.1, 14040)], "add-remove", 1e-5, 2.3795545188, 1.1),
-    ([(MNIST, 1.1, 14040)], "replace-one", 1e-5, 4.2174858115, 1.1),
-    ([(4096 / 50000, 3.0, 2500)], "add-remove", 1e-5, 6.5788958506, 1.1),
-    ([(256 / 920344, 0.6, 71900)], "add-remove", 1e-6, 2.0398365142, 1.48),
-    ([(1e-4, 0.8, 1000000)], "add-remove", 1e-7, 0.9127034976, 1.66),
-    ([(0.01, 0.5, 10000)], "add-remove", 1e-5, 43.3664898605, 1.1),
-    ([(0.001, 1.0, 10000)], "add-remove", 1e-12, 1.1844838022, 1.79),
-    ([(0.001, 1.0, 10000)], "add-remove", 1e-30, 5.1537675837, 1.1),
-    ([(0.01, 4.0, 10000)], "add-remove", 1e-5, 0.9468668006, 1.15),
-    ([(None, 20.0, 100)], "add-remove", 1e-5, 1.9930914044, 1.1),
-    ([(0.1, 1.0, 10)], "add-remove", 1e-5, 2.8545189280, 1.21),
-    ([(0.01, 1.0, 1000), (0.02, 2.0, 500), (None, 30.0, 3)], "add-remove", 1e-6, 2.3938704130, 1.13),
-]
-
-
-@pytest.mark.parametrize(("parts", "adjacency", "delta", "exact", "factor"), EXACT)
-def test_no_sound_accountant_falls_below_the_exact_epsilon(
-    parts: list[tuple[float | None, float, int]], adjacency: str, delta: float, exact: float, factor: float
-) -> None:
-    entries = [entry("gaussian", steps=n, rate=q, noise_multiplier=s) for q, s, n in parts]
-    result = account(pipeline(*entries, adjacency=adjacency, delta=delta))
+@pytest.mark.parametrize("known", KNOWN)
+def test_no_sound_accountant_falls_below_the_exact_epsilon(known: Known) -> None:
+    entries = [entry("gaussian", steps=n, rate=q if q < 1.0 else None, noise_multiplier=s) for q, s, n in known.parts]
+    result, exact = account(pipeline(*entries, adjacency=known.adjacency, delta=known.delta)), known.epsilon
     for row in result.rows:
         assert row.upper >= exact * (1.0 - 1e-9) or not row.accountant.sound, row.accountant.name
     assert result.lower is None or result.lower <= exact * (1.0 + 1e-9)
     by_name = {row.accountant.name: row.upper for row in result.rows}
-    assert by_name["rdp"] <= factor * exact
+    assert by_name["rdp"] <= known.factor * exact
     assert by_name["rdp-optimal"] <= by_name["rdp"] <= by_name["rdp-classic"] <= by_name["moments"] * (1.0 + 1e-9)
 
 
@@ -217,3 +197,10 @@ def test_user_level_sampled_group_against_brute_force() -> None:
     for row in rows:
         assert exact(row.upper) <= delta * (1.0 + 1e-9), row.accountant.name
     assert exact(0.3 * min(row.upper for row in rows)) > delta
+
+
+def test_moments_go_to_thirty_two_and_no_further() -> None:
+    bound = account(dp_sgd(1.1, MNIST, 14063), ["moments"]).rows[0].bound
+    assert bound is not None and bound.detail == {"moment": 8} and bound.upper == pytest.approx(3.00921117, rel=1e-8)
+    weak = account(dp_sgd(100.0, None, 1), ["moments"]).rows[0].bound
+    assert weak is not None and weak.detail == {"moment": 32}

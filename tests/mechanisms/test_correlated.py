@@ -21,6 +21,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.closed import participation
 from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
+from tests.brute.matrices import toeplitz, tree
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
 
@@ -47,28 +48,12 @@ def worst(encoder: np.ndarray, separation: int, participations: int) -> float:
     )
 
 
-def toeplitz(column: np.ndarray, steps: int) -> np.ndarray:
-    matrix = np.zeros((steps, steps))
-    for k, value in enumerate(column[:steps]):
-        matrix += value * np.eye(steps, k=-k)
-    return matrix
-
-
-def tree(steps: int) -> np.ndarray:
-    """One row per complete node."""
-    rows = []
-    for level in range(steps.bit_length()):
-        starts = range(0, steps - 2**level + 1, 2**level)
-        rows += [[float(start <= j < start + 2**level) for j in range(steps)] for start in starts]
-    return np.array(rows)
-
-
 @of_each("name", COLUMNS)
 @of_each("steps", [1, 2, 5, 9])
 def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
     for separation, participations in itertools.product((1, 2, 3, 4, 20), (1, 2, 3, 9)):
         found = toeplitz_sensitivity(COLUMNS[name], steps, separation, participations)
-        exact = worst(toeplitz(COLUMNS[name], steps), separation, participations)
+        exact = worst(toeplitz(tuple(COLUMNS[name]), steps), separation, participations)
         assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-11)
 
 
@@ -114,7 +99,7 @@ def test_one_participation_in_a_tree_touches_its_levels(steps: int) -> None:
 def test_contributions_need_not_agree() -> None:
     """Vectors that differ from step to step never move the stream further than equal ones."""
     rng = np.random.default_rng(3)
-    encoder = toeplitz(square_root(6), 12)
+    encoder = toeplitz(tuple(square_root(6)), 12)
     bound = toeplitz_sensitivity(square_root(6), 12, 3, 4)
     for _ in range(500):
         vectors = np.zeros((12, 3))
@@ -125,7 +110,7 @@ def test_contributions_need_not_agree() -> None:
 
 
 def test_square_root_of_prefix_sums() -> None:
-    root = toeplitz(square_root(40), 40)
+    root = toeplitz(tuple(square_root(40)), 40)
     assert root @ root == pytest.approx(np.tril(np.ones((40, 40))))
     # ||column||^2 = 1 + log(n)/pi + O(1): Fichtenberger et al. 2022; exactly sum of f_k^2
     assert toeplitz_sensitivity(square_root(1000), 1000, 1, 1) ** 2 == pytest.approx(1.0 + math.log(1000) / math.pi, abs=0.3)

@@ -38,11 +38,19 @@ def exact_and_tight(mechanism: Mechanism, delta_at: Callable[[float], mp.mpf], d
         assert pure - epsilon <= 1e-13 or delta_at(epsilon * (1 - tolerance) - 1e-12) >= delta * (1 - tolerance)
 
 
+FINITE: list[tuple[Mechanism, tuple[list[mp.mpf], list[mp.mpf]]]] = [
+    *((Pure(epsilon), oracles.response_pair(epsilon, 2)) for epsilon in (1e-3, 0.5, 2.0, 10.0)),
+    *((RandomizedResponse(epsilon, k), oracles.response_pair(epsilon, k)) for epsilon, k in ((0.5, 2), (1.0, 4), (6.0, 50))),
+    *((DiscreteLaplace(*at), oracles.discrete_laplace_pair(*at)) for at in ((1.0, 1), (2.0, 3), (0.5, 4), (10.0, 7))),
+    *((DiscreteGaussian(*at), oracles.discrete_gaussian_pair(*at)) for at in ((0.4, 1), (1.0, 1), (1.0, 3), (5.0, 2))),
+]
+
+
 @of_each("delta", DELTAS)
-@of_each("epsilon", [1e-3, 0.5, 2.0, 10.0])
-def test_pure(epsilon: float, delta: float) -> None:
-    p, q = oracles.response_pair(epsilon, 2)
-    exact_and_tight(Pure(epsilon), lambda e: oracles.finite_delta(p, q, e), delta)
+@of_each(("mechanism", "pair"), FINITE)
+def test_finitely_many_outcomes(mechanism: Mechanism, pair: tuple[list[mp.mpf], list[mp.mpf]], delta: float) -> None:
+    tolerance = 1e-3 if isinstance(mechanism, DiscreteLaplace) and delta < 1e-9 else 1e-6
+    exact_and_tight(mechanism, lambda e: oracles.finite_delta(*pair, e), delta, tolerance)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7])
@@ -53,29 +61,6 @@ def test_small_epsilons_keep_their_digits(share: float) -> None:
         delta = share * epsilon / 2
         exact = mp.log(mp.exp(epsilon) - mp.mpf(delta) * (1 + mp.exp(epsilon)))
     assert exact * (1 - mp.mpf("1e-14")) <= Pure(epsilon).approx_dp(float(delta)) <= exact * (1 + mp.mpf("1e-12"))
-
-
-@of_each("delta", DELTAS)
-@of_each(("epsilon", "categories"), [(0.5, 2), (1.0, 4), (6.0, 50)])
-def test_randomized_response(epsilon: float, categories: int, delta: float) -> None:
-    p, q = oracles.response_pair(epsilon, categories)
-    exact_and_tight(RandomizedResponse(epsilon, categories), lambda e: oracles.finite_delta(p, q, e), delta)
-
-
-@of_each("delta", DELTAS)
-@of_each(("scale", "sensitivity"), [(1.0, 1), (2.0, 3), (0.5, 4), (10.0, 7)])
-def test_discrete_laplace(scale: float, sensitivity: int, delta: float) -> None:
-    p, q = oracles.discrete_laplace_pair(scale, sensitivity)
-    exact_and_tight(
-        DiscreteLaplace(scale, sensitivity), lambda e: oracles.finite_delta(p, q, e), delta, 1e-3 if delta < 1e-9 else 1e-6
-    )
-
-
-@of_each("delta", DELTAS)
-@of_each(("sigma", "sensitivity"), [(0.4, 1), (1.0, 1), (1.0, 3), (5.0, 2)])
-def test_discrete_gaussian(sigma: float, sensitivity: int, delta: float) -> None:
-    p, q = oracles.discrete_gaussian_pair(sigma, sensitivity)
-    exact_and_tight(DiscreteGaussian(sigma, sensitivity), lambda e: oracles.finite_delta(p, q, e), delta)
 
 
 def test_discrete_gaussian_of_large_sigma_uses_the_zcdp_bound() -> None:

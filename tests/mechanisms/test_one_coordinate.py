@@ -22,6 +22,7 @@ from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.tails import single_log_delta
+from tests.oracles import hockey_stick as delta
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5)
 
@@ -37,10 +38,6 @@ def together(laws: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     """The pair of independent coordinates, each with its two laws."""
     both = [reduce(np.multiply.outer, side).ravel() for side in zip(*laws, strict=True)]
     return both[0], both[1]
-
-
-def delta(p: Array, q: Array, epsilon: float) -> float:
-    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
 def discrete_laplace(scale: float, moved: int, reach: int) -> Array:
