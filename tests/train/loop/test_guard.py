@@ -22,7 +22,7 @@ import dpcli  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
 from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
-from dpcli.train.tasks.loop import records_of  # noqa: E402
+from dpcli.train.tasks.custom import records_of  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
 
