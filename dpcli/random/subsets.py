@@ -1,7 +1,15 @@
-"""Uniform integers, subsets and orders from a stream of random words: exact, since sampling is what amplification rests on."""
+"""Sizes of Poisson samples, uniform integers, subsets and orders, from a stream of random words: exact, as amplification rests on sampling.
+
+n records that are each taken with probability q make a sample of Binomial(n, q) records that, given its size, is a uniform subset of
+that size. Drawing the size and then the subset equals n coins, at a cost that grows with the sample and not with n.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import np
@@ -78,3 +86,109 @@ def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
         taken = (chosen[:, :column] == drawn[:, None]).any(axis=1)
         chosen[:, column] = np.where(taken, newest, drawn)
     return chosen
+
+
+PRECISION = 128  # bits of the first table; a draw that they do not decide (about one in 2^80) takes more
+GUARD = 16  # bits: weights below 2^GUARD units are left to the bound on the tail
+
+
+@dataclass(frozen=True, slots=True)
+class BinomialTable:
+    """Certified bounds on the distribution function F, in units of 2^-bits.
+
+    first: the smallest count in the table. before: an upper bound on F(first - 1).
+    lower, upper: bounds on F(first), F(first + 1), ...
+    """
+
+    bits: int
+    first: int
+    before: int
+    lower: list[int]
+    upper: list[int]
+
+    def decide(self, u: int) -> int | None:
+        """The smallest k with U < F(k) for every U in [u, u + 1) 2^-bits; None where they differ or the table does not tell."""
+        at = bisect_left(self.lower, u + 1)
+        if at == len(self.lower) or u < (self.upper[at - 1] if at else self.before):
+            return None
+        return self.first + at
+
+
+class Binomial:
+    """Draws from Binomial(trials, rate), with no error at all.
+
+    Inversion of a uniform number U of endlessly many bits: the answer is the smallest k with U < F(k). The first bits of U are compared
+    with bounds on F from integer arithmetic rounded outwards; where they leave a doubt, U gets more bits and F more precision.
+    """
+
+    __slots__ = ("_rate", "_tables", "_trials")
+
+    def __init__(self, trials: int, rate: Fraction) -> None:
+        self._trials = trials
+        self._rate = rate
+        self._tables: dict[int, BinomialTable] = {}
+
+    def draw(self, stream: Stream) -> int:
+        """One draw."""
+        if not 0 < self._rate < 1 or self._trials == 0:
+            return self._trials if self._rate == 1 else 0
+        bits, u = PRECISION, _bits(stream, PRECISION)
+        while (found := self._table(bits).decide(u)) is None:
+            u = u << bits | _bits(stream, bits)
+            bits *= 2
+        return found
+
+    def _table(self, bits: int) -> BinomialTable:
+        if bits not in self._tables:
+            self._tables[bits] = table(self._trials, self._rate, bits)
+        return self._tables[bits]
+
+
+def _bits(stream: Stream, count: int) -> int:
+    return int.from_bytes(stream.words(count // 64).tobytes(), "little")
+
+
+def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
+    """Bounds on the distribution function of Binomial(trials, rate), 0 < rate < 1.
+
+    Weights start from 2^bits at the mode and follow w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), once rounded down and once up. The
+    ratio falls with k, so what lies beyond the last weight is at most a geometric series.
+    """
+    odds = rate / (1 - rate)
+    mode = min(int((trials + 1) * rate), trials)
+    up = _side(trials - mode, mode, odds, bits)
+    down = _side(mode, trials - mode, 1 / odds, bits)
+    low, high = down.low[:0:-1] + up.low, down.high[:0:-1] + up.high
+    least, most = sum(low), sum(high) + down.rest + up.rest
+    return BinomialTable(
+        bits=bits,
+        first=mode - len(down.low) + 1,
+        before=_upwards(down.rest << bits, least),
+        lower=[(total << bits) // most for total in accumulate(low)],
+        upper=[_upwards((down.rest + total) << bits, least) for total in accumulate(high)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Weights from the mode outwards, from below and from above, and a bound on the sum of all that follow."""
+
+    low: list[int]
+    high: list[int]
+    rest: int
+
+
+def _side(left: int, passed: int, odds: Fraction, bits: int) -> Side:
+    """The weights of `left` more counts on one side of the mode; w_{j+1} / w_j = (left - j) odds / (passed + j + 1)."""
+    low, high = [1 << bits], [1 << bits]
+    for j in range(left):
+        up, down = (left - j) * odds.numerator, (passed + j + 1) * odds.denominator
+        if low[-1] >> GUARD == 0:  # far below the weight of the mode, so up < down
+            return Side(low, high, _upwards(high[-1] * up, down - up))
+        low.append(low[-1] * up // down)
+        high.append(_upwards(high[-1] * up, down))
+    return Side(low, high, 0)
+
+
+def _upwards(numerator: int, denominator: int) -> int:
+    return -(-numerator // denominator)

@@ -123,7 +123,7 @@ READINGS: dict[str, Reading] = {
 }
 
 
-READERS_OF = {"train": "train.tasks.array_files", "prompt": "predict.prompt.labelled"}
+READERS_OF = {"train": "train.tasks.arrays", "prompt": "predict.prompt.labelled"}
 
 
 def endings(reading: str) -> frozenset[str]:

@@ -27,11 +27,17 @@ from dpcli.mechanisms.noise.correlated import (  # noqa: E402
     TreeSpec,
 )
 from dpcli.random.streams import SeededStream, SystemStream  # noqa: E402
-from dpcli.train.noise.declared import noise_of  # noqa: E402
+from dpcli.train.noise.declared import (  # noqa: E402
+    error,
+    noise_of,
+    optimised,
+)
+from dpcli.train.noise.decoders import (  # noqa: E402
+    BandedToeplitz,
+    BufferedToeplitz,
+    Tree,
+)
 from dpcli.train.noise.step import Correlated, Noise  # noqa: E402
-from dpcli.train.noise.strategy import error, optimised  # noqa: E402
-from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
-from dpcli.train.noise.tree import Tree  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.command import ROOT  # noqa: E402
 from tests.train.draws import flat  # noqa: E402
@@ -275,7 +281,7 @@ def test_correlated_noise_needs_a_scale_and_says_whether_it_is_private() -> None
 
 FORKED = """
 import os, torch
-from dpcli.train.noise.tree import Tree
+from dpcli.train.noise.decoders import Tree
 from dpcli.random.streams import SystemStream
 from dpcli.base.errors import InternalError
 noise, shapes = Tree(1.0, SystemStream(), 8), {"w": torch.Size([3])}

@@ -50,7 +50,7 @@ def test_opacus_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opacus_engine, "version", nothing)
     with pytest.raises(InputError) as problem:
         OpacusGradients(mlp(), classification, Flat(1.0))
-    assert str(problem.value) == ("train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'")
+    assert str(problem.value) == ("train.engine: engine = \"opacus\" needs Opacus: pip install 'dpcli[opacus]'")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.checkpoint import Checkpoint, restored, save  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.run.stopping import stoppable  # noqa: E402
-from dpcli.train.step.average import Average  # noqa: E402
+from dpcli.train.step.loop import Average  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.samples import FILE, Stopped, ledger, stop_at  # noqa: E402
 

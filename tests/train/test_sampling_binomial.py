@@ -8,8 +8,8 @@ from math import comb
 
 import numpy as np
 
-from dpcli.random.binomial_sampler import PRECISION, Binomial, table
 from dpcli.random.streams import SeededStream
+from dpcli.random.subsets import PRECISION, Binomial, table
 from tests.cases import require_each
 from tests.train.draws import Scripted, binomial_fit
 

@@ -15,7 +15,7 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.random.streams import SeededStream
-from dpcli.train.sampling.unit_samples import grouped, kept, require_bounded
+from dpcli.train.sampling.units import grouped, kept, require_bounded
 from tests.train.draws import binomial_fit
 
 OWNERS = st.lists(st.integers(0, 9), max_size=60).map(lambda owners: np.array(owners, np.int64))

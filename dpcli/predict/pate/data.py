@@ -62,7 +62,7 @@ def _named(private: Records, adjacency: Adjacency) -> list[Any]:
 
 def _units(values: Any, count: int, path: str) -> list[Any]:
     """Whose each record is."""
-    from dpcli.train.tasks.owners import whose
+    from dpcli.train.tasks.files import whose
 
     try:
         found = whose(values, path).tolist()

@@ -11,7 +11,7 @@ from dpcli.file.toml.columns import instead_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.settings import BUILT_IN, ending
 from dpcli.predict.places import beside, on_private, own_function
-from dpcli.train.tasks.digits import images_and_labels
+from dpcli.train.tasks.arrays import images_and_labels
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"

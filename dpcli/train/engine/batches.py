@@ -14,7 +14,7 @@ Batch = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
 def size(batch: Batch) -> int:
-    """How many examples a batch holds.
+    """Return how many examples a batch holds.
 
     Raises:
         InputError: something in it is no tensor, or tensors disagree about the number of examples.
@@ -22,25 +22,25 @@ def size(batch: Batch) -> int:
     leaves = tree_leaves(batch)
     strangers = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
     if strangers or not leaves:
-        found = strangers[0] if strangers else "nothing"
-        raise InputError(f"batch: expected tensors, in a tuple, list or dict where there are several, found {found}")
+        wrong = strangers[0] if strangers else "nothing"
+        raise InputError(f"batch: expected tensors, in a tuple, list or dict where there are several, found {wrong}")
     sizes = sorted({leaf.shape[0] if leaf.dim() else -1 for leaf in leaves})
     if len(sizes) > 1 or sizes[0] < 0:
-        found = " and ".join(str(number) if number >= 0 else "a scalar" for number in sizes)
-        raise InputError(f"batch: expected every tensor to have one row per example, found first dimensions {found}")
+        wrong = " and ".join(str(number) if number >= 0 else "a scalar" for number in sizes)
+        raise InputError(f"batch: expected every tensor to have one row per example, found first dimensions {wrong}")
     return int(sizes[0])
 
 
 def form(batch: Batch) -> object:
-    """What all batches of a program have in common: shapes of one example, types and devices."""
+    """Return what all batches of a program have in common: shapes of one example, types and devices."""
     return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 
 def laid_out(batch: Batch) -> Batch:
-    """Its numbers in the usual order: how they lie in memory would be a question that a program can ask of the batch."""
+    """Put its numbers in the usual order: a program may depend on how they lie in memory."""
     return tree_map(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
 
 
 def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
-    """These examples of a batch, in this order."""
+    """Return these examples of a batch, in this order."""
     return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]

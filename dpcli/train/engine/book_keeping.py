@@ -29,12 +29,12 @@ REPEATING = ("RepeatBackward0", "ExpandBackward0")
 
 
 def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
-    """One use per repetition of each output.
+    """Return a use for each repetition of each output.
 
     Raises:
         Unsuitable: an output goes anywhere else, where the gradients of several examples meet.
     """
-    found = []
+    uses = []
     sources = {use.edge.node: use for use in once}
     for node, _, source in edges(losses):
         if source not in sources:
@@ -43,8 +43,8 @@ def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
             raise Unsuitable(
                 f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
             )
-        found.append(replace(sources[source], edge=GradientEdge(node, 0)))
-    return found
+        uses.append(replace(sources[source], edge=GradientEdge(node, 0)))
+    return uses
 
 
 COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
@@ -66,29 +66,29 @@ class Division:
 def divided(model: nn.Module) -> Division:
     """Every module with trainable parameters of its own."""
     canonical = {id(parameter): name for name, parameter in model.named_parameters()}
-    found, inside = Division([], [], []), set[int]()
+    division, inside = Division([], [], []), set[int]()
     for name, module in model.named_modules():
         forward = written_out(module)
         if forward is not None and any(p.requires_grad for p in module.parameters()):
             own = {local: canonical[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
-            found.compounds.append(Compound(name, module, own, forward))
+            division.compounds.append(Compound(name, module, own, forward))
             inside |= {id(each) for each in module.modules()}
         elif id(module) not in inside:
-            add(found, name, module, canonical)
-    return found
+            add(division, name, module, canonical)
+    return division
 
 
-def add(found: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
+def add(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
     """A module that is one layer, or has parameters that stand alone."""
     own, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
     if own and rule is not None:
-        found.layers.append(Layer(name, module, rule, own))
+        division.layers.append(Layer(name, module, rule, own))
     else:
-        found.operands.extend(Operand(module, local, canonical_name) for local, canonical_name in own.items())
+        division.operands.extend(Operand(module, local, canonical_name) for local, canonical_name in own.items())
 
 
 def written_out(module: nn.Module) -> Forward | None:
-    """How a module of exactly that class runs, if nobody changed its forward and it is set in a way that is known."""
+    """Return how a module of exactly that class runs, if its forward is torch's and it is set in a way that is known."""
     build = COMPOUNDS.get(type(module))
     untouched = "forward" not in vars(module) and module._compiled_call_impl is None
     return build(module) if build is not None and untouched else None
@@ -159,14 +159,14 @@ class BookKeeping:
         meetings = self.leaves.meetings(losses, leaves, recorder.size) if leaves else []
         gradients = self.gradients(losses, [*(use.edge for use in uses), *(meeting.edge for meeting in meetings)])
         with full_precision(losses.device):
-            found = pieces(uses, gradients[: len(uses)])
+            by_name = pieces(uses, gradients[: len(uses)])
             for name, piece in alone(meetings, gradients[len(uses) :]):
-                found.setdefault(name, []).append(piece)
-            every = {name: merged(several) for name, several in found.items()}
+                by_name.setdefault(name, []).append(piece)
+            every = {name: merged(several) for name, several in by_name.items()}
         yield every, recorder.size
 
     def role(self, call: Call, inputs: Tensor) -> Role:
-        """What was learnt of this call."""
+        """Return the role that was learnt of this call."""
         if call not in self.roles:
             raise Unsuitable(f"{call[0]} runs more often than when the model was probed")
         return self.roles[call]
@@ -188,11 +188,11 @@ class BookKeeping:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         wanted: list[Any] = [*edges, *parameters.values()]
         with nothing_caught():
-            found = gradients(losses, torch.ones_like(losses), wanted)
-        for name, gradient in zip(parameters, found[len(edges) :], strict=True):
+            gradients_at = gradients(losses, torch.ones_like(losses), wanted)
+        for name, gradient in zip(parameters, gradients_at[len(edges) :], strict=True):
             if gradient is not None:
                 raise Unsuitable(f"{name} is used outside the forward of its own module")
-        return list(found[: len(edges)])
+        return list(gradients_at[: len(edges)])
 
 
 def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> Role:
@@ -211,7 +211,7 @@ def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) ->
 
 def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
     """Per parameter a piece for each use; one that the losses do not depend on has none."""
-    found: dict[str, list[Piece]] = {}
+    by_name: dict[str, list[Piece]] = {}
     for use, gradient in zip(uses, gradients, strict=True):
         if gradient is not None:
             if gradient.numel() != use.output_shape.numel():
@@ -220,12 +220,12 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
             rows = gradient.reshape(use.output_shape).movedim(use.dim, 0)
             ways = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
             for local, name in use.layer.parameters.items():
-                found.setdefault(name, []).append(ways[local]())
-    return found
+                by_name.setdefault(name, []).append(ways[local]())
+    return by_name
 
 
 def alone(meetings: Sequence[Meeting], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
-    """The same for parameters that stand alone."""
+    """Return pieces of parameters that stand alone."""
     for meeting, gradient in zip(meetings, gradients, strict=True):
         if gradient is not None:
             yield meeting.name, PlainRows(meeting.rows(gradient))

@@ -35,10 +35,10 @@ def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Ten
     """`torch.autograd.grad` of what may be unused, by torch's engine itself: that function takes modes away meanwhile, so that what user
     code does in the backward pass goes unseen."""
     engine: Any = torch.autograd.Variable._execution_engine
-    found: tuple[Tensor | None, ...] = engine.run_backward(
+    result: tuple[Tensor | None, ...] = engine.run_backward(
         (losses,), (given,), False, False, tuple(wanted), True, accumulate_grad=False
     )
-    return found
+    return result
 
 
 def accumulated(loss: Tensor) -> None:
@@ -49,14 +49,14 @@ def accumulated(loss: Tensor) -> None:
 
 def below(top: Node | None, stop: Node | None) -> set[Node]:
     """A node and all that it was made by, but not `stop` and what that was made by."""
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     stack = [top]
     while stack:
         node = stack.pop()
-        if node is not None and node is not stop and node not in found:
-            found.add(node)
+        if node is not None and node is not stop and node not in nodes:
+            nodes.add(node)
             stack.extend(following for following, _ in node.next_functions)
-    return found
+    return nodes
 
 
 Call = tuple[str, int]
@@ -65,7 +65,7 @@ Role = int | None  # of a call's input: the dimension that counts the examples, 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One call of a layer: what went in, where the gradient of what came out can be had, and along which dimension examples are."""
+    """A call of a layer: its input, the edge where the gradient of its output passes, and the dimension of the examples."""
 
     layer: Layer
     inputs: Tensor
@@ -82,7 +82,7 @@ class Use:
 
 @dataclass(slots=True)
 class Recorder:
-    """What the hooks write to: every layer's calls in their order.
+    """A record of every layer's calls in their order, written by the hooks.
 
     With `spread`, a layer that runs once for all examples does so, and its call is in `once`: where its output is then repeated
     for each example there is a gradient per example. Without, its ids are repeated before it runs. `insides`: of each call, the nodes
@@ -99,7 +99,7 @@ class Recorder:
     insides: list[tuple[str, set[Node], set[Node]]] | None = None
 
     def role(self, layer: Layer, inputs: Tensor) -> Role:
-        """Of the next call of a layer.
+        """Return the role of the next call of a layer.
 
         Raises:
             Unsuitable: its examples are elsewhere than when the model was probed, or where its rule does not take them.
@@ -144,7 +144,7 @@ class Recorder:
             raise Unsuitable(f"{layer.name}: expected an output with one row per example that gradients reach")
         shape = torch.Size((*output.shape[:dim], self.size, *output.shape[dim + 1 :]))
         uses = self.uses if rows == self.size else self.once
-        uses.append(Use(layer, inputs, edge := get_gradient_edge(whole(output)), shape, dim, inputs._version))
+        uses.append(Use(layer, inputs, edge := get_gradient_edge(complete(output)), shape, dim, inputs._version))
         if self.insides is not None and output.grad_fn is not None:
             self.insides.append((layer.name, below(output.grad_fn, below_it), {output.grad_fn, edge.node}))
 
@@ -176,7 +176,7 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
     return rows.expand(size, *rows.shape[1:])
 
 
-def whole(output: Tensor) -> Tensor:
+def complete(output: Tensor) -> Tensor:
     """The tensor of which the output is only another shape: an operation in place would replace the view's own node."""
     base = output._base
     return (
@@ -221,7 +221,7 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
 
 @contextmanager
 def hooks_refused() -> Iterator[None]:
-    """Where a hook changes a tensor's gradient, it is not said whether it did so before or after the gradient was taken.
+    """Refuse hooks on tensors: a gradient may be taken before or after one has changed it.
 
     Raises:
         Unsuitable: one is registered meanwhile.

@@ -52,7 +52,7 @@ def shifted(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(model: nn.Module, seed: int = SEED) -> Iterator[None]:
-    """The same random numbers each time, and nobody else's touched."""
+    """Draw the same random numbers each time, and touch nobody else's."""
     with unmoved(model):
         seed_all(seed)
         yield
@@ -81,7 +81,7 @@ def traced(model: nn.Module, loss: Loss, batch: Batch, keys: Sequence[int], seed
 
 
 def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float) -> None:
-    """That no example's loss depends on another example, and that f(batch)[i] = f(x_i).
+    """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Args:
         batch: a few made-up examples.
@@ -116,8 +116,8 @@ def mixing(model: nn.Module, agree: Callable[[Tensor, Tensor], bool], trace: Tra
     for name, outputs in trace.items():
         for a, b in zip(outputs, other.get(name, []), strict=False):
             if comparable(a, b) and not agree(a, b):
-                found = f"{name or 'the model'} ({type(modules[name]).__name__})"
-                return InputError(f"model: {found}: expected an output for each example that depends on it alone, found otherwise")
+                place = f"{name or 'the model'} ({type(modules[name]).__name__})"
+                return InputError(f"model: {place}: expected an output for each example that depends on it alone, found otherwise")
     return InputError("loss: expected a loss for each example that depends on it alone, found one that depends on the batch")
 
 
@@ -131,7 +131,7 @@ def close(a: Tensor, b: Tensor, tolerance: float) -> bool:
 
 
 def tolerance_of(model: nn.Module) -> float:
-    """What rounding explains between two ways of computing the same: about 2e-3 in single precision, 5e-7 in double."""
+    """Return what rounding explains between two computations of one number: about 2e-3 in single precision, 5e-7 in double."""
     coarsest: float = max(float(torch.finfo(p.dtype).eps) for p in model.parameters() if p.is_floating_point())
     return math.pow(coarsest, 0.4)
 
@@ -150,7 +150,7 @@ CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt
 
 
 def modes(model: nn.Module) -> bytes:
-    """Of each module, whether it is in training mode."""
+    """Return each module's mode, training or evaluation."""
     return bytes(module.training for module in model.modules())
 
 
@@ -171,8 +171,8 @@ def choose(
     """The fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
     spare = copy.deepcopy(model)
     with shifted(spare):
-        found = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
-    return MethodChoice(found.method.on(model), found.passed_over)
+        chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
+    return MethodChoice(chosen.method.on(model), chosen.passed_over)
 
 
 def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
@@ -201,13 +201,13 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
         Unsuitable: otherwise; with the parameter whose gradient differs.
     """
     tolerance = tolerance_of(model)
-    found = unit_sums(model, method, few)
-    if not near(found.norms, expected.norms, tolerance):
+    sums = unit_sums(model, method, few)
+    if not near(sums.norms, expected.norms, tolerance):
         raise Unsuitable("its norms differ from those of one example at a time")
     length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
     for name, gradient in expected.gradients.items():
         slack = tolerance * (float(gradient.norm()) + 0.02 * length)
-        if not float((found.gradients[name] - gradient).norm()) <= slack:
+        if not float((sums.gradients[name] - gradient).norm()) <= slack:
             raise Unsuitable(f"its gradient of {name} differs from that of one example at a time")
     check_neighbours(model, method, few, tolerance)
 
@@ -230,7 +230,7 @@ def unit_sums(model: nn.Module, method: Method, batch: Batch, keys: Sequence[int
 
 
 def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
-    """The same from a loop, in which each example draws what it draws in the batch."""
+    """Return those sums from a loop, in which each example draws what it draws in the batch."""
     first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row]), [row]) for row in range(size(batch)))
     for one in rest:
         first = first + one

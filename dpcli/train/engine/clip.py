@@ -36,7 +36,7 @@ class Clip(Protocol):
         """The parameters that are scaled together; every name in exactly one group."""
 
     def factors(self, norms: Tensor) -> Tensor:
-        """What each example's gradient is multiplied by, (B, groups), from its norms (B, groups), finite and not negative."""
+        """Return the factors of each example's gradient, (B, groups), from its norms (B, groups), finite and not negative."""
 
 
 def positive(name: str, value: float) -> float:
@@ -56,21 +56,34 @@ def measurable(name: str, value: float) -> float:
     return float(value)
 
 
-def together(names: Sequence[str]) -> list[list[str]]:
-    """All parameters in one group."""
-    return [list(names)]
-
-
 def by_module(names: Sequence[str]) -> list[list[str]]:
-    """One group per module: its weight and its bias together."""
+    """Return a group for each module: its weight and its bias together."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.rpartition(".")[0], []).append(name)
     return list(groups.values())
 
 
+class OneGroup:
+    """A style that scales all parameters together, to at most `norm`."""
+
+    __slots__ = ()
+
+    norm: float
+
+    @property
+    def bound(self) -> float:
+        return self.norm
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        return [list(names)]
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return (self.norm / norms).clamp(max=1.0)
+
+
 @dataclass(frozen=True, slots=True)
-class Flat:
+class Flat(OneGroup):
     """Scaled down to norm C where longer: min(1, C / n).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
@@ -81,19 +94,9 @@ class Flat:
     def __post_init__(self) -> None:
         measurable("norm", self.norm)
 
-    @property
-    def bound(self) -> float:
-        return self.norm
-
-    def groups(self, names: Sequence[str]) -> list[list[str]]:
-        return together(names)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return (self.norm / norms).clamp(max=1.0)
-
 
 @dataclass(frozen=True, slots=True)
-class Automatic:
+class Automatic(OneGroup):
     """Always scaled to nearly norm C: C / (n + gamma). The factor may exceed 1; factor times n stays below C.
 
     Source: Bu et al. 2022, arXiv:2206.07136, AUTO-S.
@@ -105,13 +108,6 @@ class Automatic:
     def __post_init__(self) -> None:
         measurable("norm", self.norm)
         measurable("gamma", self.gamma)
-
-    @property
-    def bound(self) -> float:
-        return self.norm
-
-    def groups(self, names: Sequence[str]) -> list[list[str]]:
-        return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return self.norm / (norms + self.gamma)
@@ -146,18 +142,18 @@ class PerLayer:
         return self.total
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
-        found = by_module(names)
-        self.limits(len(found))
-        return found
+        groups = by_module(names)
+        self.limits(len(groups))
+        return groups
 
     def limits(self, count: int) -> list[float]:
         """Each module's share of C."""
         weights = self.weights or (1.0,) * count
         if len(weights) != count:
             raise InputError(f"clipping: expected one norm per module, {count}, found {len(weights)}")
-        found = shares(self.total, weights)
-        measurable("the smallest share of norm", min(found, default=self.total))
-        return found
+        limits = shares(self.total, weights)
+        measurable("the smallest share of norm", min(limits, default=self.total))
+        return limits
 
     def factors(self, norms: Tensor) -> Tensor:
         return (norms.new_tensor(self.limits(norms.shape[1])) / norms).clamp(max=1.0)
@@ -193,21 +189,21 @@ class PerGroup:
         return self.total
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
-        found: dict[str, list[str]] = {group: [] for group, _ in self.budgets}
+        groups: dict[str, list[str]] = {group: [] for group, _ in self.budgets}
         for name in names:
-            group = max((group for group in found if within(name, group)), key=len, default=REST)
-            if group not in found:
+            group = max((group for group in groups if within(name, group)), key=len, default=REST)
+            if group not in groups:
                 raise InputError(
-                    f"clipping: groups: expected a group for every parameter, found none for {name}: {REST} has all others"
+                    f"clipping: groups: expected a group for every parameter, but {name} has none: {REST} takes all others"
                 )
-            found[group].append(name)
-        empty = next((group for group, own in found.items() if not own), None)
+            groups[group].append(name)
+        empty = next((group for group, own in groups.items() if not own), None)
         if empty is not None:
             raise InputError(
                 f"clipping: groups.{empty}: expected the beginning of a trained parameter's name, up to a dot, found that of none: "
                 f"{', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
             )
-        return list(found.values())
+        return list(groups.values())
 
     def factors(self, norms: Tensor) -> Tensor:
         limits = shares(self.total, [budget for _, budget in self.budgets])
@@ -215,7 +211,7 @@ class PerGroup:
 
 
 def within(name: str, group: str) -> bool:
-    """Whether a parameter belongs to the module, or is the parameter, of this name."""
+    """Return whether a parameter belongs to the module, or is the parameter, of this name."""
     return name == group or name.startswith(f"{group}.")
 
 
@@ -227,7 +223,7 @@ def shares(total: float, weights: Sequence[float]) -> list[float]:
 
 
 @dataclass(slots=True)
-class Adaptive:
+class Adaptive(OneGroup):
     """C follows a quantile of the norms, by geometric steps on a noised count that is accounted for.
 
     A step releases, beside the gradients, the sum over examples of (1 if n <= C else 0) - 1/2, whose sensitivity to adding or
@@ -251,22 +247,12 @@ class Adaptive:
         if not 0.0 <= self.quantile <= 1.0:
             raise InputError(f"clipping: quantile: expected a number in [0, 1], found {self.quantile}")
 
-    @property
-    def bound(self) -> float:
-        return self.norm
-
-    def groups(self, names: Sequence[str]) -> list[list[str]]:
-        return together(names)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return (self.norm / norms).clamp(max=1.0)
-
     def centred_count(self, norms: Tensor) -> float:
         """Unclipped examples minus half of all: sensitivity 1/2, and private until noise is added."""
         return float((norms <= self.norm).sum()) - 0.5 * norms.shape[0]
 
     def update(self, noised_fraction: float) -> None:
-        """One geometric step towards the quantile.
+        """Move C by a geometric step towards the quantile.
 
         The fraction is clamped to [-1, 2], which is post-processing: a wild draw of noise cannot throw C out of range.
         """

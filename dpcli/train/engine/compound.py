@@ -45,16 +45,16 @@ class WrittenOut:
         return f"{self.compound.name} ({type(self.compound.module).__name__})"
 
     def value(self, local: str) -> Tensor | None:
-        """Of one of its parameters, which no gradient reaches; None where it has none of that name.
+        """Return a parameter's value, which no gradient reaches; None where there is none of that name.
 
         Raises:
             Unsuitable: something else stands in its place, made of other parameters perhaps.
         """
         path, _, name = local.rpartition(".")
-        found = self.compound.module.get_submodule(path)._parameters.get(name)
-        if found is not None and not found.is_leaf:
+        parameter = self.compound.module.get_submodule(path)._parameters.get(name)
+        if parameter is not None and not parameter.is_leaf:
             raise Unsuitable(f"{self.label}: something else stands in the place of its {local}")
-        return None if found is None else found.detach()
+        return None if parameter is None else parameter.detach()
 
     def linear(self, inputs: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> Tensor:
         """x W^T + b, with these rows of W and b; of several biases, with their sum."""
@@ -69,11 +69,11 @@ class WrittenOut:
         return output
 
     def note(self, inputs: Tensor, output: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> None:
-        """That these parameters, or rows of them, took the input to the output by a product and sums."""
+        """Record that these parameters, or rows of them, took the input to the output by a product and sums."""
         own = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
-        whole = self.value(weight)
-        if own and whole is not None:
-            formula = partial(product, weight, tuple(biases), (0 if rows is None else rows.start), whole.shape)
+        matrix = self.value(weight)
+        if own and matrix is not None:
+            formula = partial(product, weight, tuple(biases), (0 if rows is None else rows.start), matrix.shape)
             layer = Layer(f"{self.compound.name}.{weight}", self.compound.module, LayerRule(formula, anywhere=True), own)
             self.recorder.note(layer, inputs, output)
 
@@ -81,7 +81,7 @@ class WrittenOut:
 def product(
     weight: str, biases: Sequence[str], start: int, shape: torch.Size, module: nn.Module, inputs: Tensor, gradient: Tensor
 ) -> Pieces:
-    """As of a linear layer; the rows of the parameters that had no part have a gradient of zero."""
+    """Return the pieces of a linear layer; the rows of the parameters that had no part have a gradient of zero."""
     left = wide(positions(gradient))
     if left.shape[2] != shape[0]:
         left = functional.pad(left, (start, shape[0] - start - left.shape[2]))
@@ -105,7 +105,7 @@ PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
 def attention(module: nn.Module) -> Forward | None:
-    """How nn.MultiheadAttention runs, if it has one weight for queries, keys and values, nothing beside keys, and torch's last layer."""
+    """Return how nn.MultiheadAttention runs, if it has one weight for queries, keys and values, no bias of keys, and torch's last layer."""
     layer = cast("nn.MultiheadAttention", module)
     plain = layer.bias_k is None and layer.bias_v is None and not layer.add_zero_attn and type(layer.out_proj) in PLAIN
     known = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
@@ -132,7 +132,7 @@ def attend(
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if not all(one.dim() == 3 and not one.is_nested for one in (query, key, value)):
-        raise Unsuitable(f"{run.label}: expected sequences of several examples, found something else")
+        raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
     if is_causal and attn_mask is None:
         raise Unsuitable(f"{run.label}: is_causal without a mask")
     three = projected(run, query, key, value)
@@ -172,7 +172,7 @@ def heads(sequence: Tensor, count: int) -> Tensor:
 
 
 def added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """What a mask adds to the scores: itself, or minus infinity where it is true."""
+    """Return what a mask adds to the scores: itself, or minus infinity where it is true."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -torch.inf)

@@ -1,4 +1,4 @@
-"""What a model draws at random while it runs: each record's draws are its own, whoever else is in the batch.
+"""Random numbers that a model draws: each record's are its own, whoever else is in the batch.
 
 Under `keyed`, the numbers that record r is given depend on its key and on nothing else, so that two runs that share r's key share its
 dropout. Under `remembered`, what one record was given is kept, and given to it again when it is taken alone.
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator draws random numbers, by torch's own tag; attention and dropout that drop nothing draw none."""
+    """Return whether an operator draws random numbers, by torch's own tag; attention and dropout that drop nothing draw none."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     names = [argument.name for argument in func._schema.arguments]
@@ -31,7 +31,7 @@ def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def generators() -> tuple[torch.Generator, ...]:
-    """Those that an operator draws from where it is not told another."""
+    """Return the generators that an operator draws from by default."""
     return (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))  # type: ignore[no-untyped-call]
 
 
@@ -80,38 +80,38 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         self.done += 1
         seed_all(self.mixed(None))
-        whole = func(*args, **kwargs)
+        drawn = func(*args, **kwargs)
         for row, key in enumerate(self.keys):
             seed_all(self.mixed(key))
-            self.draw_row(row, whole, func, args, kwargs)
-        return whole
+            self.draw_row(row, drawn, func, args, kwargs)
+        return drawn
 
     def mixed(self, key: int | None) -> int:
-        """One seed from all that a draw depends on."""
+        """Return a seed of everything that a draw depends on."""
         return int.from_bytes(hashlib.blake2b(repr((self.seed, key, self.done)).encode(), digest_size=8).digest(), "little") >> 1
 
-    def draw_row(self, row: int, whole: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Draws one record's part anew, into its place in the whole."""
         size = len(self.keys)
         narrowed = [rows(value, row, size) if torch.is_tensor(value) else lengths(value, size) for value in args]
-        found = func(*narrowed, **tree_map(lambda v: rows(v, row, size) if torch.is_tensor(v) else v, kwargs))
-        for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (whole, found)), strict=True):
+        drawn = func(*narrowed, **tree_map(lambda v: rows(v, row, size) if torch.is_tensor(v) else v, kwargs))
+        for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (batch, drawn)), strict=True):
             if place(target.shape, size) is not None:
                 rows(target, row, size).copy_(source)
 
 
 def rows(value: Tensor, row: int, size: int) -> Tensor:
     """A view of one record's part; of a tensor without records, the whole."""
-    found = place(value.shape, size)
-    return value if found is None else value.narrow(found[0], row * found[1], found[1])
+    at = place(value.shape, size)
+    return value if at is None else value.narrow(at[0], row * at[1], at[1])
 
 
 def lengths(value: Any, size: int) -> Any:
     """A shape for one record."""
     if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
         return value
-    found = place(value, size)
-    return value if found is None else [found[1] if dim == found[0] else length for dim, length in enumerate(value)]
+    at = place(value, size)
+    return value if at is None else [at[1] if dim == at[0] else length for dim, length in enumerate(value)]
 
 
 @contextmanager
@@ -131,13 +131,13 @@ class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.row, self.size, self.kept = row, size, kept
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        whole = func(*args, **(kwargs or {}))
+        drawn = func(*args, **(kwargs or {}))
         if draws(func, args, kwargs or {}):
-            for value in tensors(whole):
+            for value in tensors(drawn):
                 self.kept[0].append(rows(value, self.row, self.size).clone())
                 dims = [dim for dim, length in enumerate(value.shape) if length == self.size]
                 self.kept[1].append(value.narrow(dims[-1], self.row, 1).clone() if len(dims) > 1 else self.kept[0][-1])
-        return whole
+        return drawn
 
 
 @contextmanager
@@ -155,14 +155,14 @@ class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.kept = list(kept)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        whole = func(*args, **(kwargs or {}))
+        drawn = func(*args, **(kwargs or {}))
         if draws(func, args, kwargs or {}):
-            for value in tensors(whole):
+            for value in tensors(drawn):
                 if self.kept and self.kept[0].numel() == value.numel():
                     value.copy_(self.kept.pop(0).reshape(value.shape))
-        return whole
+        return drawn
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """Of one output or several."""
+    """Return the tensors of one output or several."""
     return [one for one in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(one)]

@@ -72,7 +72,7 @@ def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """The same with input and output in each other's place: every place of the input wrote to a patch of the output."""
+    """Exchange input and output: every place of the input wrote to a patch of the output."""
     layer, upper = cast("_ConvNd", module), wide(gradient)
 
     def weight() -> Piece:
@@ -97,7 +97,7 @@ def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
 
 
 def padded(layer: _ConvNd, inputs: Tensor) -> Tensor:
-    """What the kernel moves over."""
+    """Return the input with its padding."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     return functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
 
@@ -147,7 +147,7 @@ def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """As layer_norm, without a mean and a bias; eps follows the precision that the layer ran in."""
+    """Leave out the mean and the bias of layer_norm; eps follows the precision that the layer ran in."""
     layer = cast("nn.RMSNorm", module)
     shape = list(layer.normalized_shape)
 

@@ -27,9 +27,9 @@ _told: ContextVar[bool] = ContextVar("told", default=False)
 def as_followed() -> Iterator[None]:
     """The answer is yes, for what runs inside."""
     for module, name in QUESTIONS:
-        asked = getattr(sys.modules.get(module), name, None)
-        if asked is not None and not isinstance(asked, WhetherFollowed):
-            setattr(sys.modules[module], name, WhetherFollowed(asked))
+        question = getattr(sys.modules.get(module), name, None)
+        if question is not None and not isinstance(question, WhetherFollowed):
+            setattr(sys.modules[module], name, WhetherFollowed(question))
     before = _told.set(True)
     try:
         yield
@@ -40,11 +40,11 @@ def as_followed() -> Iterator[None]:
 class WhetherFollowed:
     """Yes where it is told so, else what was answered before."""
 
-    def __init__(self, asked: Callable[[Any], bool]) -> None:
-        self.asked = asked
+    def __init__(self, question: Callable[[Any], bool]) -> None:
+        self.question = question
 
     def __call__(self, tensor: Any) -> bool:
-        return _told.get() or self.asked(tensor)
+        return _told.get() or self.question(tensor)
 
 
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -56,14 +56,14 @@ class Method(Protocol):
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """The name in reports."""
 
     @property
     def isolates(self) -> bool:
-        """Whether each example is differentiated on its own by construction."""
+        """True where each example is differentiated on its own by construction."""
 
     def on(self, model: nn.Module) -> Method:
-        """The same for a model of which this one's is a copy."""
+        """Return the method for a model of which this one's is a copy."""
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """Consecutive parts of the batch.
@@ -97,7 +97,7 @@ Pieces = Mapping[str, Callable[[], Piece]]
 
 
 class Formula(Protocol):
-    """One family of layers: per parameter a way to its piece, computed only where the parameter is trainable."""
+    """A family of layers: for each parameter a way to its piece, computed only where the parameter is trainable."""
 
     def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
         """Inputs (B, ...) and the gradient of the summed losses at the output (B, ...), whose rows are the examples."""

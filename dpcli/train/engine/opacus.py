@@ -36,7 +36,7 @@ from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
 
 @dataclass(slots=True)
 class OpacusGradients:
-    """The same query as `ClippedGradients`, with the same arguments.
+    """The query of `ClippedGradients`, with its arguments.
 
     Raises:
         InputError: Opacus is not installed; a module mixes examples or keeps statistics; at the rehearsal, or else the first batch:
@@ -69,7 +69,7 @@ class OpacusGradients:
 
     @property
     def method(self) -> Method:
-        """What computes the sums; one example at a time until the comparison was made."""
+        """The method of the sums; one example at a time until the comparison was made."""
         compared = self.verified == modes(self.model)
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
@@ -100,7 +100,7 @@ class OpacusGradients:
         self.verified, self.form = modes(self.model), form(draw(1))
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """As of `ClippedGradients`."""
+        """Return the sums as `ClippedGradients.checked` does."""
         if not size(batch):
             return self(batch)
         self.ready(batch)
@@ -132,21 +132,21 @@ class Hooked:
                 if losses.requires_grad:
                     accumulated(losses.sum())
             named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-            found = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
-        yield {name: PlainRows(wide(values)) for name, values in found.items()}, count
+            by_name = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
+        yield {name: PlainRows(wide(values)) for name, values in by_name.items()}, count
 
 
 def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
-    """One row per example.
+    """Return the gradients, a row for each example.
 
     Raises:
         Unsuitable: Opacus left something else, or nothing.
     """
-    found = getattr(parameter, "grad_sample", None)
-    if not torch.is_tensor(found) or found.shape != (count, *parameter.shape):
-        shape = f"a shape of {tuple(found.shape)}" if torch.is_tensor(found) else f"{type(found).__name__}"
+    rows = getattr(parameter, "grad_sample", None)
+    if not torch.is_tensor(rows) or rows.shape != (count, *parameter.shape):
+        shape = f"a shape of {tuple(rows.shape)}" if torch.is_tensor(rows) else f"{type(rows).__name__}"
         raise Unsuitable(f"it leaves {shape} for the {count} gradients of {name}")
-    return found.detach()
+    return rows.detach()
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def attached(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def kept_gradients(model: nn.Module) -> Iterator[None]:
-    """What the caller has in .grad is there again afterwards."""
+    """Put back afterwards what the caller has in .grad."""
     before: Mapping[nn.Parameter, Tensor | None] = {p: p.grad for p in model.parameters()}
     try:
         for parameter in before:
@@ -191,9 +191,7 @@ def installed() -> str:
     try:
         return version("opacus")
     except PackageNotFoundError:
-        raise Unavailable(
-            "train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'"
-        ) from None
+        raise Unavailable("train.engine: engine = \"opacus\" needs Opacus: pip install 'dpcli[opacus]'") from None
 
 
 def refusal(model: nn.Module, problem: Exception) -> InputError:

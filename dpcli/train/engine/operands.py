@@ -60,7 +60,7 @@ def leak(node: Any, operand: int) -> Factor:
 
 
 def constant(saved: Tensor) -> Tensor:
-    """What an operator kept, without its own way down the graph."""
+    """Return a number that an operator kept, without its own way down the graph."""
     return wide(saved.detach())
 
 
@@ -98,7 +98,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where a parameter, or what is made of it alone, meets the examples.
+    """An operator at which a parameter, or what is made of it alone, meets the examples.
 
     edge: of the gradient of what comes out, which has examples along `dim`. source: what goes in, of this shape and type.
     """
@@ -117,12 +117,14 @@ class Meeting:
         own = summed(self.factor(wide(gradient)), self.dim, self.shape)
         if self.source.node is get_gradient_edge(self.leaf).node:
             return own
-        (found,) = torch.autograd.grad([self.source], [self.leaf], [own.to(self.kind)], retain_graph=True, is_grads_batched=True)
-        return wide(found)
+        (gradient_at,) = torch.autograd.grad(
+            [self.source], [self.leaf], [own.to(self.kind)], retain_graph=True, is_grads_batched=True
+        )
+        return wide(gradient_at)
 
 
 def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
-    """Of what was repeated to this shape from another: (B, *shape), summed over the places that it was repeated to."""
+    """Return (B, *shape), summed over the places to which this shape was repeated."""
     rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # a place of length one is left where the examples were
     before = rows.dim() - 1 - len(shape)
     repeated = [place + 1 for place in range(before)]
@@ -144,17 +146,17 @@ class Leaves:
     def standing(self) -> Iterator[dict[str, Tensor]]:
         """For the length of one forward; a parameter that several modules have is one leaf."""
         own = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
-        originals = [held[operand.local] for operand, held in zip(self.operands, own, strict=True)]
+        originals = [parameters[operand.local] for operand, parameters in zip(self.operands, own, strict=True)]
         leaves = {
             operand.name: original.detach().requires_grad_() for operand, original in zip(self.operands, originals, strict=True)
         }
         try:
-            for operand, held in zip(self.operands, own, strict=True):
-                held[operand.local] = leaves[operand.name]
+            for operand, parameters in zip(self.operands, own, strict=True):
+                parameters[operand.local] = leaves[operand.name]
             yield leaves
         finally:
-            for operand, held, original in zip(self.operands, own, originals, strict=True):
-                held[operand.local] = original
+            for operand, parameters, original in zip(self.operands, own, originals, strict=True):
+                parameters[operand.local] = original
 
     def learn(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
         """From the losses of one example and of several, each with its leaves: what follows the number of examples has them.
@@ -164,15 +166,15 @@ class Leaves:
         """
         graphs = [Graph(losses) for losses, _ in (one, several)]
         for name in several[1]:
-            found: list[tuple[Taken, int | None]] = []
+            steps: list[tuple[Taken, int | None]] = []
             ways = [graph.upwards(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
             for a, b in zip_longest(*ways):
                 if a is None or b is None or a.step != b.step:
                     raise Unsuitable(f"{name}: one example alone takes another way than several")
                 dim = dimension(name, a, b, size)
-                found.append((b.step, dim))
+                steps.append((b.step, dim))
                 a.alone = b.alone = dim is None
-            self.learnt[name] = found
+            self.learnt[name] = steps
 
     def meetings(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[Meeting]:
         """Every place where one of them meets the examples.
@@ -180,7 +182,7 @@ class Leaves:
         Raises:
             Unsuitable: the graph is another one than was learnt, or an operator has no rule.
         """
-        graph, found = Graph(losses), []
+        graph, result = Graph(losses), []
         for name, leaf in leaves.items():
             for above, known in zip_longest(graph.upwards(leaf), self.learnt[name]):
                 if above is None or known is None or above.step != known[0]:
@@ -188,8 +190,8 @@ class Leaves:
                 dim = known[1]
                 above.alone = dim is None
                 if dim is not None:
-                    found.append(above.meeting(name, leaf, dim, size))
-        return found
+                    result.append(above.meeting(name, leaf, dim, size))
+        return result
 
 
 @dataclass(slots=True)
@@ -210,7 +212,7 @@ class Above:
 
     @property
     def shapes(self) -> list[torch.Size]:
-        """Of what comes out."""
+        """The shapes of the operator's outputs."""
         return [torch.Size(one.shape) for one in metadata(self.node)]
 
     def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
@@ -237,7 +239,7 @@ def metadata(node: Any) -> Sequence[Any]:
 
 
 class Graph:
-    """What takes each node's output, from the losses downwards."""
+    """The nodes that take each node's output, from the losses downwards."""
 
     def __init__(self, losses: Tensor) -> None:
         self.takers: dict[Node, list[tuple[Node, int]]] = {}
@@ -259,7 +261,7 @@ class Graph:
 
 
 def dimension(name: str, one: Above, several: Above, size: int) -> int | None:
-    """Where what comes out for one example and for several differ; None where it does not.
+    """Return the dimension in which the outputs for one example and for several differ, or None.
 
     Raises:
         Unsuitable: in more than one dimension, or examples share one with something else.

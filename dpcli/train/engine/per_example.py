@@ -54,21 +54,17 @@ REFUSALS = [
         "whose inside nobody can follow",
         "use the module that it was made from",
     ),
-    Refusal(nn.Embedding, lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"),
-    Refusal(
-        nn.EmbeddingBag, lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"
-    ),
-    Refusal(
-        nn.Embedding,
-        lambda m: m.scale_grad_by_freq,
-        "whose scale_grad_by_freq counts ids over the whole batch",
-        "set scale_grad_by_freq=False",
-    ),
-    Refusal(
-        nn.EmbeddingBag,
-        lambda m: m.scale_grad_by_freq,
-        "whose scale_grad_by_freq counts ids over the whole batch",
-        "set scale_grad_by_freq=False",
+    *(
+        Refusal(table, applies, why, instead)
+        for table in (nn.Embedding, nn.EmbeddingBag)
+        for applies, why, instead in (
+            (lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"),
+            (
+                lambda m: m.scale_grad_by_freq,
+                "whose scale_grad_by_freq counts ids over the whole batch",
+                "set scale_grad_by_freq=False",
+            ),
+        )
     ),
 ]
 
@@ -97,11 +93,11 @@ def refuse(model: nn.Module) -> None:
                     f"found {type(module).__name__}, {refusal.why}; {refusal.instead}"
                 )
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError("model: expected parameters to train, found none with requires_grad")
+        raise InputError("model: no parameter has requires_grad: nothing to train")
 
 
 def hooked(parameter: nn.Parameter) -> bool:
-    """Whether something is called when its gradient is there: a copy has lost it, and a gradient before noise goes through it."""
+    """Return whether something is called with its gradient: a copy has lost it, and a gradient before noise goes through it."""
     return any(getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
 
 
@@ -147,13 +143,13 @@ class ClippedGradients:
     mode: object = field(default=None, init=False)
     program: Program | None = field(default=None, init=False)
     form: object = field(default=None, init=False)
-    said: str = field(default="not chosen yet", init=False)
+    description: str = field(default="not chosen yet", init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
 
     def __call__(self, batch: Batch) -> Sums:
-        """One forward and one backward; micro-batches of a step are added by the caller: `first + second`."""
+        """Run one forward and one backward; micro-batches of a step are added by the caller: `first + second`."""
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
@@ -171,7 +167,7 @@ class ClippedGradients:
             self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
-        """Whether the program keeps examples apart, and a method for the model's mode, training or evaluation.
+        """Check that the program keeps examples apart, and choose a method for the model's mode, training or evaluation.
 
         Args:
             draw: examples that nobody owns.
@@ -185,14 +181,14 @@ class ClippedGradients:
             self.program = isolated(self.model, self.loss, draw)
             doubt = self.program.doubt
             isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
-            found = choose(self.model, self.loss, draw, isolating)
-        said = () if doubt is None else (f"not book-keeping: {doubt}",)
-        self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), modes(self.model)
-        self.form, self.said = form(draw(1)), str(self.choice)
+            choice = choose(self.model, self.loss, draw, isolating)
+        reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
+        self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
+        self.form, self.description = form(draw(1)), str(self.choice)
         give_back()  # the copies that were tried: a gigabyte of GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """The same, after one example's gradient was computed alone as well.
+        """Return the sums, after one example's gradient was computed alone as well.
 
         Raises:
             InputError: it has another length alone.
@@ -204,9 +200,9 @@ class ClippedGradients:
 
     @property
     def method(self) -> Method:
-        """What computes the sums; one example at a time until the rehearsal."""
+        """The method of the sums; one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def describe(self) -> str:
         """The method that the rehearsal chose, and why each faster one was passed over; what a batch changes of it may tell of records."""
-        return self.said
+        return self.description

@@ -36,8 +36,9 @@ def level(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balanced(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """The same products, of sides (B, T, .) that are about as large at each position, and both zero where one is: what is largest on one
-    side may stand beside zeros, and the rest would vanish beside it."""
+    """Return the same products of sides (B, T, .) that are about as large at each position, and both zero where one is.
+
+    The largest number of one side may meet zeros, and the rest would vanish."""
     one, other = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
     apart = (torch.frexp(other).exponent - torch.frexp(one).exponent).div(2, rounding_mode="floor").clamp(-1000, 1000)
     none = ((one == 0.0) | (other == 0.0)) & one.isfinite() & other.isfinite()
@@ -79,7 +80,7 @@ class Piece(Protocol):
         """Sum over examples of factor times gradient, in the parameter's shape."""
 
     def kept(self, rows: Tensor) -> Piece:
-        """These examples only: zero times infinity is not zero, so that non-finite examples have to leave."""
+        """Return these examples only: zero times infinity is not zero, so that non-finite examples have to leave."""
 
     def rows(self) -> Tensor:
         """Every example's gradient, (B, *shape)."""
@@ -255,7 +256,7 @@ class Tied:
 
 
 def merged(pieces: Sequence[Piece]) -> Piece:
-    """One piece for all uses of a parameter, cross terms included."""
+    """Return one piece for all uses of a parameter, cross terms included."""
     classes = {type(piece): [other for other in pieces if type(other) is type(piece)] for piece in pieces}
     forms = {form: form.joined(members) if len(members) > 1 else members[0] for form, members in classes.items()}  # type: ignore[attr-defined]
     return COMBINED.get(frozenset(forms), in_full)(forms)

@@ -48,18 +48,18 @@ class LstmCell(torch.autograd.Function):
         """Gradients at what enters, at the first state and at the first cell."""
         hidden, gates, cells, squashed = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
-        found = torch.empty_like(gates)  # the slopes of the gates, until each step's gradients take their place
-        for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, squashed), (i, f, g, o), found.chunk(4, 2), strict=True):
+        slopes = torch.empty_like(gates)  # the slopes of the gates, until each step's gradients take their place
+        for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, squashed), (i, f, g, o), slopes.chunk(4, 2), strict=True):
             slope(given, squash, grad_input=out)
         through = aten.tanh_backward(o, squashed)
         state, cell = torch.zeros_like(above[0]), last
-        steps = zip(found.unbind(), above[1:].unbind(), through.unbind(), f.unbind(), strict=True)
+        steps = zip(slopes.unbind(), above[1:].unbind(), through.unbind(), f.unbind(), strict=True)
         for now, enters, curved, forgets in reversed(list(steps)):
             state = state + enters
             cell = torch.addcmul(cell, state, curved)
             now.mul_(torch.cat([cell, cell, cell, state], 1))
             state, cell = now @ hidden, cell * forgets
-        return found, None, state + above[0], cell
+        return slopes, None, state + above[0], cell
 
 
 class GruCell(torch.autograd.Function):
@@ -87,45 +87,46 @@ class GruCell(torch.autograd.Function):
         """Gradients at what enters, at what states add to it, and at the first state."""
         hidden, gates, states, products = ctx.saved_tensors
         r, z, n = gates.chunk(3, 2)
-        found = torch.empty_like(gates)  # the slopes, as above
-        reset, update, candidate = found.chunk(3, 2)
+        slopes = torch.empty_like(gates)  # the slopes, as above
+        reset, update, candidate = slopes.chunk(3, 2)
         TANH(1 - z, n, grad_input=candidate)
         SIGMOID(states[:-1] - n, z, grad_input=update)
         SIGMOID(products * candidate, r, grad_input=reset)
-        own, state = found.clone(), torch.zeros_like(above[0])
+        own, state = slopes.clone(), torch.zeros_like(above[0])
         own.chunk(3, 2)[2].mul_(r)
-        steps = zip(found.unbind(), own.unbind(), above[1:].unbind(), z.unbind(), strict=True)
+        steps = zip(slopes.unbind(), own.unbind(), above[1:].unbind(), z.unbind(), strict=True)
         for now, inner, enters, keeps in reversed(list(steps)):
             state = state + enters
             three = state.repeat(1, 3)
             now.mul_(three)
             state = torch.addmm(state * keeps, inner.mul_(three), hidden)
-        return found, own, None, None, state + above[0]
+        return slopes, own, None, None, state + above[0]
 
 
 def begun(entering: Tensor, start: Tensor) -> Tensor:
     """Room for the states of all steps behind the first."""
-    found = entering.new_empty(len(entering) + 1, *start.shape)
-    found[0] = start
-    return found
+    states = entering.new_empty(len(entering) + 1, *start.shape)
+    states[0] = start
+    return states
 
 
 Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
 def lstm(module: nn.Module) -> Forward | None:
-    """How nn.LSTM runs."""
+    """Return how nn.LSTM runs."""
     return recurrent(module, lstm_direction, 2)
 
 
 def gru(module: nn.Module) -> Forward | None:
-    """How nn.GRU runs."""
+    """Return how nn.GRU runs."""
     return recurrent(module, gru_direction, 1)
 
 
 def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward | None:
-    """If its weights are parameters of its own, states are as long as what comes out, and nothing is dropped between its layers: torch
-    draws that elsewhere, so that a record's draws could not be followed when its step is checked."""
+    """Return how a module runs whose weights are its own, whose states are as long as its outputs, and which drops nothing between layers.
+
+    Torch draws such dropout elsewhere, so that a record's draws could not be followed when its step is checked."""
     layer = cast("nn.RNNBase", module)
     own = {name for name, _ in layer.named_parameters(remove_duplicate=False)} == set(layer._flat_weights_names)
     drops = bool(layer.dropout) and layer.num_layers > 1
@@ -144,9 +145,9 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:
-        raise Unsuitable(f"{run.label}: expected sequences of several examples, found something else")
+        raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
     if layer.dropout and layer.num_layers > 1:
-        raise Unsuitable(f"{run.label}: expected nothing dropped between its layers, found dropout")
+        raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     sides = 2 if layer.bidirectional else 1
     states = started(run, values, layer.num_layers * sides, (hx if count > 1 else (hx,)) if hx is not None else None, count)
@@ -155,9 +156,9 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
         outputs = []
         for side in range(sides):
             place = level * sides + side
-            found = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [one[place] for one in states])
-            outputs.append(turned(found[0][1:], side))
-            last.append((found[0][-1], *found[1:]))
+            passed = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [one[place] for one in states])
+            outputs.append(turned(passed[0][1:], side))
+            last.append((passed[0][-1], *passed[1:]))
         values = torch.cat(outputs, 2) if sides > 1 else outputs[0]
     ends = tuple(torch.stack(one) for one in zip(*last, strict=True))
     return values.transpose(0, 1) if layer.batch_first else values, ends if count > 1 else ends[0]
@@ -169,7 +170,7 @@ def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor
     if given is None:
         return [values.new_zeros(shape)] * count
     if len(given) != count or any(one.shape != shape for one in given):
-        raise Unsuitable(f"{run.label}: expected states of shape {shape}, found others")
+        raise Unsuitable(f"{run.label}: expected states of shape {shape}, found {[tuple(one.shape) for one in given]}")
     return given
 
 

@@ -18,14 +18,14 @@ LARGE = 2.0**30  # a longer gradient is clipped in double precision: its factor,
 
 
 class Weighted(Protocol):
-    """What a clipped sum is taken of."""
+    """Gradients of which a clipped sum is taken."""
 
     def weighted(self, factors: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What one batch, or one micro-batch of it, adds to a step.
+    """The sums that one batch, or one micro-batch of it, adds to a step.
 
     Attributes:
         gradients: by parameter name, the sum over examples of clipped gradients, in at least single precision; not yet private.
@@ -148,7 +148,7 @@ def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], no
 
 
 def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
-    """The same, (B, groups), in double precision, by lengths that are divided by the longest before they are squared."""
+    """Return norms (B, groups) in double precision, by lengths that are divided by the longest before they are squared."""
     columns = []
     for group in groups:
         each = torch.stack([like.new_zeros(len(like)), *(pieces[name].norms() for name in group if name in pieces)])

@@ -47,11 +47,11 @@ class Vectorised:
     def parts(self, batch: Batch) -> Iterator[Part]:
         parameters = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
         step = max(1, LARGEST_PART // max(1, sum(p.numel() for p in parameters.values())))
-        whole = WholeModel(self.model, self.loss)
+        program = WholeModel(self.model, self.loss)
 
         def one(values: Mapping[str, Tensor], example: Batch) -> Tensor:
             alone = tree_map(lambda leaf: leaf.unsqueeze(0), example)
-            called: Tensor = functional_call(whole, {f"model.{name}": value for name, value in values.items()}, (alone,))
+            called: Tensor = functional_call(program, {f"model.{name}": value for name, value in values.items()}, (alone,))
             return called
 
         gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
@@ -61,8 +61,8 @@ class Vectorised:
                 warnings.filterwarnings(
                     "ignore", "There is a performance drop"
                 )  # an operation without a batching rule is looped over
-                found = gradients(parameters, part)
-            yield {name: PlainRows(wide(values.detach())) for name, values in found.items()}, size(part)
+                gradients_of = gradients(parameters, part)
+            yield {name: PlainRows(wide(values.detach())) for name, values in gradients_of.items()}, size(part)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def flat_weights_kept(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Looped:
-    """One example at a time: the simplest thing that is right, and the oracle of the others."""
+    """A loop over the examples: the simplest method that is right, and the oracle of the others."""
 
     model: nn.Module
     loss: Loss
@@ -100,9 +100,9 @@ def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, P
     """Plain gradients; nothing of a parameter that the loss does not depend on."""
     if not losses.requires_grad:
         return {}
-    found = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
+    gradients_of = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
     return {
         name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None])
-        for name, g in zip(parameters, found, strict=True)
+        for name, g in zip(parameters, gradients_of, strict=True)
         if g is not None
     }

@@ -281,7 +281,7 @@ def private(
     from dpcli.sessions.window import over_window
     from dpcli.train.loop.around import require_made_with_gradients, require_no_hooks, require_plain_modes
     from dpcli.train.loop.steps import begin
-    from dpcli.train.tasks.loop import given
+    from dpcli.train.tasks.custom import given
 
     problem = given(model, loss, data, units, plan.path)
     require_no_hooks(optimizer)

@@ -19,7 +19,7 @@ OF_THE_OPTIMIZER = ("learning_rate", "schedule", "optimizer", "momentum", "weigh
 class Loop(Train):
     """A model, an optimizer, a loss and records that a Python program hands to dpcli.private."""
 
-    build: ClassVar[str] = "dpcli.train.tasks.loop:build"
+    build: ClassVar[str] = "dpcli.train.tasks.custom:refuse"
     use: ClassVar[str] = "dpcli.train.trained.own:of_a_loop"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"data": CALLERS, "model": CALLERS, "public": CALLERS},)
 

@@ -36,7 +36,7 @@ from dpcli.train.plan.stages import Stage
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Alone
 from dpcli.train.sampling.schemes import slots
-from dpcli.train.step.adaptive import noise_std
+from dpcli.train.step.loop import noise_std
 from dpcli.train.tasks.learning import Learning
 
 Array = NDArray[np.float64]

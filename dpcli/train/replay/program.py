@@ -25,7 +25,7 @@ from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.draws import OwnDraws
 from dpcli.train.run.ranks import Alone, T
-from dpcli.train.step.adaptive import noise_std
+from dpcli.train.step.loop import noise_std
 from dpcli.train.step.prepare import Prepared, prepare
 
 if TYPE_CHECKING:

@@ -117,7 +117,7 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
     replaced(os.path.join(outcome.folder, STATEMENT), said)
     replaced(os.path.join(outcome.folder, MODEL), weights)
     if outcome.plan.train.adapts:
-        from dpcli.train.tasks.lm_adapter import save_adapter
+        from dpcli.train.tasks.lm_models import save_adapter
 
         save_adapter(prepared.problem.model, outcome.plan.train.model, adapter)
     log(

@@ -17,9 +17,8 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
 from dpcli.numerics.arrays import np
-from dpcli.random.binomial_sampler import Binomial
 from dpcli.random.streams import Stream
-from dpcli.random.subsets import different, order, subset
+from dpcli.random.subsets import Binomial, different, order, subset
 
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices

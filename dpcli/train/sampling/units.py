@@ -5,7 +5,8 @@ Source: user-level and example-level sampling, Charles et al. 2024, arXiv:2407.0
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,15 +14,88 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from dpcli.base.errors import InputError
+from dpcli.mechanisms.sampling.schemes import Scheme
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.method import Loss
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.sampling.unit_samples import grouped, kept
+from dpcli.train.sampling.schemes import sampler
 from dpcli.train.tasks.learning import Learning
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from dpcli.random.subsets import Indices
+
+
+def kept(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
+    """Increasing indices of the records that are used: all of a unit's, or `most` of them drawn at random, once and for all steps.
+
+    Which of its records a unit keeps depends on no other unit. How many are left out is private, and not reported.
+
+    Args:
+        units: the unit of each record.
+        most: privacy.max_contributions.
+    """
+    ordered = np.lexsort((stream.words(len(units)), units))
+    return np.sort(ordered[_rank(units[ordered]) < most])
+
+
+def require_bounded(units: NDArray[np.generic], most: int) -> None:
+    """Refuse data of which some unit has more than `most` records. The message does not say which, nor how many."""
+    if len(units) and int(np.unique(units, return_counts=True)[1].max()) > most:
+        raise InputError(f"expected at most privacy.max_contributions = {most} records of each unit, found more")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Units in place of records: `count` of them, each with its records next to each other.
+
+    records: indices of the kept records, unit by unit. starts: where each unit's begin, and the end.
+    """
+
+    records: Indices
+    starts: Indices
+
+    @property
+    def count(self) -> int:
+        return len(self.starts) - 1
+
+    def members(self, chosen: Indices) -> Indices:
+        """All kept records of some units, unit by unit."""
+        sizes = self.sizes(chosen)
+        shift = np.repeat(self.starts[chosen] - np.cumsum(sizes) + sizes, sizes)
+        return np.asarray(self.records[np.arange(len(shift)) + shift])
+
+    def sizes(self, chosen: Indices) -> Indices:
+        """How many records each of some units has: where `members` passes from one to the next."""
+        return np.asarray(self.starts[chosen + 1] - self.starts[chosen])
+
+    def batches(self, scheme: Scheme, dataset_size: int | None, stream: Stream) -> Iterator[Indices]:
+        """Samples of units (not of records), step after step; `members` gives their records.
+
+        The accounting is that of a dataset whose records are the units: the sum of a unit's records must be clipped as one,
+        dataset_size counts units, and max_contributions is 1. Where records are clipped one by one and max_contributions counts
+        them, the accountant takes every record to be sampled for itself, and `sampler` on the `kept` records is what it means:
+        units that come as a whole are further apart than that.
+        """
+        return sampler(scheme, dataset_size, stream, self.count)
+
+
+def grouped(units: NDArray[np.generic], most: int, stream: Stream) -> Units:
+    """The units of the records, with at most `most` records each, chosen as in `kept`."""
+    chosen = kept(units, most, stream)
+    ordered = chosen[np.argsort(units[chosen], kind="stable")]
+    first = _rank(units[ordered]) == 0
+    return Units(ordered, np.append(np.flatnonzero(first), len(ordered)))
+
+
+def _rank(ordered: NDArray[np.generic]) -> Indices:
+    """0, 1, 2, ... within each run of equal values."""
+    positions = np.arange(len(ordered))
+    begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
+    return np.asarray(positions - np.maximum.accumulate(np.where(begins, positions, 0)))
 
 
 def fewer(problem: Learning, units: NDArray[np.generic], most: int, stream: Stream, ranks: Ranks) -> Learning:

@@ -1,30 +1,107 @@
 """DP-SGD on one page: sample, clip each record, sum, add noise once, divide by a public number, step.
 
-Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1. What a step releases is the noisy sum; everything after it is post-processing.
+A step releases the noisy sum; everything after it is post-processing, an average of the weights along the run included. Where the clipping
+norm follows a quantile of the norms, a noised count is released as well, and accounted for.
+
+Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile);
+De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.spec import Spec
+from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, take
-from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.clip import Adaptive, Clip, gradient_noise_multiplier
 from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.rehearsal import Draw
-from dpcli.train.noise.step import Noise
+from dpcli.train.noise.declared import first_weight
+from dpcli.train.noise.step import Noise, gaussian
 from dpcli.train.run.ranks import Alone, Ranks
 from dpcli.train.run.stopping import Stopped
-from dpcli.train.step.adam_bc import tell
-from dpcli.train.step.adaptive import Quantile
-from dpcli.train.step.average import Average
+from dpcli.train.step.optimizers import tell
 from dpcli.train.tasks.user_code import called_on_records
+
+
+@dataclass(slots=True)
+class Average:
+    """Moves towards the weights by 1 - decay in each step; faster in the first ones."""
+
+    model: nn.Module
+    decay: float
+    values: dict[str, Tensor] = field(default_factory=dict)
+
+    @torch.no_grad()
+    def follow(self, step: int) -> None:
+        """Called after each step, the first of which is 1."""
+        kept = min(self.decay, step / (step + 9.0))
+        for name, parameter in self._trained():
+            if name not in self.values:
+                self.values[name] = parameter.detach().clone()
+            self.values[name].lerp_(parameter, 1.0 - kept)
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """The model with its average weights meanwhile."""
+        before = {name: parameter.detach().clone() for name, parameter in self._trained()}
+        try:
+            self._put(self.values)
+            yield
+        finally:
+            self._put(before)
+
+    @torch.no_grad()
+    def _put(self, values: dict[str, Tensor]) -> None:
+        for name, parameter in self._trained():
+            if name in values:
+                parameter.copy_(values[name])
+
+    def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
+
+
+@dataclass(slots=True)
+class Quantile:
+    """Moves `clip` after each step. count_noise: standard deviation on the count of unclipped examples, in examples."""
+
+    clip: Adaptive
+    count_noise: float
+    expected_batch: float
+    stream: Stream
+
+    def follow(self, norms: torch.Tensor, ranks: Ranks) -> None:
+        """One geometric step on the noised share of unclipped examples; drawn once per step, whatever the batch held."""
+        count = ranks.number(self.clip.centred_count(norms))
+        noised = count + float(gaussian((1,), self.count_noise, self.stream)[0])
+        self.clip.update(0.5 + ranks.same(noised) / self.expected_batch)
+
+
+def noise_std(spec: Spec, count_noise: float | None) -> float:
+    """Standard deviation over C of the noise of a first step, in which all numbers are independent."""
+    if count_noise is not None:
+        spec = relative(spec, count_noise)
+    return float(spec.noise_multiplier) / first_weight(spec)  # type: ignore[attr-defined]
+
+
+def relative(spec: Spec, count_noise: float) -> Spec:
+    """The entry with its noise over C = 1, so much larger that the gradients and the count together cost what the entry states.
+
+    Raises InputError where the count alone would cost as much.
+    """
+    assert isinstance(spec, GaussianSpec) and spec.noise_multiplier is not None
+    return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
+
 
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 

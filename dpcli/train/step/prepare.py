@@ -33,11 +33,8 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.threads import choose_threads
 from dpcli.train.sampling.schemes import participations, sampler
 from dpcli.train.sampling.units import by_unit, fewer
-from dpcli.train.step.adam_bc import tell
-from dpcli.train.step.adaptive import Quantile, relative
-from dpcli.train.step.average import Average
-from dpcli.train.step.loop import Indices, Trainer
-from dpcli.train.step.optimizers import optimizer_of
+from dpcli.train.step.loop import Average, Indices, Quantile, Trainer, relative
+from dpcli.train.step.optimizers import optimizer_of, tell
 from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
 from dpcli.train.trained.weights import trained
 

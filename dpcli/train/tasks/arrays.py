@@ -2,19 +2,173 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import struct
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.file.toml.columns import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
-from dpcli.train.tasks.array_files import READERS, Parts
-from dpcli.train.tasks.digits import images_and_labels
-from dpcli.train.tasks.owners import in_blocks
+from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
+from dpcli.train.tasks.files import csv_table, in_blocks, parquet_table
 from dpcli.train.tasks.user_code import beside, private_result
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+LOCAL = struct.Struct("<26xHH")  # of a member's own header in a zip file: the lengths of its name and of what follows that
+
+
+def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
+    """The arrays of these names, which never hold objects; None where one is not there.
+
+    What is written into them stays in memory. Raises whatever numpy, zipfile and zlib raise for a file that is none.
+    """
+    with zipfile.ZipFile(place) as archive:
+        members = {info.filename: info for info in archive.infolist()}
+        if not {f"{name}.npy" for name in names} <= members.keys():
+            return None
+        return [_array(place, archive, members[f"{name}.npy"]) for name in names]
+
+
+def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
+    with archive.open(member) as file:  # which also refuses what is encrypted, or of another name in its own header
+        if member.compress_type != zipfile.ZIP_STORED:
+            return np.lib.format.read_array(file, allow_pickle=False)
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_columns, kind = header(file)
+        start = file.tell()
+    if kind.hasobject or member.file_size != start + kind.itemsize * int(np.prod(shape, dtype=object)):
+        raise ValueError("expected plain numbers of the stated shape")
+    if not member.file_size > start:
+        return np.zeros(shape, kind)
+    offset = _content(place, member) + start
+    found = np.memmap(place, kind, "c", offset, shape, "F" if by_columns else "C").view(np.ndarray)
+    return np.require(found, requirements="A")  # a copy where numbers do not lie on multiples of their size
+
+
+def _content(place: str, member: zipfile.ZipInfo) -> int:
+    """Where the content of a member begins in the file."""
+    with open(place, "rb") as file:
+        file.seek(member.header_offset)
+        name, extra = LOCAL.unpack(file.read(LOCAL.size))
+    return member.header_offset + LOCAL.size + int(name) + int(extra)
+
+
+class Parts(NamedTuple):
+    """Inputs, labels and whose they are, as they were found.
+
+    names: of the columns that are inputs by their places. blocks: of each record, where a unit is bounded in each by itself.
+    """
+
+    inputs: Any
+    labels: Any
+    units: Any = None
+    names: tuple[str, ...] = ()
+    blocks: list[str] | None = None
+
+
+def _npz(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
+    names = ("inputs", "labels", *([train.units] if train.units else []))
+    try:
+        found = arrays_in(place, names)
+    except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
+        raise InputError(
+            f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
+        ) from None
+    if found is None:
+        raise InputError(f"{place}: expected arrays named {' and '.join(names)}, found none of some name")
+    return Parts(*found)
+
+
+def _csv(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
+    return _columns(place, train, only, apart, *csv_table(place, only))
+
+
+def _parquet(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
+    return _columns(place, train, only, apart, *parquet_table(place, only))
+
+
+def _columns(
+    place: str, train: Classification, only: RowWindow | None, apart: str | None, names: list[str], rows: list[list[Any]]
+) -> Parts:
+    """The label in a named column or the last, whose each record is in another; the declared columns, or numbers in all others.
+
+    apart: a column that tells of a record which block it is in, and is none of its inputs unless it is declared as one.
+    """
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    label = train.label or next((name for name in reversed(names) if name not in (train.units, apart)), "label")
+    for name in (label, *([train.units] if train.units else [])):
+        if name not in columns:
+            there = instead_of(name, names, known_columns(train))
+            raise InputError(f"{place}: expected a column {name!r}, found {there}")
+    # By its place where the training file does not name it: a file without a line of names has a record there.
+    shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
+    blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
+    units = columns.pop(train.units) if train.units else None
+    stated = columns.pop(label, [])
+    called = shown[label]
+    labels = (
+        _column_numbers(place, called, stated) if train.labels is None else label_codes(stated, train.labels, called, place, only)
+    )
+    if train.columns is not None:
+        return Parts(encoded(columns, train, place, only), labels, units, (), blocks)
+    if apart is not None:
+        columns.pop(apart, None)
+    if not columns:
+        raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
+    inputs = np.stack([_column_numbers(place, shown[name], values) for name, values in columns.items()], axis=1)
+    return Parts(inputs, labels, units, tuple(columns), blocks)
+
+
+def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        found = np.zeros((0, 0))
+    if found.ndim != 1:
+        raise InputError(f"{place}: expected numbers in {column}, found a value that is not a number")
+    return found
+
+
+ArrayReader = Callable[
+    [str, Classification, RowWindow | None, str | None], Parts
+]  # of these rows, without that column among the inputs
+READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+
+
+def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """(n, 8, 8) in [0, 1] and (n,), read out of scikit-learn's folder: importing it takes longer than training on them.
+
+    Raises Unavailable, which begins with `place`, where it is not installed.
+    """
+    library = find_spec("sklearn")
+    if library is None or library.origin is None:
+        raise Unavailable(f"{place}: expected scikit-learn for its digits, found none: pip install 'dpcli[train]'")
+    rows = _rows(os.path.join(os.path.dirname(library.origin), "datasets", "data", "digits.csv.gz"))
+    return rows[:, :-1].reshape(-1, 8, 8) / 16.0, rows[:, -1].astype(np.int64)
+
+
+def _rows(path: str) -> NDArray[np.float64]:
+    """64 pixels from 0 to 16 and the label of each."""
+    if os.path.isfile(path):
+        with gzip.open(path, "rt", encoding="ascii") as lines:
+            return np.array([line.split(",") for line in lines], dtype=np.float64)
+    from sklearn.datasets import load_digits  # a version that keeps them elsewhere
+
+    found: Any = load_digits()
+    return np.column_stack([found.data, found.target])
+
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,11 +19,10 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
+from dpcli.train.tasks.files import whose
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_records import PADDING, drawn, held_out, records
-from dpcli.train.tasks.lm_tokens import Tokens, tokens_of
-from dpcli.train.tasks.owners import whose
+from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, held_out, records, tokens_of
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:

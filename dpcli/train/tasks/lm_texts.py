@@ -1,4 +1,7 @@
-"""Texts, from a file or the user's own function, with their labels and whose they are where asked for."""
+"""Texts, from a file or the user's own function, and records of them: token ids in rows of equal length, filled up with -100.
+
+A tokenizer must be public: its vocabulary says much about the text that it was made from.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.columns import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.train.plan.settings_language import Language
-from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
-from dpcli.train.tasks.owners import in_blocks
+from dpcli.train.plan.settings_language import CausalLm, Language
+from dpcli.train.tasks.files import csv_table, in_blocks, json_lines, parquet_table, text_of
+from dpcli.train.tasks.lm_library import library, pretrained
 from dpcli.train.tasks.user_code import beside, private_result
 
 Text = str | Sequence[int]  # or its token ids
@@ -89,8 +95,8 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
     if train.units is not None and (train.cut_by != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
     whole = text_of(place)
-    cut = cuts.get(train.units or train.cut_by)
-    texts = [part for part in re.split(cut, whole) if part.strip()] if cut else [whole]
+    pattern = cuts.get(train.units or train.cut_by)
+    texts = [part for part in re.split(pattern, whole) if part.strip()] if pattern else [whole]
     return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
 
 
@@ -129,3 +135,152 @@ READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
     ".csv": _csv,
     ".parquet": _parquet,
 }
+
+
+UNLIMITED = 10**9  # texts are cut afterwards: no need for a warning
+
+
+class Tokens(Protocol):
+    """A tokenizer. end: what closes a text, if anything does."""
+
+    @property
+    def end(self) -> int | None: ...
+
+    def ids(self, text: str) -> list[int]:
+        """Of one text, without anything added before or after it."""
+        ...
+
+    def text(self, ids: list[int]) -> str:
+        """What token ids say."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """UTF-8, 256 ids; a line end closes a text."""
+
+    end: int | None = 10
+
+    def ids(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def text(self, ids: list[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """A tokenizer of transformers."""
+
+    tokenizer: Any
+
+    @property
+    def end(self) -> int | None:
+        found: int | None = self.tokenizer.eos_token_id
+        return found
+
+    def ids(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def text(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
+
+def tokens_of(train: Language, path: str) -> Tokens | None:
+    """The tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
+
+    Raises:
+        InputError: it cannot be had.
+    """
+    source = train.tokenizer or (None if ":" in train.model else train.model)
+    if source is None:
+        return None
+    if source == "bytes":
+        return Bytes()
+    load = library("transformers").AutoTokenizer.from_pretrained
+    return Pretrained(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED)))
+
+
+def needed(tokens: Tokens | None, path: str) -> Tokens:
+    """Text cannot do without one."""
+    if tokens is None:
+        raise InputError(f"{path}: train.tokenizer: expected bytes, a path or a name for a model of your own, found none")
+    return tokens
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpcli.random.streams import Stream
+
+    Ids = NDArray[np.int64]
+
+PADDING = -100  # what torch's cross entropy passes over
+
+
+def records(
+    source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str, rows: RowWindow | None = None
+) -> tuple[Tensor, list[object] | None]:
+    """Of the texts of these rows, or of all: (n, T) ids, int32, T at most train.context, and whose each record is where the file asks.
+
+    A text that is longer than train.context is cut off, or, with record = "window", is that many records: each of them is then protected
+    for itself, and the whole text only where train.units says which belong together.
+    """
+    found = texts_of(source, train, path, rows)
+    cuts, units = [], []
+    for number, text in enumerate(found.texts):
+        pieces = list(cut(text, train, tokens, path))
+        cuts += pieces
+        units += [found.units[number] if found.units is not None else None] * len(pieces)
+    return padded(cuts, vocabulary, path), units if found.units is not None else None
+
+
+def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
+    """The records of one text."""
+    ids = encoded(text, tokens, path)
+    if train.record == "window":
+        return [ids[start : start + train.context] for start in range(0, len(ids), train.context)]
+    end = tokens.end if isinstance(text, str) and tokens is not None else None
+    return [(ids if end is None else np.append(ids, end))[: train.context]]
+
+
+def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
+    """Token ids, of a text or as given."""
+    try:
+        found = np.asarray(needed(tokens, path).ids(text) if isinstance(text, str) else text)
+    except (ValueError, TypeError, OverflowError):  # lone surrogates, lists in lists; the message would quote them
+        raise InputError(
+            f"{path}: train.data: expected texts or one-dimensional arrays of token ids, found something else"
+        ) from None
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids, found something else")
+    return found.astype(np.int64)
+
+
+def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
+    """In one tensor. Raises InputError for an id that the model does not know."""
+    ids = np.full((len(rows), max((len(row) for row in rows), default=0)), PADDING, np.int32)
+    for place, row in zip(ids, rows, strict=True):
+        if row.size and not 0 <= row.min() <= row.max() < vocabulary:
+            raise InputError(f"{path}: train.tokenizer: expected token ids below the model's {vocabulary}, found others")
+        place[: len(row)] = row
+    return torch.from_numpy(ids)
+
+
+def held_out(count: int, train: Language, units: object, path: str) -> NDArray[np.bool_]:
+    """Which records are declared public: every k-th by its place, the same in every run."""
+    every = round(1.0 / train.held_out)
+    if units is not None:
+        raise InputError(
+            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
+        )
+    if every < 2:
+        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
+    found: NDArray[np.bool_] = np.arange(count) % every == 0
+    return found
+
+
+def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
+    """Records of uniformly random tokens, (count, length)."""
+    words = stream.words(count * length) % np.uint64(vocabulary)
+    return torch.from_numpy(words.astype(np.int32).reshape(count, length))

@@ -20,12 +20,10 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
+from dpcli.train.tasks.files import whose
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_records import drawn, encoded, held_out, padded
-from dpcli.train.tasks.lm_texts import Text, Texts, texts_of
-from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
-from dpcli.train.tasks.owners import whose
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, held_out, needed, padded, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream

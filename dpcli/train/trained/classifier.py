@@ -12,10 +12,9 @@ from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.arrays import Arrays, arrays, inputs_of, table_in
-from dpcli.train.tasks.classification import measure_of, require_scores, scores_of
+from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
 from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.learning import Metrics
-from dpcli.train.tasks.models import model_of
 from dpcli.train.trained.answers import ModelInput, Predictions, classified
 from dpcli.train.trained.inputs import inputs_in
 from dpcli.train.trained.model import TrainedModel

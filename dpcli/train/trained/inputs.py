@@ -12,9 +12,9 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import BUILT_IN, Classification
 from dpcli.train.tasks import arrays
+from dpcli.train.tasks.arrays import arrays_in
 from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.files import csv_table, parquet_table
-from dpcli.train.tasks.mapped import arrays_in
 from dpcli.train.tasks.user_code import private_result
 
 

@@ -13,8 +13,7 @@ from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records
 from dpcli.train.tasks.learning import Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits
-from dpcli.train.tasks.lm_records import encoded
-from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
+from dpcli.train.tasks.lm_texts import Tokens, encoded, needed, tokens_of
 from dpcli.train.trained.answers import ModelInput, Predictions
 from dpcli.train.trained.model import TrainedModel
 from dpcli.train.trained.places import place_of

@@ -14,7 +14,7 @@ from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.learning import Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model
-from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
+from dpcli.train.tasks.lm_texts import Tokens, needed, tokens_of
 from dpcli.train.tasks.soft_prompt import accuracy, prompts, public_records, scores, verbalizers
 from dpcli.train.trained.answers import ModelInput, Predictions, classified
 from dpcli.train.trained.model import TrainedModel

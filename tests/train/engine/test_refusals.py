@@ -61,7 +61,7 @@ def test_lazy_parameters() -> None:
 
 
 def test_nothing_to_train() -> None:
-    with pytest.raises(InputError, match=r"^model: expected parameters to train, found none with requires_grad"):
+    with pytest.raises(InputError, match=r"^model: no parameter has requires_grad: nothing to train"):
         ClippedGradients(mlp().requires_grad_(False), classification, Flat(1.0))
 
 

@@ -22,7 +22,7 @@ import dpcli  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
 from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
-from dpcli.train.tasks.loop import records_of  # noqa: E402
+from dpcli.train.tasks.custom import records_of  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
 
@@ -627,9 +627,9 @@ def test_a_loader_that_draws_its_own_batches_is_refused(begin: Begin) -> None:
 
 
 def test_a_dataset_is_read_once() -> None:
-    inputs, labels = records_of(Items(), "own.toml")  # type: ignore[misc]
+    inputs, labels = records_of(Items(), "own.toml", model_of())  # type: ignore[misc]
     assert inputs.shape == (6, 5) and labels.tolist() == [0, 1, 2, 0, 1, 2]
-    assert records_of(TensorDataset(*records()), "own.toml")[1] is not None  # type: ignore[index]
+    assert records_of(TensorDataset(*records()), "own.toml", model_of())[1] is not None  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
