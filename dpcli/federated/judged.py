@@ -1,18 +1,24 @@
-"""Whether the entry that a round performs charges at least what [federated] says is done.
+"""The check that the entry of a round charges at least what [federated] says is done.
 
 Against those who see the releases alone (noise = "server") the draws of clients are secret, and count as their scheme does. Against the
 server, which draws them, they are not: nothing is amplified, and who takes part is not hidden, only what is sent.
+
+Independent Gaussians of k honest clients, each of standard deviation z C, add up to one of z C sqrt(k). Noise that drops out with a
+client, and noise that somebody who works with the server knows, hides nothing: it is not counted. More noise is post-processing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, inf, nextafter, sqrt
 from typing import Any
 
-from dpcli.federated.noise import noise_problems
-from dpcli.federated.participation import Participation, participation, scheme_of
-from dpcli.federated.settings import KEPT, Federated
+from dpcli.base.lazy import load
+from dpcli.base.registry import SAMPLING
+from dpcli.base.rounding import down
+from dpcli.federated.federated_settings import KEPT, Federated
 from dpcli.file.pipeline.document import read_document
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.file.pipeline.parts import named
@@ -20,8 +26,74 @@ from dpcli.file.toml.findings import Findings, Path, Problem
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch, Unsampled
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, Cyclic, OncePerEpoch, Scheme, Unsampled
 from dpcli.train.plan.entries import performed
+
+
+def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
+    """Yield a problem where the entry charges for more noise than there is, or for noise over another norm than a client's."""
+    charged: float | None = entry.spec.noise_multiplier  # type: ignore[attr-defined]
+    if charged is None:
+        yield (
+            (*place, "noise_multiplier"),
+            "noise_multiplier, noise over the norm to which a client's update is clipped",
+            "sigma with a sensitivity",
+        )
+        return
+    if table.observed and isinstance(entry.spec, CorrelatedSpec):
+        yield (
+            (*place, "type"),
+            f'gaussian with noise = "{table.noise}": clients draw their noise independently in each round',
+            f'"{entry.type}"',
+        )
+    stated = table.noise_multiplier
+    if stated is not None and Fraction(charged) ** 2 > Fraction(stated) ** 2 * table.honest:
+        yield (*place, "noise_multiplier"), f"at most {_least(table, stated)}", repr(charged)
+
+
+def _least(table: Federated, stated: float) -> str:
+    if table.honest == 1:
+        return f"federated.noise_multiplier = {stated!r}"
+    return f"{down(stated * sqrt(table.honest))} = {stated!r} sqrt({table.honest}), the noise of min_clients - dishonest clients"
+
+
+def share_of_one(table: Federated, charged: float) -> float:
+    """Return the noise_multiplier of one client with which `honest` clients together have `charged`, rounded up."""
+    share = charged / sqrt(table.honest)
+    while Fraction(share) ** 2 * table.honest < Fraction(charged) ** 2:
+        share = nextafter(share, inf)
+    return share
+
+
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """The rounds in which one client takes part. most: their number. apart: rounds from one of these to the next, at least."""
+
+    most: int
+    apart: int
+
+
+def scheme_of(table: Federated) -> type[Scheme]:
+    """Return the class of the sampling that the server does."""
+    scheme: type[Scheme] = load(SAMPLING[table.sampling])
+    return scheme
+
+
+def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
+    """Return how often one client takes part in `rounds` consecutive rounds: in all of them where nothing prevents it.
+
+    Args:
+        rate: the share of the clients in one round, None where unknown. A pass takes floor(1 / rate) rounds at least.
+        first: whether these rounds begin with a pass; others may have one more of its kind at their ends.
+    """
+    apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)
+    if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
+        length = max(int(1 / rate), 1)
+        most = min(most, ceil(Fraction(rounds, length)) if first else 1 + ceil(Fraction(rounds - 1, length)))
+        # Elsewhere than in one fixed order a client may be last in one pass and first in the next.
+        apart = max(apart, length) if issubclass(scheme, Cyclic) else apart
+    return Participation(min(most, rounds, ceil(Fraction(rounds, apart))), min(apart, rounds))
+
 
 HERE = "federated"
 UNITS = ("client", "user")
@@ -33,29 +105,29 @@ MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("d
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """A finding for each key by which less would be charged than is done; `tables` are those of a file valid otherwise."""
+    """Add a finding for each key by which less would be charged than is done; `tables` are those of a file valid otherwise."""
     values = read_document(tables, Findings())
-    for path, expected, found in disagreements(table, values["privacy"], values.get("mechanism", ())):
-        findings.add("DP005", path, expected, found)
-    said = values["disclosure"].privacy_model if "disclosure" in values else None
-    if said not in (None, *MODELS[table.noise]):
+    for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
+        findings.add("DP005", path, expected, value)
+    stated = values["disclosure"].privacy_model if "disclosure" in values else None
+    if stated not in (None, *MODELS[table.noise]):
         words = " or ".join(f'"{word}"' for word in MODELS[table.noise])
-        findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{said}"')
+        findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{stated}"')
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
-    """`disagreements` once more, when what was to be solved for is a number."""
+    """Repeat `disagreements` when what was to be solved for is a number."""
     yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
 
 
 def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
-    """What the table, [privacy] and the entries do not agree on, as (key, expected, found); nothing where all that is done is charged."""
+    """Yield (key, expected, found) where less is charged than is done, by the table, [privacy] and the entries."""
     yield from _privacy(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
         known = first_names((entry.name for entry in entries if performed(entry.spec)), "the file has none")
-        found = quoted(table.mechanism) if table.mechanism is not None else "several" if fitting else "none"
-        yield (HERE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", found
+        stated = quoted(table.mechanism) if table.mechanism is not None else "several" if fitting else "none"
+        yield (HERE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", stated
         return
     entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
     yield from _alone(entry, entries, place)
@@ -68,18 +140,17 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
 
 
 def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
-    """The entries that a round may be meant to perform."""
+    """Return the entries that a round may be meant to perform."""
     return [entry for entry in entries if performed(entry.spec) and table.mechanism in (None, entry.name)]
 
 
 def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:
-    """The share of the clients in one round, as the table or else the entry states it."""
+    """Return the share of the clients in one round, as the table or else the entry states it."""
     charged = entry.sampling.exact_rate(privacy.dataset_size) if entry.sampling is not None else None
     return table.rate(privacy.dataset_size) or charged
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    """How often an entry runs."""
     scheme = entry.sampling
     return entry.runs(privacy.dataset_size).steps_at(
         scheme.lower_rate(privacy.dataset_size) if isinstance(scheme, Batched) else None
@@ -88,11 +159,11 @@ def steps_of(entry: Entry, privacy: Privacy) -> int:
 
 def _privacy(table: Federated, privacy: Privacy) -> Iterator[Problem]:
     if privacy.unit not in UNITS:
-        found = "none" if privacy.unit is None else f'"{privacy.unit}"'
+        unit = "none" if privacy.unit is None else f'"{privacy.unit}"'
         yield (
             ("privacy", "unit"),
             'unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped',
-            found,
+            unit,
         )
     if privacy.unit == "client" and privacy.max_contributions not in (None, 1):
         yield (
@@ -135,7 +206,7 @@ def _alone(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Prob
 
 
 def _taking_part(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
-    """Where the sampling contradicts how often a client is said to take part, or nothing says it."""
+    """Yield a problem where the sampling contradicts how often a client is said to take part, or nothing says how often."""
     iterations = entry.spec.iterations if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps_of(entry, privacy) * iterations
     always = f'with sampling = "{table.sampling}": every client takes part in each of {rounds} rounds'
@@ -191,12 +262,12 @@ def _rate(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]
     stated, charged = table.rate(privacy.dataset_size), entry.sampling.exact_rate(privacy.dataset_size) if entry.sampling else None
     if None not in (stated, charged) and stated != charged:
         key = "client_rate" if table.client_rate is not None else "clients_per_round"
-        found = f"{float(stated or 0):.7g}"
-        yield (HERE, key), f'a share of {float(charged or 0):.7g} of the clients in a round, as "{entry.name}" charges', found
+        value = f"{float(stated or 0):.7g}"
+        yield (HERE, key), f'a share of {float(charged or 0):.7g} of the clients in a round, as "{entry.name}" charges', value
 
 
 def _counted(table: Federated, entry: Entry, privacy: Privacy, steps: int, place: Path) -> Iterator[Problem]:
-    """An entry without sampling is charged in full for each step; a client pays for the rounds in which he takes part."""
+    """Check an entry without sampling, charged in full for each step: a client pays for the rounds in which it takes part."""
     rounds = table.rounds or steps
     if table.rounds is None and any(getattr(table, key) is not None for key in KEPT):
         yield (HERE, "rounds"), f'the number of rounds, as "{entry.name}" counts those of one client', "none"

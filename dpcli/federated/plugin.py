@@ -7,7 +7,7 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("ledger", "train"),
     sections={
-        "federated": "dpcli.federated.settings:Federated",
+        "federated": "dpcli.federated.federated_settings:Federated",
     },
     judged_in_file={
         "federated": "dpcli.federated.judged:judge_rounds",

@@ -1,27 +1,134 @@
-"""One round that is charged: who takes part in it, and the noisy sum of what they send."""
+"""A round that is charged: who takes part in it, and the noisy sum of what they send.
+
+Each object counts the participations in its own rounds, and pays for these by itself: one client takes part in no more of them than it has
+paid participations for. So the counts need not outlive a process. What several objects of a key have charged adds up to at least what all
+their releases cost: where a run went on in another process a client may take part as often again, and is charged as often again.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, InternalError
-from dpcli.federated.noise import share_of_one
-from dpcli.federated.plan import FederatedPlan
-from dpcli.federated.server import clipped_sum, noise_of
+from dpcli.federated.federated_plan import FederatedPlan
+from dpcli.federated.federated_settings import KEPT
+from dpcli.federated.judged import Participation, participation, scheme_of, share_of_one
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
+from dpcli.random.streams import normals, system_entropy
 from dpcli.sessions.process import this_process
+from dpcli.train.sampling.schemes import sampler
 
 if TYPE_CHECKING:
-    from dpcli.federated.kept import CountedClients
+    from dpcli.mechanisms.sampling.schemes import Scheme
     from dpcli.random.streams import Reals
     from dpcli.random.subsets import Indices
 
 
+NUMBERS = "biuf"  # the kinds of arrays of real numbers
+
+
+def drawn(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
+    """Yield the clients of one round after the other, by number from 0; return the reason where the server has to draw them itself.
+
+    Args:
+        clients: how many there really are; the declared number where None.
+
+    Raises InputError where there are other clients than were declared, as `sampler` does.
+    """
+    kept = next((key for key in KEPT if getattr(plan.table, key) is not None), None)
+    if kept is not None or isinstance(plan.entry.spec, CorrelatedSpec):
+        return f"{kept or 'participations of correlated noise'}, which the server makes sure of"
+    scheme = _scheme(plan)
+    if plan.population is None or scheme is None:
+        return "no population, or no share of it in a round"
+    return sampler(scheme, plan.population, system_entropy().sampling, clients)
+
+
+def _scheme(plan: FederatedPlan) -> Scheme | None:
+    """Return the server's scheme, with its rate; None where that is nowhere stated."""
+    charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
+    if charged is not None and charged.scheme == table.sampling:
+        return charged
+    if not issubclass(cls, Batched):
+        return cls(table.sampling)
+    if table.clients_per_round is not None:
+        return cls(table.sampling, batch_size=table.clients_per_round)
+    return cls(table.sampling, rate=table.client_rate) if table.client_rate is not None else None
+
+
+def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
+    """Return the sum of the updates, each clipped, without noise: not to be seen by anybody.
+
+    Raises InputError where the server adds no noise of its own, or an update has another size.
+    """
+    clip = _required_clip(plan)
+    total = np.zeros(size)
+    for client, update in updates.items():
+        vector = _vector(client, update, size)
+        with np.errstate(all="ignore"):  # what numpy would say, or raise, depends on the update
+            total += clipped(vector, clip)
+    return total
+
+
+def _vector(client: int, update: Any, size: int) -> Reals:
+    """Return the numbers of an update. Raises InputError for anything else, and says nothing of what is in there."""
+    expected = f"update of client {client}: expected {size} numbers in a row, found"
+    array = None
+    with suppress(TypeError, ValueError, OverflowError):
+        array = np.asarray(update)
+    if array is None:  # here, as otherwise it would hold an error that quotes the update
+        raise InputError(f"{expected} a {type(update).__name__} that is no array")
+    if array.dtype.kind not in NUMBERS:
+        raise InputError(
+            f"{expected} an array of type {array.dtype.type.__name__}"
+        )  # the names of its fields are part of an update
+    if array.shape != (size,):
+        raise InputError(f"{expected} an array of shape {array.shape}")
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
+
+
+def noise_of(plan: FederatedPlan, size: int) -> Reals:
+    """Draw the noise of one round."""
+    noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
+    return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise)(size))
+
+
+def clipped(update: Reals, clip: float) -> Reals:
+    """Return the update within L2 norm `clip`, up to a relative 1e-15; one that is not finite contributes zero (DP207)."""
+    largest = float(np.max(np.abs(update), initial=0.0))
+    if not np.isfinite(largest):
+        return np.zeros_like(update)
+    if largest == 0.0:
+        return update
+    scaled = update / largest  # its squares neither overflow nor vanish, but for those that add nothing to the norm
+    norm = float(np.linalg.norm(scaled))
+    return scaled * (clip / norm) if largest > clip / norm else update
+
+
+def _required_clip(plan: FederatedPlan) -> float:
+    if plan.table.observed:
+        raise InputError(
+            f'{plan.path}: federated.noise: expected "server" with release, found "{plan.table.noise}": clients add the noise'
+        )
+    if isinstance(plan.entry.spec, CorrelatedSpec):
+        raise InputError(
+            f'{plan.path}: mechanism["{plan.entry.name}"]: expected gaussian noise with release, found "{plan.entry.type}"'
+        )
+    if plan.table.clip is None:
+        raise InputError(f"{plan.path}: federated.clip: set the L2 norm that an update is clipped to")
+    return plan.table.clip
+
+
 LARGEST = 2**40  # numbers of an update: more than any memory holds
-BITS = 256  # of a client's number, so that a hash may be one
+CLIENT_BITS = 256  # of a client's number, so that a hash may be one
 
 
 class Round(Displayed):
@@ -42,7 +149,7 @@ class Round(Displayed):
 
     @property
     def clients(self) -> Indices:
-        """Numbers of the clients that take part, from 0, drawn as the file declares, unpredictably: to be kept secret, and possibly none.
+        """Return the numbers of the clients that take part, from 0, drawn as the file declares: to be kept secret, and possibly none.
 
         Raises InputError where the server has to draw them itself.
         """
@@ -52,7 +159,7 @@ class Round(Displayed):
 
     @property
     def expected_clients(self) -> float:
-        """What a sum is divided by for a mean: a public number, and never how many took part."""
+        """Return what a sum is divided by for a mean: a public number, and never how many took part."""
         plan = self._plan
         if plan.population is None or plan.rate is None:
             raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
@@ -60,12 +167,12 @@ class Round(Displayed):
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the noise over the clipping norm of whoever adds it; of one client where each adds a share."""
+        """Return the noise over the clipping norm of whoever adds it; of one client where each adds a share."""
         charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
         return share_of_one(self._plan.table, charged)
 
     def release(self, updates: Mapping[int, Any], size: int) -> Reals:
-        """The sum of the clients' updates, each clipped to federated.clip, with the noise of this round: once.
+        """Return the sum of the clients' updates, each clipped to federated.clip, with the noise of this round: once.
 
         Args:
             updates: of each client at most one, by its number: `size` numbers in a row. One that is not finite counts as zero. Where there
@@ -76,13 +183,11 @@ class Round(Displayed):
         """
         count = self._size(size)
         sent = self._sent(updates)
-        found = clipped_sum(self._plan, sent, count)  # runs code of the caller's where an update is an object of his
+        total = clipped_sum(self._plan, sent, count)  # runs code of the caller's where an update is an object of his
         if self._process != this_process() or not self._claim.acquire(blocking=False):
-            raise InputError(
-                f"round {self.number}: expected one release, found another: it would need noise that nobody has paid for"
-            )
+            raise InputError(f"round {self.number}: released already: a second release would need noise that nobody has paid for")
         self._count(sent)
-        return np.asarray(found + noise_of(self._plan, count))
+        return np.asarray(total + noise_of(self._plan, count))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
         """Note who takes part; where that is refused no noise was drawn, and the round may be released without them."""
@@ -94,16 +199,15 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
-        """As a plain number. Raises InputError where it is none, or more than an array can have."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST:
-            found = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
+            stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
             raise InputError(
-                f"round {self.number}: expected a size from 0 to {LARGEST:,}, how many numbers an update has, found {found}"
+                f"round {self.number}: expected a size from 0 to {LARGEST:,}, how many numbers an update has, found {stated}"
             )
         return int(size)
 
     def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
-        """Each client's one update, by a plain number. Raises InputError for anything else."""
+        """Return each client's one update, by a plain number. Raises InputError for anything else."""
         known = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
         sent: dict[int, Any] = {}
         if not isinstance(updates, Mapping):
@@ -112,9 +216,9 @@ class Round(Displayed):
             if isinstance(client, bool) or not isinstance(client, int | np.integer):
                 raise InputError(f"round {self.number}: expected clients by whole numbers, found {type(client).__name__}")
             number = int(client)
-            if number.bit_length() > BITS:
+            if number.bit_length() > CLIENT_BITS:
                 raise InputError(
-                    f"round {self.number}: expected clients by whole numbers of {BITS} bits at most, found a larger one"
+                    f"round {self.number}: expected clients by whole numbers of {CLIENT_BITS} bits at most, found a larger one"
                 )
             if number in sent:
                 raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
@@ -127,3 +231,50 @@ class Round(Displayed):
 
     def __reduce__(self) -> NoReturn:
         raise InternalError("a round is never copied: it is charged for one release")
+
+
+class CountedClients:
+    """The rounds in which each client took part. paid: how many participations of one client are paid for by now."""
+
+    def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
+        self._limit, self._paid = limit, paid
+        self._taken: dict[int, list[int]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, number: int, clients: Iterable[int]) -> None:
+        """Count the clients of one round, all or none. Raises InputError where one takes part too often or too soon, by [federated]."""
+        chosen = tuple(clients)
+        with self._lock:
+            paid = self._paid()
+            for client in chosen:
+                self._refuse(number, client, paid)
+            for client in chosen:
+                self._taken.setdefault(client, []).append(number)
+
+    def _refuse(self, number: int, client: int, paid: int) -> None:
+        taken: Sequence[int] = self._taken.get(client, ())
+        near = next((other for other in taken if abs(number - other) < self._limit.apart), None)
+        if near is not None:
+            raise InputError(
+                f"round {number}: expected clients that take part at least {self._limit.apart} rounds apart, found client {client}, who "
+                f"took part in round {near}"
+            )
+        if len(taken) >= self._limit.most:
+            raise InputError(
+                f"round {number}: expected clients that took part in fewer than {self._limit.most} rounds, found client {client}"
+            )
+        if len(taken) >= paid:
+            raise InputError(
+                f"round {number}: expected clients that took part at most once in each pass, of which {paid} were paid for, found client "
+                f"{client}, who took part in round {taken[-1]}"
+            )
+
+
+def kept_of(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
+    """Return what counts the clients; None where nothing but the draws of the server limits how often a client takes part.
+
+    paid: the rounds that are paid for by now. One pass over the clients, or one round without passes, pays for one participation of each.
+    """
+    if all(getattr(plan.table, key) is None for key in KEPT):
+        return None
+    return CountedClients(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)

@@ -1,22 +1,25 @@
-"""Rounds that are charged one by one, each before its noise: a run stops before the round that would pass the cap."""
+"""Rounds that are charged one by one, each before its noise: a run stops before the round that would pass the cap.
+
+What was charged under the key of a run is read from the ledger's own entries, each compared with the file that goes on with the key.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import weakref
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
-from dpcli.federated.charged import Charged, beside_is_charged, beside_key, charge_key, charged_under, is_charged, kind_of
-from dpcli.federated.kept import kept_of
-from dpcli.federated.plan import FederatedPlan, federated_plan
-from dpcli.federated.round import Round
-from dpcli.federated.server import drawn
+from dpcli.federated.federated_plan import FederatedPlan, federated_plan
+from dpcli.federated.round import Round, drawn, kept_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.budget import DatasetBudget
+from dpcli.ledger.chain import canonical
 from dpcli.ledger.handed import path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
@@ -25,6 +28,109 @@ from dpcli.sessions.process import this_process
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
+    from dpcli.ledger.state import Run
+
+
+KINDS = ("round", "charge")
+NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
+
+
+@dataclass(slots=True)
+class Charged:
+    """rounds: that the entries pay for, in whatever sizes. rest: whether the rest of the file is charged. last: number of each kind."""
+
+    rounds: int = 0
+    rest: bool = False
+    last: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+
+
+def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
+    """Return all entries of a run, whatever process wrote them; entries of other keys are not read.
+
+    Raises LedgerError where one was charged for another file or window: its rounds would be counted at this file's price.
+    """
+    charged, window, known = Charged(), ledger.stated_window(plan.pipeline), Tables(plan)
+    for run in _under(ledger, key):
+        name, rounds = _named(key, run.key), known.rounds(run, key, window)
+        charged.rounds += rounds
+        if name is None or name[1] is None:
+            charged.rest = True
+        else:
+            charged.last[name[1]] = max(charged.last[name[1]], int(name[2]))
+    return charged
+
+
+def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
+    """Return whether the ledger has this key of a run. Raises LedgerError where it was charged for another file or window."""
+    runs = ledger.state().runs
+    if name in runs:
+        Tables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
+        return True
+    return False
+
+
+def beside_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
+    """Return whether the rest of the file is charged; True where there is no rest. Raises LedgerError as `is_charged`."""
+    return is_charged(ledger, plan, key, beside_key(key)) or plan.rest is None
+
+
+def charge_key(key: str, number: int, chunk: int) -> str:
+    """Return the key of a run's charge, by its number from 1."""
+    return f"{key}/{kind_of(chunk)}-{number:06d}"
+
+
+def beside_key(key: str) -> str:
+    """Return the key of what the file releases besides its rounds."""
+    return f"{key}/beside"
+
+
+def kind_of(chunk: int) -> str:
+    """Return what charges of so many rounds are called."""
+    return KINDS[chunk != 1]
+
+
+class Tables:
+    """A file's charges as a ledger writes them down."""
+
+    def __init__(self, plan: FederatedPlan) -> None:
+        self._plan, self._known = plan, dict[int, str]()
+        self._beside = None if plan.rest is None else canonical(tables_of(plan.rest))
+
+    def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
+        """Return how many rounds a charge under `key` pays for, 0 for the rest of the file. Raises LedgerError for another run's."""
+        if run.key == beside_key(key):
+            rounds = 0 if canonical(run.pipeline) == self._beside else None
+        else:
+            rounds = self.rounds_of(run.pipeline)
+        if rounds is None or run.window != window or run.content.get("kind") != "spend":
+            raise LedgerError(_another(key, self._plan, run))
+        return rounds
+
+    def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
+        """Return how many rounds of the file these tables are; None for other tables."""
+        steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
+        if type(steps) is not int or steps < 1:
+            return None
+        rounds = steps * self._plan.per_step
+        if steps not in self._known:
+            self._known[steps] = canonical(tables_of(self._plan.charge(rounds, with_rest=False)))
+        return rounds if canonical(tables) == self._known[steps] else None
+
+
+def _named(key: str, name: str) -> re.Match[str] | None:
+    return NAME.fullmatch(name[len(key) + 1 :]) if name.startswith(f"{key}/") else None
+
+
+def _under(ledger: Ledger, key: str) -> Iterator[Run]:
+    return (run for run in ledger.runs_beginning(f"{key}/") if _named(key, run.key))
+
+
+def _another(key: str, plan: FederatedPlan, run: Run) -> str:
+    return (
+        f'key "{key}": expected charges of {plan.path} as it stands, found entry {run.seq} ("{run.key}"), which was charged for another '
+        "file or window: another run needs a key of its own"
+    )
+
 
 BITS = 64  # of a number that is handed in
 TRIES = 1000  # keys that another process may have charged meanwhile
@@ -56,13 +162,13 @@ class Rounds(Displayed):
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
-        """As a process that has paid for nothing yet."""
+        """Begin as a process that has paid for nothing yet."""
         self._left, self._paid, self._last = 0, 0, ""
         self._draws = drawn(self.plan, self._clients)
         with self._open() as ledger:
-            ledger.cost(self.plan.charge(self.plan.portion, beside=False))
-            if self.plan.beside is not None:
-                ledger.cost(self.plan.beside)
+            ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
+            if self.plan.rest is not None:
+                ledger.cost(self.plan.rest)
             before = charged_under(ledger, self.plan, self.key)
         self._charges = before.last[kind_of(self.chunk)]
         self._kept = kept_of(self.plan, lambda: self._paid)
@@ -70,13 +176,13 @@ class Rounds(Displayed):
 
     @property
     def planned(self) -> int:
-        """Rounds of the whole plan."""
+        """Return the rounds of the whole plan."""
         return self.plan.rounds
 
     @property
     def charged(self) -> int:
-        """Rounds that were paid for under this key by whatever process, as the ledger's entries say now."""
-        return self._found().rounds
+        """Return the rounds that were paid for under this key by whatever process, as the ledger's entries say now."""
+        return self._entries().rounds
 
     def round(self) -> Round:
         """Charge the next round, if no earlier charge pays for it, and return it.
@@ -117,48 +223,48 @@ class Rounds(Displayed):
         """
         from dpcli.analysis.account import headline
 
-        found = self._found()
-        charged = replace(self.plan.charge(found.rounds, beside=True), budget=self.plan.pipeline.budget)
-        return headline(charged).upper if found.rounds else 0.0
+        entries = self._entries()
+        charged = replace(self.plan.charge(entries.rounds, with_rest=True), budget=self.plan.pipeline.budget)
+        return headline(charged).upper if entries.rounds else 0.0
 
-    def _found(self) -> Charged:
+    def _entries(self) -> Charged:
         with self._open() as ledger:
             return charged_under(ledger, self.plan, self.key)
 
     def _charge(self) -> None:
-        """One more entry in the ledger, of a key that nobody has."""
+        """Write one more entry to the ledger, of a key that nobody has."""
         count = self._next_count()
-        pipeline, why = self.plan.charge(count, beside=False), f"round {self.taken + 1:,} of {self.planned:,}"
+        pipeline, why = self.plan.charge(count, with_rest=False), f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
             for _ in range(TRIES):
-                beside = None if beside_is_charged(ledger, self.plan, self.key) else self.plan.beside
+                rest = None if beside_is_charged(ledger, self.plan, self.key) else self.plan.rest
                 self._charges += 1  # whatever becomes of it, a number is asked for once
                 key = charge_key(self.key, self._charges, self.chunk)
                 try:
-                    repeated = self._asked(ledger, pipeline, key, why, beside)
+                    repeated = self._repeated(ledger, pipeline, key, why, rest)
                 except Denied as refusal:
                     self._charges -= 1
                     raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
                 if not repeated:
                     break
             else:
-                raise LedgerError(f'"{self.key}": expected a key that nobody charged within {TRIES:,} tries, found none')
+                raise LedgerError(f'"{self.key}": all {TRIES:,} keys tried were charged meanwhile by other processes')
             if not beside_is_charged(ledger, self.plan, self.key):
-                raise LedgerError(f'"{self.key}": expected the charge of what else {self.plan.path} releases, found none')
+                raise LedgerError(f'"{self.key}": what else {self.plan.path} releases is not charged')
         self._last, self._paid = key, self._paid + count
         self._left = count if self._paid < self.plan.paid_by else self.planned
 
-    def _asked(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, beside: Pipeline | None) -> bool:
-        """Whether it was charged before; with what the file releases besides its rounds, in one transaction, where that is not charged."""
+    def _repeated(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
+        """Return whether the key was charged before; charge with it, in one transaction, the rest of the file where that is due."""
         if is_charged(ledger, self.plan, self.key, key):
             return True
-        if beside is None:
+        if rest is None:
             return ledger.spend(rounds, key, why=why).repeated
-        whole = replace(rounds, mechanisms=(*rounds.mechanisms, *beside.mechanisms))
-        return ledger.spend_both([(beside, beside_key(self.key)), (rounds, key)], whole, why)[-1].repeated
+        both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
+        return ledger.spend_both([(rest, beside_key(self.key)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
-        """Rounds of the next charge: a chunk, or as few portions as pay for all that is left."""
+        """Return the rounds of the next charge: a chunk, or as few portions as pay for all that is left."""
         left = min(self.planned - self.taken, self.plan.paid_by - self._paid)
         return min(self.chunk, -(-left // self.plan.portion) * self.plan.portion)
 
@@ -178,7 +284,7 @@ def rounds(
     done: int = 0,
     clients: int | None = None,
 ) -> Rounds:
-    """The rounds of a file with [federated], each charged in a ledger before its noise is drawn.
+    """Return the rounds of a file with [federated], each charged in a ledger before its noise is drawn.
 
     Args:
         pipeline: the path of the file. Its own [budget] stops nothing here: the ledger does.
@@ -193,22 +299,22 @@ def rounds(
         LedgerError: the ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
     """
     plan = federated_plan(path_or_url("pipeline", pipeline))
-    size = plan.portion if chunk is None else whole("chunk", chunk, plan.portion)
+    size = plan.portion if chunk is None else whole_number("chunk", chunk, plan.portion)
     if size % plan.portion:
         raise InputError(
             f"chunk: expected a multiple of {plan.portion}, rounds that cost what the first of them costs, found {chunk}"
         )
-    if whole("done", done, 0) > plan.rounds:
+    if whole_number("done", done, 0) > plan.rounds:
         raise InputError(f"done: expected at most the {plan.rounds:,} rounds that are planned, found {done}")
     if not text_of("key", key):
-        raise InputError("key: expected a name for this run, found none")
+        raise InputError("key: an empty name; name this run")
     checked_key(charge_key(key, 1, size))
-    found = DatasetBudget(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
-    return Rounds(plan, found, key, size, done, None if clients is None else whole("clients", clients, 0))
+    budget = DatasetBudget(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
+    return Rounds(plan, budget, key, size, done, None if clients is None else whole_number("clients", clients, 0))
 
 
-def whole(name: str, given: object, least: int) -> int:
-    """A whole number of at least so much. Raises InputError for anything else."""
+def whole_number(name: str, given: object, least: int) -> int:
+    """Return a whole number of at least so much. Raises InputError for anything else."""
     if isinstance(given, int) and given.bit_length() > BITS:
         raise InputError(f"{name}: expected a whole number of at most {BITS} bits, found a larger one")
     if not isinstance(given, int) or isinstance(given, bool) or given < least:

@@ -10,7 +10,7 @@ PLUGIN = Plugin(
         "sweep": ("dpcli.sweep.commands.sweep:command", "Accuracy against epsilon: a grid of training runs."),
     },
     sections={
-        "sweep": "dpcli.sweep.settings:Sweep",
+        "sweep": "dpcli.sweep.sweep_settings:Sweep",
     },
     judged_in_file={
         "sweep": "dpcli.sweep.setting:judge_values",

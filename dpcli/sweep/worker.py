@@ -24,7 +24,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: a file's content, what it is called, and the folder for its files.
+    """A run to make: a file's content, what it is called, and the folder for its files.
 
     charge: its key in a ledger. window: the blocks that it was charged on, where the file does not say it.
     rows: of the private table that may be read; all where None.
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """What a run came to: its metrics, of which the first is its headline, or why there are none."""
+    """The result of a run: its metrics, of which the first is its headline, or why there are none."""
 
     metrics: dict[str, float]
     failure: str | None = None
@@ -90,18 +90,18 @@ def perform(job: Job) -> dict[str, float]:
     plan = (plan.over(job.window) if job.window else plan).on_rows(job.rows)
     os.makedirs(job.folder)
     replaced(os.path.join(job.folder, FILE), job.text.encode())
-    found = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))
-    if not found.private or found.repeated:
+    outcome = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))
+    if not outcome.private or outcome.repeated:
         raise InternalError("a run of a sweep was seeded or resumed: its epsilon is not that of its file")
-    if not found.metrics:
-        raise InputError("expected a metric on data declared public, by which runs are compared, found none")
-    record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": dict(found.metrics), "charge": job.charge}
+    if not outcome.metrics:
+        raise InputError(outcome.unmeasured or "no metric on data declared public, by which runs are compared")
+    record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": dict(outcome.metrics), "charge": job.charge}
     replaced(os.path.join(job.folder, RESULT), json.dumps(record).encode())
-    return dict(found.metrics)
+    return dict(outcome.metrics)
 
 
 def kept(job: Job) -> JobAnswer | None:
-    """What an earlier call has found in this run, None where it did not end or was another."""
+    """Return what an earlier call has found in this run, None where it did not end or was another."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
             record: Any = json.load(file)

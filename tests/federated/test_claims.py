@@ -6,7 +6,7 @@ from typing import Any
 
 from dpcli.analysis.account import account
 from dpcli.analysis.difference import priced_changes
-from dpcli.federated.settings import Federated
+from dpcli.federated.federated_settings import Federated
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.read import parse
 from dpcli.gate.claims import claims

@@ -15,10 +15,9 @@ import pytest
 
 import dpcli
 from dpcli.base.registry import SAMPLING
-from dpcli.federated.noise import share_of_one
-from dpcli.federated.participation import participation
-from dpcli.federated.plan import federated_plan
-from dpcli.federated.settings import Federated
+from dpcli.federated.federated_plan import federated_plan
+from dpcli.federated.federated_settings import Federated
+from dpcli.federated.judged import participation, share_of_one
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.render import InvalidFile

@@ -21,8 +21,8 @@ import pytest
 
 import dpcli
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
+from dpcli.federated import round as federated_round
 from dpcli.federated import rounds as module
-from dpcli.federated import server
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger, open_store
 from tests.cases import of_each
@@ -343,7 +343,7 @@ HOSTILE = [
 
 def test_one_client_moves_a_sum_by_the_clipping_norm_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(str(tmp_path / "l.db"), 1e3)
-    monkeypatch.setattr(server, "normals", lambda count, stream: np.zeros)
+    monkeypatch.setattr(federated_round, "normals", lambda count, stream: np.zeros)
     run = dpcli.rounds(written(tmp_path), str(tmp_path / "l.db"), "k", chunk=1000)
     others = {index: np.random.default_rng().normal(size=3) for index in range(5)}
     base = run.round().release(others, 3)
@@ -363,7 +363,7 @@ def test_the_noise_of_a_round_is_as_large_as_is_charged_and_drawn_once(tmp_path:
     assert abs(np.var(noise) / (SIGMA * 0.25) ** 2 - 1) < spread and abs(np.mean(noise)) < 5 * SIGMA * 0.25 / math.sqrt(count)
     assert abs(np.corrcoef(noise, run.round().release({}, count))[0, 1]) < 5 / math.sqrt(count)
     with pytest.raises(
-        InputError, match=r"^round 1: expected one release, found another: it would need noise that nobody has paid for$"
+        InputError, match=r"^round 1: released already: a second release would need noise that nobody has paid for$"
     ):
         first.release({}, count)
 
@@ -372,7 +372,7 @@ def test_the_noise_of_a_round_is_as_large_as_is_charged_and_drawn_once(tmp_path:
     "table, words",
     [
         ({"noise": "local"}, 'federated.noise: expected "server" with release, found "local": clients add the noise'),
-        ({"clip": None}, "federated.clip: expected the norm that an update is clipped to, found none"),
+        ({"clip": None}, "federated.clip: set the L2 norm that an update is clipped to"),
     ],
 )
 def test_a_round_that_has_no_noise_of_the_server_releases_nothing(table: dict[str, Any], words: str, tmp_path: Path) -> None:

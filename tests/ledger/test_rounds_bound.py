@@ -17,7 +17,7 @@ import pytest
 import dpcli
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
-from dpcli.federated.server import clipped
+from dpcli.federated.round import clipped
 from dpcli.file.toml.render import InvalidFile
 from dpcli.ledger import checkpoint, earlier
 from dpcli.ledger.ledger import Ledger
@@ -54,7 +54,7 @@ def releases(acts: list[Callable[[], Any]]) -> list[Any]:
         try:
             found.append(act())
         except InputError as refusal:
-            found.extend([] if "expected one release, found another" in str(refusal) else [refusal])
+            found.extend([] if "released already" in str(refusal) else [refusal])
     return found
 
 
@@ -103,7 +103,7 @@ def test_noise_that_may_have_been_drawn_is_not_drawn_again(url: str, tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         one.release({}, 3)
     monkeypatch.undo()
-    with pytest.raises(InputError, match="expected one release, found another"):
+    with pytest.raises(InputError, match="released already"):
         one.release({}, 3)
 
 
@@ -217,7 +217,7 @@ def test_a_size_is_a_plain_number(size: Any, url: str, tmp_path: Path) -> None:
 
 
 def test_a_run_has_a_name(url: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^key: expected a name for this run, found none$"):
+    with pytest.raises(InputError, match=r"^key: an empty name; name this run$"):
         dpcli.rounds(written(tmp_path), url, "")
 
 
@@ -321,7 +321,7 @@ def test_what_was_charged_is_read_from_the_ledger(url: str, tmp_path: Path) -> N
     due += 10
     assert a.charged == b.charged == due
     with open_ledger(url) as ledger:  # a gap in the numbers, by a process that failed
-        ledger.spend(a.plan.charge(1, beside=False), "k/round-000064")
+        ledger.spend(a.plan.charge(1, with_rest=False), "k/round-000064")
     assert dpcli.rounds(path, url, "k").charged == due + 1
     assert dpcli.rounds(path, url, "k").round().key == "k/round-000065"
     assert a.charged == b.charged == due + 2
@@ -515,7 +515,7 @@ def test_a_fork_that_has_the_number_of_its_parent_is_another_process(generations
 
     def child() -> None:
         os.getpid = lambda: number
-        with pytest.raises(InputError, match="expected one release, found another"):
+        with pytest.raises(InputError, match="released already"):
             turn.release({8: [1.0]}, 1)
         run.round().release({7: [1.0]}, 1)
         os._exit(run.charged)

@@ -369,7 +369,7 @@ def test_a_run_that_goes_on_reads_the_same_rows(folder: Callable[..., Folder], m
 
 @pytest.mark.needs("torch", "safetensors")
 def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Folder]) -> None:
-    from dpcli.sweep.plan import plan_sweep
+    from dpcli.sweep.sweep_plan import plan_sweep
     from dpcli.sweep.worker import Job, perform
 
     here = folder("train, arrays")

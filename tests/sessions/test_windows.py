@@ -23,8 +23,8 @@ from dpcli.ledger.verify import verify
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.transcript import read_transcript
 from dpcli.sessions.plan import FilePlan
-from dpcli.sweep import run as sweeping
-from dpcli.sweep import select as selecting
+from dpcli.sweep import private_search as selecting
+from dpcli.sweep import sweep_runs as sweeping
 from dpcli.sweep.worker import Job, perform
 from tests.cli.commands import commands
 from tests.command import Result, dpcli
@@ -311,7 +311,7 @@ def test_a_private_search_stays_with_its_window(begun: Callable[[Words], Asked],
     (asked.folder / "file.toml").write_text(asked.text)
     assert asked(window=WINDOW).code == 0 and asked.charged() == [BLOCKS_OF]
     refused = asked(window=OTHER)
-    assert refused.code == 2 and "expected the file that this search was begun with" in refused.err
+    assert refused.code == 2 and "the file has changed since this search began" in refused.err
     assert asked(window=BLOCKS_OF).code == 0 and asked.charged() == [BLOCKS_OF]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dpcli.sweep import plan as plans
+from dpcli.sweep import sweep_plan as plans
 
 if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan

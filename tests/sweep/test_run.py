@@ -25,14 +25,10 @@ from dpcli.document.charts.scene import scene
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.folder import exclusive
-from dpcli.sweep import run
-from dpcli.sweep.direction import Better, worth
-from dpcli.sweep.documents.frontier import chart
-from dpcli.sweep.documents.sweep import measured
-from dpcli.sweep.plan import SweepPlan, plan_sweep
-from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import Cell, MeasuredSweep
-from dpcli.sweep.run import measure
+from dpcli.sweep import sweep_runs
+from dpcli.sweep.documents.sweep import chart, measured
+from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, worth
+from dpcli.sweep.sweep_runs import Pool, measure
 from dpcli.sweep.worker import RESULT, Job, JobAnswer, kept
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
@@ -42,7 +38,7 @@ from tests.waiting import PATIENCE, until
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> type[InOneProcess]:
-    monkeypatch.setattr(run, "Pool", InOneProcess)
+    monkeypatch.setattr(sweep_runs, "Pool", InOneProcess)
     InOneProcess.done = []
     InOneProcess.work = staticmethod(pretended(lambda job: 0.5))  # type: ignore[assignment]
     return InOneProcess

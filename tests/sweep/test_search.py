@@ -21,12 +21,12 @@ from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.sweep import search as law
-from dpcli.sweep import select
+from dpcli.sweep import private_search
+from dpcli.sweep import trials as law
 from dpcli.sweep.documents.sweep import selected
-from dpcli.sweep.plan import SweepPlan, plan_sweep
-from dpcli.sweep.search import candidates, draw, mean
-from dpcli.sweep.select import BEST, SEARCH, TRIALS, search
+from dpcli.sweep.private_search import BEST, SEARCH, TRIALS, search
+from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
+from dpcli.sweep.trials import candidates, draw, mean
 from dpcli.sweep.worker import RESULT, RUN, Job, JobAnswer
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended
@@ -132,8 +132,8 @@ _TRIALS = 'mechanism = "sgd"\ntrials = { distribution = "geometric", mean = 2 }\
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> type[InOneProcess]:
-    monkeypatch.setattr(select, "Pool", InOneProcess)
-    monkeypatch.setattr(select, "candidates", lambda trials, settings: [1, 0, 1])
+    monkeypatch.setattr(private_search, "Pool", InOneProcess)
+    monkeypatch.setattr(private_search, "candidates", lambda trials, settings: [1, 0, 1])
     InOneProcess.done = []
     InOneProcess.work = staticmethod(pretended(lambda job: {"1": 0.3, "2": 0.8, "3": 0.6}[Path(job.folder).name]))  # type: ignore[assignment]
     return InOneProcess
@@ -172,7 +172,7 @@ def test_the_lowest_is_the_best_where_the_file_says_so(tmp_path: Path, pool: typ
     plan = planned(tmp_path, LOWER)
     found = search(plan, 1, None)
     assert (found.metric, found.value, found.variant) == ("nll", 0.3, plan.variants[1])
-    with pytest.raises(InputError, match="expected the file that this search was begun with"):
+    with pytest.raises(InputError, match="the file has changed since this search began"):
         search(planned(tmp_path, LOWER.replace('"lower"', '"higher"')), 1, None)
 
 
@@ -191,10 +191,10 @@ def test_a_search_is_made_once(tmp_path: Path, pool: type[InOneProcess]) -> None
     pool.done.clear()
     assert search(plan, 1, None) == first
     assert pool.done == []
-    with pytest.raises(InputError, match="expected the file that this search was begun with"):
+    with pytest.raises(InputError, match="the file has changed since this search began"):
         search(planned(tmp_path, PRIVATE.replace("0.25, 1.0", "0.25, 2.0")), 1, None)
     (Path(plan.folder) / SEARCH).write_text("{")
-    with pytest.raises(InputError, match="expected the file that this search was begun with"):
+    with pytest.raises(InputError, match="the file has changed since this search began"):
         search(plan, 1, None)
     (Path(plan.folder) / SEARCH).unlink()
     with pytest.raises(InputError, match="found the model of an earlier search"):
@@ -220,7 +220,7 @@ def test_an_interrupted_search_goes_on_with_the_trials_it_has_drawn(
         search(plan, 1, None)
     assert json.loads((Path(plan.folder) / SEARCH).read_text())["draws"] == [1, 0, 1]
     assert stat.S_IMODE((Path(plan.folder) / SEARCH).stat().st_mode) == 0o600
-    monkeypatch.setattr(select, "candidates", lambda trials, settings: pytest.fail("drawn a second time"))
+    monkeypatch.setattr(private_search, "candidates", lambda trials, settings: pytest.fail("drawn a second time"))
     pool.done.clear()
     pool.work = staticmethod(whole)  # type: ignore[assignment]
     assert search(plan, 1, None).value == 0.8
@@ -233,7 +233,7 @@ def test_an_interruption_at_the_end_changes_nothing(
 ) -> None:
     plan = planned(tmp_path)
     last = f"{TRIALS}/2" if step == "rename" else str(Path(plan.folder) / TRIALS)
-    home = select.os if step == "rename" else select.shutil
+    home = private_search.os if step == "rename" else private_search.shutil
 
     def stop(*_: object, **__: object) -> None:
         raise Stopped
@@ -267,7 +267,7 @@ def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess
 @pytest.mark.nightly
 @pytest.mark.long
 def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "candidates", lambda trials, settings: [])
+    monkeypatch.setattr(private_search, "candidates", lambda trials, settings: [])
     plan = planned(tmp_path, PRIVATE.replace('"geometric"', '"poisson"'))
     for _ in range(2):
         document = selected(search(plan, 1, None))
@@ -319,7 +319,7 @@ def test_a_real_search_leaves_a_model_that_claims_the_cost_of_the_search(tmp_pat
 
     plan = planned(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(select, "candidates", lambda trials, settings: [0, 1])
+        patch.setattr(private_search, "candidates", lambda trials, settings: [0, 1])
         found = search(plan, 1, None)
     upper = plan.variants[0].plan.account.upper
     with safe_open(Path(found.folder) / RUN / "model.safetensors", "pt") as model:

@@ -32,8 +32,8 @@ from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.write import toml_text, value_text
 from dpcli.lint.run import lint_bytes
-from dpcli.sweep.keys import target
-from dpcli.sweep.plan import SweepPlan, plan_sweep
+from dpcli.sweep.setting import target
+from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
 from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
 from tests.cases import require_each
@@ -384,7 +384,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (PUBLIC.replace('public = "held-out"\n', ""), "train.public: expected data declared public"),
+        (PUBLIC.replace('public = "held-out"\n', ""), "train.public: name data declared public"),
         (
             PRIVATE.replace('repeat-and-select"\n[sweep.grid]', 'public"\n[sweep.grid]'),
             'sweep.tuning: expected "repeat-and-select"',
@@ -424,7 +424,7 @@ def test_an_epsilon_that_cannot_be_met_is_named(tmp_path: Path) -> None:
 def test_a_schedule_says_what_is_solved_for(tmp_path: Path) -> None:
     second = HEAD[HEAD.index("[[mechanism]]") :].replace("sgd", "late").replace("2.0", "200.0")
     text = HEAD + second + TRAIN + 'mechanism = ["sgd", "late"]\n' + PUBLIC[len(HEAD + TRAIN) :]
-    with pytest.raises(InputError, match='expected noise_multiplier = "calibrate"'):
+    with pytest.raises(InputError, match='set noise_multiplier = "calibrate"'):
         planned(tmp_path, text)
     plan = planned(tmp_path, text.replace("noise_multiplier = 2.0", 'noise_multiplier = "calibrate"', 1))
     assert all(variant.noise_multipliers[1] == 200.0 for variant in plan.variants)

@@ -1,11 +1,26 @@
-"""dpcli sweep."""
+"""The command dpcli sweep: a line that says how far it is, what is left after an interruption, and its picture."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
 import click
 
+from dpcli.audit.commands.trials import progress
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.cli.options import emit, output_options
+from dpcli.cli.picture import show
+from dpcli.ledger.commands.options import opened
 from dpcli.sessions.commands.charging import charged_ledger
+
+if TYPE_CHECKING:
+    from dpcli.document.document import Document
+    from dpcli.sweep.sweep_plan import SweepPlan
 
 
 @click.command(short_help="Accuracy against epsilon: a grid of training runs.")
@@ -44,9 +59,8 @@ def command(
     Exit code 1 where the ledger says no, 2 where a run failed or the file asks for what cannot be honoured, 3 where an epsilon cannot be
     met, 130 where the sweep was interrupted.
     """
-    from dpcli.sweep.commands.sweeping import swept
     from dpcli.sweep.documents.sweep import planned
-    from dpcli.sweep.plan import plan_sweep
+    from dpcli.sweep.sweep_plan import plan_sweep
 
     plan = plan_sweep(file)
     if dry_run:
@@ -56,3 +70,44 @@ def command(
             plan = windowed(plan, ledger, dataset, window)
         return emit(planned(plan), format_, outputs)
     return emit(swept(plan, jobs, ledger, dataset, window, pictures), format_, outputs)
+
+
+def swept(
+    plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | None, window: Sequence[str], pictures: tuple[str, ...]
+) -> Document:
+    """Make the runs, draw the pictures that were asked for, and return the result."""
+    from dpcli.sessions.commands.predicting import on_window
+    from dpcli.sweep.documents.sweep import chart, measured, selected
+    from dpcli.sweep.private_search import search
+    from dpcli.sweep.sweep_runs import measure
+
+    require("torch", "safetensors")
+    processes = jobs or os.cpu_count() or 1
+    with nullcontext() if ledger is None else opened(ledger, dataset) as books, _kept(plan):
+        plan = on_window(plan, books, window)
+        if plan.trials is not None:
+            if pictures:
+                raise InputError("--picture: expected a sweep with public tuning, found a private search: it releases one point")
+            _say("a private search: how many trials it makes is a secret, and so is how long it takes")
+            return selected(search(plan, processes, books))
+        with progress() as report:
+            result = measure(plan, processes, books, report)
+    drawn = [chart(result)] if result.best else []
+    if drawn and pictures:
+        show(drawn[0], None, pictures)
+    return measured(result, drawn)
+
+
+def _say(words: str) -> None:
+    if sys.stderr.isatty() and not click.get_current_context().obj.quiet:
+        click.echo(f"dpcli: {words}", err=True)
+
+
+@contextmanager
+def _kept(plan: SweepPlan) -> Iterator[None]:
+    """After Ctrl-C, say where the runs so far are."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"dpcli: the runs so far are in {plan.folder}; the same command goes on from there", err=True)
+        raise

@@ -1,20 +1,22 @@
-"""A sweep as a document: what it would do, what it has measured, or what a private search has released."""
+"""The documents of a sweep: what it would do, what it has measured, what a private search has released, and the frontier,
+which shows the median metric of the best setting at each epsilon, from the least to the greatest of its runs, and the other settings.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dpcli.base.rounding import up
-from dpcli.document.chart import Chart
+from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.pipeline.parts import schemes
+from dpcli.plots.words import setting
 from dpcli.sessions.documents.window_rows import rows_data, window_note
-from dpcli.sweep.plan import SweepPlan, Variant
-from dpcli.sweep.result import Cell, MeasuredSweep, PrivateSelection
-from dpcli.sweep.search import mean
+from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
+from dpcli.sweep.trials import mean
 
 PUBLIC = (
     "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "
@@ -27,7 +29,7 @@ FAILED = 2
 
 
 def planned(plan: SweepPlan) -> Document:
-    """What `dpcli sweep` would do."""
+    """Return what `dpcli sweep` would do."""
     rows = tuple(
         (
             f"{v.epsilon:g}",
@@ -50,10 +52,10 @@ def planned(plan: SweepPlan) -> Document:
 
 
 def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
-    """What the runs of a sweep have come to; exit code 2 where one failed."""
+    """Return the results of a sweep; exit code 2 where a run failed."""
     plan, best, failures = sweep.plan, sweep.best, sweep.failures
-    said = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
-    headline = f"{_head(plan)}: " + (f"median {sweep.metric} of the best setting: {said}" if best else "no run has ended")
+    medians = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
+    headline = f"{_head(plan)}: " + (f"median {sweep.metric} of the best setting: {medians}" if best else "no run has ended")
     lost = (f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed",) if failures else ()
     rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
     metric = sweep.metric or "metric"
@@ -74,7 +76,7 @@ def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
 
 
 def selected(selection: PrivateSelection) -> Document:
-    """What a private search has released."""
+    """Return what a private search has released."""
     plan, notes = selection.plan, (*_search_notes(selection), SECRET)
     data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if selection.failures else 0}
     if selection.failures:
@@ -135,15 +137,14 @@ def _notes(plan: SweepPlan) -> tuple[str, ...]:
 
 
 def _near(folder: str) -> str:
-    """A folder as it is called from the working directory, where it is below that."""
+    """Return a folder as it is called from the working directory, where it is below that."""
     relative = os.path.relpath(folder)
     return folder if relative.startswith("..") else relative
 
 
 def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
-    """Each message once."""
-    said = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {words}" for cell, words in failures}
-    return tuple(sorted(said))
+    notes = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {words}" for cell, words in failures}
+    return tuple(sorted(notes))
 
 
 def _row(cell: Cell, best: bool) -> tuple[str, ...]:
@@ -224,3 +225,62 @@ def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
     ]
     code = FAILED if sweep.failures else 0
     return {"schema": "dpcli/sweep/v1", **_head_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}
+
+
+SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
+ROOM = 0.08  # of the height, above and below
+AIR = 1.15  # a factor, on either side
+
+
+def chart(sweep: MeasuredSweep) -> Chart:
+    """Return the picture of a sweep in which a run has ended, at the certified epsilon of one run."""
+    plan, best, metric = sweep.plan, sweep.best, sweep.metric
+    shown = [cell for cell in best if all(map(math.isfinite, cell.values))]
+    others = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
+    reference = plan.sweep.reference
+    xs = log_span((epsilon for epsilon in plan.sweep.epsilon), AIR)
+    heights = [value for cell in shown for value in cell.values] + [cell.median for cell in others]
+    median = tuple(sorted((cell.variant.epsilon, cell.median) for cell in shown))
+    runs = f"{plan.repeats} runs" if plan.repeats > 1 else "one run"
+    return Chart(
+        kind="frontier",
+        title=f"{plan.name}: {metric} against epsilon",
+        subtitle=f"one run, {setting(plan.variants[0].plan.account)}",
+        x=Axis("epsilon of one run", *xs, scale="log"),
+        y=Axis(f"{metric} on data declared public", *_range(metric, heights if reference is None else [*heights, reference])),
+        lines=(
+            *([Line(f"best setting, median of {runs}", median)] if median else []),
+            *(
+                [Line(f"not private: {reference:g}", ((xs[0], reference), (xs[1], reference)), Tone.MUTED, True)]
+                if reference is not None
+                else []
+            ),
+        ),
+        spans=tuple(
+            Span("least and greatest run", c.variant.epsilon, min(c.values), max(c.values)) for c in shown if len(c.values) > 1
+        ),
+        clouds=(
+            *([Cloud("median of another setting", tuple((c.variant.epsilon, c.median) for c in others))] if others else []),
+            *([Cloud("median of the best setting", median, Tone.MAIN)] if median else []),
+        ),
+        notes=tuple(_chart_notes(sweep)),
+    )
+
+
+def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
+    """Return the range of all values, with some room; shares stay within 0 and 1."""
+    values = list(heights) or [0.0, 1.0]
+    room = max(ROOM * (max(values) - min(values)), 1e-3 * max(map(abs, values)), 1e-9)
+    low, high = min(values) - room, max(values) + room
+    return (max(low, 0.0), min(high, 1.0)) if metric in SHARES else (low, high)
+
+
+def _chart_notes(sweep: MeasuredSweep) -> Iterable[str]:
+    yield PUBLIC
+    for cell in sweep.best:
+        yield f"epsilon {cell.variant.epsilon:g}: {cell.variant.setting.label}: {cell.median:.4g}"
+    yield "bars: from the least to the greatest run; gray dots: medians of the other settings"
+    if sweep.plan.sweep.reference is not None:
+        yield "the reference without privacy is stated in the file"
+    if sweep.failures:
+        yield f"{len(sweep.failures)} runs failed, and are not in the picture"

@@ -117,7 +117,6 @@ class Federated:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """What the keys do not agree on."""
         if self.clients_per_round is not None and self.client_rate is not None:
             yield ("client_rate",), "either clients_per_round or client_rate", "both"
         if None not in (most := (self.clients_per_round, self.population)) and most[0] > most[1]:  # type: ignore[operator]
@@ -142,16 +141,16 @@ class Federated:
 
     @property
     def observed(self) -> bool:
-        """Whether the guarantee is against the server too, which knows who takes part in a round."""
+        """Return whether the guarantee is against the server too, which knows who takes part in a round."""
         return self.noise != "server"
 
     @property
     def honest(self) -> int:
-        """Clients whose noise is in what is seen and known to nobody else; 1 where whoever adds noise adds all of it."""
+        """Return how many clients' noise is in what is seen and known to nobody else; 1 where whoever adds noise adds all of it."""
         return self.min_clients - self.dishonest if self.min_clients is not None and self.dishonest is not None else 1
 
     def rate(self, dataset_size: int | None) -> Fraction | None:
-        """The share of the clients in one round, where it is stated."""
+        """Return the share of the clients in one round, where it is stated."""
         if self.client_rate is not None:
             return Fraction(repr(self.client_rate))
         size = self.population or dataset_size

@@ -1,4 +1,4 @@
-"""What a server will do, settled before a client is asked: the entry of a round, how many rounds there are, and what one charge pays for.
+"""The plan of a server, settled before a client is asked: the entry of a round, the number of rounds, and what one charge pays for.
 
 Independent noise is charged by the round. A pass over the clients, and a run of correlated noise, cost the same however far they went: the
 first round is charged for all of it. Where a client takes part at most k times and nothing is amplified, k rounds pay for all others too.
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpcli.federated.federated_settings import Federated
 from dpcli.federated.judged import fitting_entries, rate_of, steps_of
-from dpcli.federated.settings import Federated
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.pipeline.samples import together
@@ -39,41 +39,41 @@ class FederatedPlan(FilePlan):
 
     @property
     def population(self) -> int | None:
-        """The declared number of clients."""
+        """Return the declared number of clients."""
         return self.pipeline.privacy.dataset_size or self.table.population
 
     @property
     def per_step(self) -> int:
-        """Rounds of one step of the entry: a run of correlated noise has many."""
+        """Return the rounds of one step of the entry: a run of correlated noise has many."""
         return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
 
     @property
-    def beside(self) -> Pipeline | None:
-        """What the file releases that no round performs; None where that is nothing."""
+    def rest(self) -> Pipeline | None:
+        """Return what the file releases besides its rounds; None where that is nothing."""
         one = together(self.entry, self.pipeline.mechanisms)
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in one)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
-    def charge(self, rounds: int, beside: bool) -> Pipeline:
-        """The pipeline of so many rounds, a multiple of `portion`, and of what reads the same sample.
+    def charge(self, rounds: int, with_rest: bool) -> Pipeline:
+        """Return the pipeline of so many rounds, a multiple of `portion`, and of what reads the same sample.
 
         Args:
-            beside: with the entries of the file that no round performs.
+            with_rest: with the entries of the file that no round performs.
         """
-        return replace(self.pipeline, mechanisms=tuple(self._counted(rounds, beside)), sections=(), budget=None)
+        return replace(self.pipeline, mechanisms=tuple(self._counted(rounds, with_rest)), sections=(), budget=None)
 
-    def _counted(self, rounds: int, beside: bool) -> Iterable[Entry]:
+    def _counted(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
         steps = rounds // self.per_step
         one = together(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
             if entry in one:
                 yield replace(entry, steps=steps, epochs=None)
-            elif beside:
+            elif with_rest:
                 yield entry
 
 
 def federated_plan(path: str) -> FederatedPlan:
-    """The plan of a file, its noise solved for where it says "calibrate".
+    """Return the plan of a file, its noise solved for where it says "calibrate".
 
     Raises:
         InputError: the file cannot be read, has no [federated], or charges less than the table does. CannotCertify: no noise is enough.
@@ -94,7 +94,7 @@ def federated_plan(path: str) -> FederatedPlan:
 
 
 def portion_of(entry: Entry, rate: Fraction | None) -> int:
-    """How many rounds cost what the first of them costs: of a pass no more than the accountant takes it to have."""
+    """Return how many rounds cost what the first of them costs: of a pass no more than the accountant takes it to have."""
     if isinstance(entry.spec, CorrelatedSpec):
         return entry.spec.iterations
     if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
@@ -104,16 +104,16 @@ def portion_of(entry: Entry, rate: Fraction | None) -> int:
 
 
 def read_federated(data: bytes, path: str) -> Federated:
-    """The [federated] table of a file's content, the rest of which is read as strictly.
+    """Return the [federated] table of a file's content, the rest of which is read as strictly.
 
     Raises:
         InvalidFile: with every problem found, at its place; a file without [federated] is one.
     """
-    found = section(data, path, "federated")
-    if not isinstance(found, Federated):
+    table = section(data, path, "federated")
+    if not isinstance(table, Federated):
         text, tables = toml_document(data, path)
         findings = Findings()
         findings.add("DP005", ("federated",), "a [federated] table, which says what the server and its clients do", "none")
         refuse(findings, tables, text, path)
-    assert isinstance(found, Federated)
-    return found
+    assert isinstance(table, Federated)
+    return table

@@ -71,7 +71,6 @@ class Sweep:
     output: Annotated[str | None, Key("folder of the runs; runs/NAME-sweep where absent")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """What the keys do not agree on."""
         if self.tuning is None:
             yield ("tuning",), WHY, "nothing"
         if not self.epsilon or len(set(self.epsilon)) < len(self.epsilon):
@@ -86,7 +85,7 @@ class Sweep:
             yield from self._search_problems()
 
     def _search_problems(self) -> Iterator[Problem]:
-        """A search releases one model, once."""
+        """Yield what contradicts a search, which releases one model, once."""
         if self.repeats is not None:
             yield (
                 ("repeats",),
@@ -102,16 +101,16 @@ class Sweep:
 
 
 def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
-    """The [sweep] table of a file, with the tables and the text of the whole.
+    """Return the [sweep] table of a file, with the tables and the text of the whole.
 
     Raises:
         InvalidFile: with every problem found, at its place; a file without [sweep] is one.
     """
     text, tables = toml_document(data, path)
-    found = section(data, path, "sweep")
-    if not isinstance(found, Sweep):
+    sweep = section(data, path, "sweep")
+    if not isinstance(sweep, Sweep):
         findings = Findings()
         findings.add("DP005", ("sweep",), "a [sweep] table, which says what is varied and how the choice is accounted for", "none")
         refuse(findings, tables, text, path)
-    assert isinstance(found, Sweep)
-    return found, tables, text
+    assert isinstance(sweep, Sweep)
+    return sweep, tables, text

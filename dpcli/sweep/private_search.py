@@ -1,4 +1,4 @@
-"""Make a private search: all trials or none, and of these the best alone is kept."""
+"""A private search: all trials or none, and of these the best alone is kept."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sessions.reason import reason
-from dpcli.sweep.charges import Books
-from dpcli.sweep.direction import Better, worth
-from dpcli.sweep.plan import SweepPlan
-from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import PrivateSelection
-from dpcli.sweep.search import candidates
-from dpcli.sweep.worker import RUN, Job, JobAnswer, kept
+from dpcli.sweep.sweep_plan import Better, PrivateSelection, SweepPlan, worth
+from dpcli.sweep.sweep_runs import Books, Pool, job_of
+from dpcli.sweep.trials import candidates
+from dpcli.sweep.worker import RUN, JobAnswer, kept
 from dpcli.train.run.outcome import METRICS
 
 if TYPE_CHECKING:
@@ -31,7 +28,7 @@ OWNER = 0o600  # how many trials there are is secret
 
 
 def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSelection:
-    """The best trial of a private search; the others, and how many there were, are removed.
+    """Return the best trial of a private search; the others, and how many there were, are removed.
 
     An interrupted search goes on with the trials that were drawn at its start, and one that has ended is not made again: either would be
     another search, and a further release.
@@ -58,13 +55,13 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
 
 
 def _state(plan: SweepPlan, place: str, books: Books) -> dict[str, Any]:
-    """How far the search is; drawn and paid for where it begins."""
+    """Return how far the search is; it is drawn and paid for where it begins."""
     fingerprint = hashlib.sha256(repr((plan.trials, plan.better, [v.fingerprint for v in plan.variants])).encode()).hexdigest()
     if os.path.lexists(place):
         state = _read(place)
         if (state.get("schema"), state.get("fingerprint")) != (SCHEMA, fingerprint):
             raise InputError(
-                f"{plan.folder}: expected the file that this search was begun with, found another: a search of its own, with its own cost, "
+                f"{plan.folder}: the file has changed since this search began: begin another search, with its own cost, "
                 "in a new folder (sweep.output)"
             )
         books.require(state["charge"], plan.folder)
@@ -79,11 +76,11 @@ def _state(plan: SweepPlan, place: str, books: Books) -> dict[str, Any]:
 
 
 def _read(place: str) -> dict[str, Any]:
-    """What was kept; nothing where that is damaged, which is then refused like another search's."""
+    """Return what was kept; nothing where that is damaged, which is then refused like another search's."""
     with open(place, encoding="utf-8") as file, contextlib.suppress(ValueError):
-        found = json.load(file)
-        if type(found) is dict:
-            return found
+        state = json.load(file)
+        if type(state) is dict:
+            return state
     return {}
 
 
@@ -92,20 +89,10 @@ def _keep(place: str, state: Mapping[str, Any]) -> None:
 
 
 def _chosen(plan: SweepPlan, processes: int, place: str, state: dict[str, Any]) -> tuple[str, ...]:
-    """Make the trials that are missing and note which one is best; returns why some have failed, and then there is no best."""
+    """Make the missing trials and note which one is best; return why some have failed, and then there is no best."""
     variants = [plan.variants[index] for index in state["draws"]]
-    jobs = [
-        Job(
-            plan.path,
-            variant.text,
-            os.path.join(plan.folder, TRIALS, f"{number + 1}"),
-            variant.fingerprint,
-            window=variant.window,
-            rows=variant.plan.rows,
-        )
-        for number, variant in enumerate(variants)
-    ]
-    answers = {job.folder: found for job in jobs if (found := kept(job)) is not None}
+    jobs = [job_of(plan, variant, os.path.join(plan.folder, TRIALS, f"{number}")) for number, variant in enumerate(variants, 1)]
+    answers = {job.folder: answer for job in jobs if (answer := kept(job)) is not None}
     with Pool(processes) as pool:
         answers |= {job.folder: answer for job, answer in pool.answers([job for job in jobs if job.folder not in answers])}
     failures = tuple(dict.fromkeys(answer.failure for answer in answers.values() if answer.failure is not None))
@@ -119,12 +106,12 @@ def _chosen(plan: SweepPlan, processes: int, place: str, state: dict[str, Any]) 
 
 
 def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
-    """The first of the best; the trials are equal in law, so this is one of the best at random."""
-    found = [next(iter(answer.metrics.items())) for answer in answers]
-    ranked = max(range(len(found)), key=lambda i: worth(better, found[i][1]), default=None)
+    """Return the first of the best; the trials are equal in law, so this is one of the best at random."""
+    headlines = [next(iter(answer.metrics.items())) for answer in answers]
+    ranked = max(range(len(headlines)), key=lambda i: worth(better, headlines[i][1]), default=None)
     if ranked is None:
         return None
-    name, value = found[ranked]
+    name, value = headlines[ranked]
     return {"metric": name, "value": value, "variant": draws[ranked], "trial": ranked + 1}
 
 

@@ -1,24 +1,25 @@
-"""What a sweep will do, settled before the first run: every setting at every epsilon, its noise solved for, as a file of its own."""
+"""The plan of a sweep, settled before the first run: every setting at every epsilon, as a file with its noise solved for; its result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.placeholders import find_calibrate
 from dpcli.file.pipeline.read import refuse
 from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text
-from dpcli.sweep.direction import Better, better_of
-from dpcli.sweep.keys import changed
-from dpcli.sweep.setting import Setting, settings_of
-from dpcli.sweep.settings import REPEATS, Sweep, read_sweep
+from dpcli.sweep.setting import Setting, changed, settings_of
+from dpcli.sweep.sweep_settings import REPEATS, Sweep, read_sweep
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings import read_train
 
@@ -26,13 +27,37 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.blocks.rows import RowWindow
     from dpcli.mechanisms.choice.repeat_and_select import Trials
+    from dpcli.sweep.sweep_settings import Sweep
+    from dpcli.train.plan.settings import Train
+
+
+Better = Literal["higher", "lower"]
+
+WHY = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
+
+
+def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
+    """Return which value of the metric is the better one; None, with a finding, where that is not stated or wrongly stated."""
+    metric, known = train.measures or ("", sweep.better)
+    if known is None:
+        findings.add("DP005", ("sweep", "better"), WHY, "nothing")
+    elif sweep.better not in (None, known):
+        findings.add("DP005", ("sweep", "better"), f'"{known}", as {metric} is what the task measures', shown(sweep.better))
+        return None
+    return known
+
+
+def worth(better: Better, value: float) -> float:
+    """Return a number that is larger for the better; NaN is the worst of all."""
+    return -math.inf if math.isnan(value) else -value if better == "lower" else value
+
 
 KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One setting at one epsilon.
+    """A setting at one epsilon.
 
     text: a whole pipeline file, every number in it. plan: what dpcli train makes of it. window: the blocks that it reads, where the text
     does not say it.
@@ -47,16 +72,16 @@ class Variant:
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
-        """Noise over the clipping norm, of each entry that training performs."""
+        """Return the noise over the clipping norm, of each entry that training performs."""
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
 
     def over(self, window: tuple[str, ...]) -> Variant:
-        """The same on some blocks of the dataset, which its file does not say."""
+        """Return the variant on some blocks of the dataset, which its file does not say."""
         digest = hashlib.sha256(json.dumps([self.fingerprint, *window]).encode()).hexdigest()
         return replace(self, plan=self.plan.over(window), fingerprint=digest, window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
-        """The same on these rows of its private data alone; no run on all of them counts as one of its runs."""
+        """Return the variant on these rows of its private data; no run on all of them counts as one of its runs."""
         if rows is None:
             return self
         digest = hashlib.sha256(json.dumps([self.fingerprint, rows.content()], sort_keys=True).encode()).hexdigest()
@@ -65,7 +90,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """What is to be done.
+    """The runs to make.
 
     variants: by epsilon, settings in their order. trials: how many runs a private search makes; None where tuning is public. better:
     which of two values of the metric is the better one.
@@ -80,31 +105,31 @@ class SweepPlan:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Of the first variant: what all of them read is the same."""
+        """Return the first variant's pipeline: what all of them read is the same."""
         return self.variants[0].plan.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
-        """The same runs on some blocks of the dataset; none that was made on others counts as one of them."""
+        """Return the plan on some blocks of the dataset; no run on others counts as one of its runs."""
         return replace(self, variants=tuple(one.over(window) for one in self.variants))
 
     @property
     def rows(self) -> RowWindow | None:
-        """Of that file, those that are read: all where None."""
+        """Return the rows of the private data that are read: all where None."""
         return self.variants[0].plan.rows
 
     @property
     def private_file(self) -> str | None:
-        """The file of private data that all runs read, where it is of a kind that is read as a table."""
-        found = {one.plan.private_file for one in self.variants}
-        return found.pop() if len(found) == 1 else None
+        """Return the file of private data that all runs read, where it is of a kind that is read as a table."""
+        files = {one.plan.private_file for one in self.variants}
+        return files.pop() if len(files) == 1 else None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """As of the runs, which all read the same."""
+        """Return the runs' bound on what a unit owns."""
         return self.variants[0].plan.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
-        """The same runs on these rows of the private data alone."""
+        """Return the plan on these rows of the private data."""
         return replace(self, variants=tuple(one.on_rows(rows) for one in self.variants))
 
     @property
@@ -117,12 +142,12 @@ class SweepPlan:
 
 
 def plan_sweep(path: str) -> SweepPlan:
-    """The plan of a file.
+    """Return the plan of a file.
 
     Raises:
         InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: an epsilon cannot be met.
     """
-    from dpcli.sweep.search import trials_of
+    from dpcli.sweep.trials import trials_of
 
     data = read_bytes(path)
     train = read_train(data, path)
@@ -132,9 +157,7 @@ def plan_sweep(path: str) -> SweepPlan:
     refuse(findings, tables, text, path)
     assert better is not None
     if train.public is None:
-        raise InputError(
-            f"{path}: train.public: expected data declared public, on which the runs of a sweep are compared, found none"
-        )
+        raise InputError(f"{path}: train.public: name data declared public, on which the runs of a sweep are compared")
     solver = _Solver(path, _base(tables, path), {})
     variants = tuple(
         solver.variant(epsilon, setting) for epsilon in sweep.epsilon for setting in settings if setting.epsilon in (None, epsilon)
@@ -145,14 +168,14 @@ def plan_sweep(path: str) -> SweepPlan:
 
 
 def name_of(plan: TrainingPlan) -> str:
-    """The pipeline's name, else that of its file."""
+    """Return the pipeline's name, else that of its file."""
     stem = os.path.splitext(os.path.basename(plan.path))[0]
     return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
 
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """Plans of settings, those that differ in [train] alone solved for once."""
+    """The plans of settings; those that differ in [train] alone are solved for once."""
 
     path: str
     base: Mapping[str, Any]
@@ -171,7 +194,7 @@ class _Solver:
         return Variant(epsilon, setting, text, plan, fingerprint)
 
     def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
-        """The tables with numbers where they say "calibrate", and their plan."""
+        """Return the tables with numbers where they say "calibrate", and their plan."""
         try:
             plan = plan_of(self.path, toml_text(tables).encode())
         except CannotCertify as problem:
@@ -188,7 +211,7 @@ class _Solver:
 
 
 def _base(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """The file without what is not of a single run, its noise to be solved for."""
+    """Return the file without what is not of a single run, its noise to be solved for."""
     delta = tables.get("budget", {}).get("delta")
     if delta is not None and delta != tables["privacy"].get("delta"):
         raise InputError(
@@ -200,9 +223,60 @@ def _base(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         return base
     names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}
     if len(names) != 1:
-        raise InputError(
-            f'{path}: expected noise_multiplier = "calibrate" in the entries whose noise is to be solved for, found none'
-        )
+        raise InputError(f'{path}: set noise_multiplier = "calibrate" in the entries whose noise is to be solved for')
     (index,) = (i for i, entry in enumerate(base["mechanism"]) if entry["name"] in names)
-    found: Mapping[str, Any] = changed(base, ("mechanism", index, "noise_multiplier"), "calibrate")
-    return found
+    calibrated: Mapping[str, Any] = changed(base, ("mechanism", index, "noise_multiplier"), "calibrate")
+    return calibrated
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A setting at one epsilon. values: of the runs that ended, by run; failures: what the others said."""
+
+    variant: Variant
+    values: tuple[float, ...]
+    failures: tuple[str, ...] = ()
+
+    @property
+    def median(self) -> float:
+        """Return the median of the runs that ended; NaN where there are none."""
+        return statistics.median(self.values) if self.values else math.nan
+
+    @property
+    def runs(self) -> int:
+        return len(self.values) + len(self.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSweep:
+    """The result of a sweep. metric: what every value is; "" where no run has ended."""
+
+    plan: SweepPlan
+    metric: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def best(self) -> tuple[Cell, ...]:
+        """Return the setting with the best median at each epsilon where a run has ended; the first of those that are equal."""
+        best = []
+        for epsilon in self.plan.sweep.epsilon:
+            ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
+            if ended:
+                best.append(max(ended, key=lambda cell: worth(self.plan.better, cell.median)))
+        return tuple(best)
+
+    @property
+    def failures(self) -> tuple[tuple[Cell, str], ...]:
+        return tuple((cell, words) for cell in self.cells for words in cell.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateSelection:
+    """The best of a private search's trials, or nothing where their number came out as 0. folder: where it lies."""
+
+    plan: SweepPlan
+    metric: str
+    value: float | None
+    variant: Variant | None
+    folder: str
+    failures: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ MOST = 10_000.0  # trials on average: beyond it nobody waits, and none is cut of
 
 
 def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
-    """The distribution of the number of trials, None for public tuning.
+    """Return the distribution of the number of trials, None for public tuning.
 
     Raises InputError where the accounting would not be of this search.
     """
@@ -49,7 +49,7 @@ def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials
 
 
 def _honoured(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
-    """The trials of the entry, where each is the one mechanism that the entry runs, on all of the data."""
+    """Return the trials of the entry, where each is the one mechanism that the entry runs, on all of the data."""
     assert isinstance(entry.spec, RepeatAndSelectSpec)
     place, trained = f'{path}: mechanism["{entry.name}"]', {stage.entry.name for plan in plans for stage in plan.stages}
     if trained != {entry.spec.mechanism}:
@@ -63,19 +63,19 @@ def _honoured(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
             f"{path}: sweep: expected settings of [train] alone, found some that change a mechanism: the trials of a private "
             "search must be one and the same mechanism, which its cost is computed from"
         )
-    found = entry.spec.trials.distributed()
-    if not mean(found) <= MOST:
-        raise InputError(f"{place}.trials: expected at most {MOST:g} on average, found {mean(found):g}: every one of them is run")
-    return found
+    trials = entry.spec.trials.distributed()
+    if not mean(trials) <= MOST:
+        raise InputError(f"{place}.trials: expected at most {MOST:g} on average, found {mean(trials):g}: every one of them is run")
+    return trials
 
 
 def mean(trials: Any) -> float:
-    """How many trials there are on average."""
+    """Return the number of trials on average."""
     return float(trials.mean)
 
 
 def draw(trials: Trials, uniform: Decimal | None = None) -> int:
-    """The number of trials, by inversion of its distribution; from the operating system's entropy where `uniform` in [0, 1) is None."""
+    """Draw the number of trials, by inversion; from the operating system's entropy where `uniform` in [0, 1) is None."""
     with localcontext(Context(prec=DIGITS)):
         at = Decimal(secrets.randbits(BITS)) / 2**BITS if uniform is None else uniform
         first, masses = _MASSES[type(trials)](trials)
@@ -83,7 +83,7 @@ def draw(trials: Trials, uniform: Decimal | None = None) -> int:
 
 
 def candidates(trials: Trials, settings: int) -> list[int]:
-    """One setting for each trial, drawn uniformly from so many and independently."""
+    """Draw a setting for each trial, uniformly and independently."""
     return [secrets.randbelow(settings) for _ in range(draw(trials))]
 
 
