@@ -12,7 +12,7 @@ from dpcli.federated.noise import share_of_one
 from dpcli.federated.plan import FederatedPlan
 from dpcli.federated.server import clipped_sum, noise_of
 from dpcli.numerics.arrays import np
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
     from dpcli.federated.kept import CountedClients

@@ -16,11 +16,10 @@ from dpcli.federated.kept import kept_of
 from dpcli.federated.plan import FederatedPlan, federated_plan
 from dpcli.federated.round import Round
 from dpcli.federated.server import drawn
-from dpcli.ledger.budget import DatasetBudget
-from dpcli.ledger.handed import path_or_url, text_of
+from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline

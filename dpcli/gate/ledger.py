@@ -55,7 +55,7 @@ def ledger_conditions(asked: Sequence[tuple[Pipeline, int]], url: str, dataset: 
     """All runs of all pipelines, each so often, against what is left; a condition for each."""
     if not asked:
         return ()
-    quotes: Quoter = load("dpcli.ledger.quote:quotes")
+    quotes: Quoter = load("dpcli.ledger.planning.quote:quotes")
     try:
         answers = quotes(url, dataset, asked)
     except (LedgerError, InputError) as error:

@@ -1,4 +1,4 @@
-"""What the failure catalogue has to say about a ledger: the rules that its entries can decide."""
+"""Lint findings about a ledger: the rules that its entries can decide."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpcli.file.toml.diagnostics import Diagnostic, Severity
-from dpcli.ledger.chain import canonical
-from dpcli.ledger.expiry import STAMP
+from dpcli.ledger.chain import STAMP, canonical
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
@@ -19,7 +18,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """One thing that a rule says: about an entry (its number) or the ledger as a whole (0)."""
+    """A finding of a rule: about an entry (its number) or the whole ledger (0)."""
 
     rule: str
     severity: Severity
@@ -28,11 +27,11 @@ class LedgerFinding:
 
 
 def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
-    """Every finding about one dataset, placed at its entries. Raises LedgerError where it cannot be read."""
+    """Return every finding about one dataset, placed at its entries. Raise LedgerError where it cannot be read."""
     state = ledger.state()
-    found = [finding for rule in RULES for finding in rule(ledger, state)]
+    every = [finding for rule in RULES for finding in rule(ledger, state)]
     place = f"{ledger.store.place}#{ledger.dataset}"
-    return tuple(Diagnostic(f.rule, f.severity, f.message, place, f"entry {f.entry}" if f.entry else "terms") for f in found)
+    return tuple(Diagnostic(f.rule, f.severity, f.message, place, f"entry {f.entry}" if f.entry else "terms") for f in every)
 
 
 def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
@@ -57,7 +56,7 @@ def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding
 
 
 def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """One run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
+    """Find one run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
         text = canonical({"pipeline": run.pipeline, "window": run.window})  # the same question about other blocks is another
@@ -77,7 +76,7 @@ def _seconds(run: Run) -> float:
 
 
 def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """batch_size is a rate only over the true size: runs that state another one may have been charged at a wrong rate."""
+    """Find runs of different dataset_size: batch_size is a rate only over the true size."""
     first: Run | None = None
     for run in state.runs.values():
         size = run.pipeline["privacy"].get("dataset_size")
@@ -90,7 +89,7 @@ def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 
 def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """A cap that was amended below what is spent takes nothing back."""
+    """Find a cap that was amended below what is spent, which takes nothing back."""
     if not state.fullest().fits({}):
         yield LedgerFinding(
             "DP304", "warning", "more is spent than the cap allows since it was amended: what is spent stays spent", state.head.seq
@@ -119,7 +118,7 @@ def _network(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 
 def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """A reservation past its day counts in full; whoever made it should say how it ended."""
+    """Find reservations past their day, which count in full; whoever made one should say how it ended."""
     for run in state.runs.values():
         if run.expired(ledger.now()):
             yield LedgerFinding(

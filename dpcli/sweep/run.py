@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import first_names
+from dpcli.sessions.charged import reason
 from dpcli.sessions.folder import exclusive
-from dpcli.sessions.reason import reason
 from dpcli.sweep.charges import Books
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
+from dpcli.sessions.charged import reason
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.reason import reason
 from dpcli.sweep.charges import Books
 from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan

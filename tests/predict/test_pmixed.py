@@ -190,7 +190,7 @@ def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
     assert found.code == 2 and "what is no guarantee has no cost to charge" in found.err
     with pytest.raises(InputError, match=PUBLISHED):
         dpcli.load(path)
-    from dpcli.ledger.commands.options import opened
+    from dpcli.ledger.commands.budget import opened
 
     with opened("ledger.db", None) as ledger:
         assert len(ledger.entries()) == before

@@ -108,7 +108,7 @@ def _found(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 
 def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
-    from dpcli.ledger.commands.options import opened
+    from dpcli.ledger.commands.budget import opened
     from dpcli.ledger.findings import findings
 
     with opened(ledger, dataset) as found:

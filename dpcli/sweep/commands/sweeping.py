@@ -14,7 +14,7 @@ from dpcli.audit.commands.trials import progress
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.cli.picture import show
-from dpcli.ledger.commands.options import opened
+from dpcli.ledger.commands.budget import opened
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document

@@ -11,7 +11,7 @@ from dpcli.base.rounding import up
 from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.pipeline.parts import schemes
-from dpcli.sessions.documents.window_rows import rows_data, window_note
+from dpcli.sessions.documents.dry_run import rows_data, window_note
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.result import Cell, MeasuredSweep, PrivateSelection
 from dpcli.sweep.search import mean

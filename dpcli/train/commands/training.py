@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.ledger.commands.options import opened
+from dpcli.ledger.commands.budget import opened
 
 if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
