@@ -132,8 +132,8 @@ def windows(ledger: str, file: str, dataset: str | None, delta: float | None, wi
     from dpcli.ledger.blocks.room import block_room
     from dpcli.ledger.documents import ledger_blocks
 
+    pipeline = load(file)
     with opened(ledger, dataset) as book:
-        pipeline = load(file)
         document = ledger_blocks.windows(book, block_room(book, pipeline, within, delta))
         return emit(with_delta_judged(document, book, pipeline, file, delta), **output)
 
