@@ -11,8 +11,10 @@ import pytest
 
 from dpcli.base.lazy import load
 from dpcli.ledger.plugin import BLOCKS, FILTERS, SUBCOMMANDS
+from dpcli.ledger.stores import places
 from tests.cases import of_each
 from tests.command import Result, dpcli
+from tests.ledger.setting import DATASET, charge, terms
 
 FILE = """
 format = 1
@@ -458,3 +460,24 @@ def test_a_declared_ledger_lacks_its_runs(tmp_path: Path) -> None:
         "init", str(tmp_path / "ledger.db"), "--mode", "declared", *(w for n in ("unit", "delta") for w in (f"--{n}", COMPLETE[n]))
     )
     assert found.code == 2 and re.findall("--([a-z-]+): state", found.err) == ["dataset", "adjacency", "epsilon", "declare"]
+
+
+def test_the_log_has_one_line_for_all_counts_of_a_session(tmp_path: Path) -> None:
+    """With their sum, at the last of them; the machine forms have every entry."""
+    url = str(tmp_path / "ledger.db")
+    with places.init(url, DATASET, terms()) as ledger:
+        for key in ("one", "two"):
+            charge(ledger, key, kind="reserve")
+            ledger.start(key)
+        for key, of, count in (("one", "answers", 3), ("two", "answers", 1), ("one", "queries", 2), ("one", "answers", 4)):
+            ledger.count(key, of, count, 10)
+    for fmt in ("text", "table"):
+        lines = budget("log", url, "-f", fmt).out.splitlines()
+        counts = [line.split() for line in lines if " count " in f"{line} "]
+        assert [(seq, key, count, of) for seq, _, key, count, of, *_ in counts] == [
+            ("7", "two", "1", "answers"),
+            ("8", "one", "2", "queries"),
+            ("9", "one", "7", "answers"),
+        ]
+    assert len(json.loads(budget("log", url, "-f", "json").out)["entries"]) == 9
+    assert len(budget("log", url, "-f", "jsonl").out.splitlines()) == 9

@@ -100,7 +100,7 @@ MOST = 10_000  # runs in a schedule
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A run that is made once, on the day `from`, or repeated where `every` is stated."""
+    """A planned run, by the names of its fields."""
 
     file: Annotated[str, Key("the pipeline file of the run, from the folder of the schedule")]
     first: Annotated[datetime.date, Key("the day of the first run")]
@@ -213,7 +213,7 @@ FIELDS = {word: name for name, word in WORDS.items()}
 
 
 class StatedRun:
-    """The keys of a [[run]], by their names in the file."""
+    """A run that is made once, on the day `from`, or repeated where `every` is stated."""
 
     def __init__(self, **stated: Any) -> None:
         self.stated = stated
