@@ -151,11 +151,6 @@ class Ledger:
         if head != end:
             raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
 
-    def row(self, seq: int) -> StoredRow | None:
-        """Return one row by its number, None where there is none."""
-        rows = self.store.after(self.dataset, seq - 1, 1)
-        return rows[0] if rows and rows[0].seq == seq else None
-
     def runs_beginning(self, start: str) -> Sequence[Run]:
         """Return the runs whose keys begin with `start`, an ASCII character at its end, in the order in which they were charged.
 
@@ -492,6 +487,6 @@ def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
 def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
     """Return the terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
     state = LedgerState(dataset)
-    for row in store.opening(dataset):
+    for row in store.after(dataset, 0, 1):
         state.apply(opened(row, dataset, state.head))
     return state.terms

@@ -259,8 +259,8 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
     if head.seq < seq:
         raise LedgerError(f"{place}: ends at entry {head.seq}, the anchor was taken at {seq}: restored from an old backup (DP405)")
-    row = ledger.row(seq) if seq >= 1 else None
-    if row is None or row.hash != anchor["hash"]:
+    rows = ledger.store.after(ledger.dataset, seq - 1, 1) if seq >= 1 else ()
+    if [(row.seq, row.hash) for row in rows] != [(seq, anchor["hash"])]:
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
 
 

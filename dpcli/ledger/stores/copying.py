@@ -164,7 +164,7 @@ class Copying:
     def _take(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
         """Check every entry after `state` up to `end`, and take in those that the target does not have."""
         store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
-        if not first and not target.opening(dataset):
+        if not first and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
         for row, present in zip_longest(pages(store, dataset, end.seq, PAGE, first), _all(target, dataset, first)):
             if present is not None and present != row:

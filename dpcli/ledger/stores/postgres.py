@@ -167,10 +167,6 @@ class PostgresStore:
         with self._bounded() as connection:
             return PostgresTail(connection, dataset, self._place).page(seq, most)
 
-    def opening(self, dataset: str) -> Sequence[StoredRow]:
-        with self._bounded() as connection:
-            return [StoredRow(*row) for row in connection.execute(READ, (dataset, 0, 1)).fetchall()]
-
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
             return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]

@@ -238,11 +238,6 @@ class SqliteStore:
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset, self._version)
 
-    def opening(self, dataset: str) -> Sequence[StoredRow]:
-        self._refuse_strays(dataset)
-        with self._explained():
-            return self._tail(dataset).page(0, 1)
-
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explained():
             return self._tail(dataset).rows(ABOUT, spelled(key))

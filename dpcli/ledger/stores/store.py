@@ -98,10 +98,6 @@ class Store(Protocol):
         """
         ...
 
-    def opening(self, dataset: str) -> Sequence[StoredRow]:
-        """Return the first row of one dataset, whatever became of the others; none for an unknown dataset."""
-        ...
-
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         """Return the rows that name a key, ascending, without reading the others. Only for a store that has a checkpoint."""
         ...
