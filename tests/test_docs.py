@@ -31,9 +31,8 @@ from dpcli.file.keys.described import keys_of
 from dpcli.file.pipeline.key_places import tables
 from dpcli.file.pipeline.table_places import TablePlace
 from dpcli.gate.policy import KEYS
-from dpcli.ledger.commands.group import SUBCOMMANDS
-from dpcli.ledger.planning.schedule_read import KEYS as SCHEDULE
-from dpcli.ledger.plugin import FILTERS
+from dpcli.ledger.planning.schedule import KEYS as SCHEDULE
+from dpcli.ledger.plugin import FILTERS, SUBCOMMANDS
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
 from dpcli.predict.commands.pmixed_group import SUBCOMMANDS as PMIXED
 from dpcli.release.plugin import MEASURES

@@ -199,7 +199,7 @@ def test_queries_spend_a_budget_to_the_last_decimal(tmp_path: Path) -> None:
 def test_a_ledger_is_spent_to_the_last_decimal(tmp_path: Path) -> None:
     random = Random(SEED)
     parts = [decimal(random) for _ in range(5)]
-    whole, terms = sum(parts, Fraction(0)), ("--unit", "example", "--adjacency", "add-remove", "--delta", "0.0", "--new")
+    whole, terms = sum(parts, Fraction(0)), ("--unit", "example", "--adjacency", "add-remove", "--delta", "0.0")
     ledger = str(tmp_path / "ledger")
     assert (
         dpcli("budget", "init", ledger, "--dataset", "d", *terms, "--epsilon", repr(written(whole)), "--filter", "approx-dp").code

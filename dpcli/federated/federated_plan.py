@@ -20,7 +20,7 @@ from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Unsampled
-from dpcli.sessions.plan import FilePlan
+from dpcli.sessions.priced import FilePlan
 
 
 @dataclass(frozen=True, slots=True)

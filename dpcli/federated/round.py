@@ -22,7 +22,7 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import normals, system_entropy
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 from dpcli.train.sampling.schemes import sampler
 
 if TYPE_CHECKING:

@@ -18,12 +18,11 @@ from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
 from dpcli.federated.round import Round, drawn, kept_of
 from dpcli.file.pipeline.canonical import tables_of
-from dpcli.ledger.budget import DatasetBudget
+from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.handed import path_or_url, text_of
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline

@@ -143,7 +143,7 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     """Return a condition for each pipeline: all runs of all of them against what is left in the ledger."""
     if not runs:
         return ()
-    from dpcli.ledger.quote import quotes
+    from dpcli.ledger.planning.quote import quotes
 
     try:
         answers = quotes(url, dataset, runs)

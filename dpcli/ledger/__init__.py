@@ -1,1 +1,1 @@
-"""What a dataset has spent: mechanisms in a hash chain, added up by a privacy filter."""
+"""The spending of a dataset: mechanisms in a hash chain, added up by a privacy filter."""

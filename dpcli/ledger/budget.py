@@ -1,4 +1,7 @@
-"""A budget from Python: charge a run, draw its noise, say that it has ended."""
+"""A budget from Python: charge a run, draw its noise, say that it has ended.
+
+Arguments are taken as what they plainly are, or refused in words before a ledger is opened.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.ledger.expiry import expiry
-from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of, texts_of
+from dpcli.ledger.chain import expiry
 from dpcli.ledger.ledger import first_time
 from dpcli.ledger.stores.places import everywhere, open_ledger, without_secrets
 
@@ -20,6 +23,51 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
     from dpcli.ledger.state import Run
+
+
+def text_of(name: str, given: object) -> str:
+    """Return a text. Raise InputError for anything else."""
+    if not isinstance(given, str):
+        raise InputError(f"{name}: expected a text, found {repr(given)[:60]}")
+    return given
+
+
+def texts_of(name: str, given: object) -> tuple[str, ...]:
+    """Return one text or several. Raise InputError for anything else."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, (list, tuple)):
+        raise InputError(f"{name}: expected a text or a list of texts, found {repr(given)[:60]}")
+    return tuple(text_of(name, one) for one in given)
+
+
+def path_or_url(name: str, given: object) -> str:
+    """Return a text, or a path as text. Raise InputError for anything else."""
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"{name}: expected a path or a URL, found {repr(given)[:60]}")
+    return os.fsdecode(given)
+
+
+def number_of(name: str, given: object) -> float:
+    """Return a number, of whatever library, as a double. Raise InputError for anything else, a bool among it."""
+    if not isinstance(given, Real) or isinstance(given, bool):
+        raise InputError(f"{name}: expected a number, found {repr(given)[:60]}")
+    try:
+        return float(given)
+    except OverflowError:
+        raise InputError(f"{name}: expected a number that a double can hold, found {str(given)[:60]}") from None
+
+
+def pipeline_of(name: str, given: object) -> Pipeline:
+    """Return a pipeline, or what is in its file. Raise InputError for anything else."""
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.file.pipeline.read import load
+
+    if isinstance(given, Pipeline):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"{name}: expected a pipeline, or the path of its file, found {repr(given)[:60]}")
+    return load(os.fsdecode(given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +121,12 @@ class DatasetBudget(Displayed):
             LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
             CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
         """
-        asked = _asked(pipeline, key, delta, why)
+        request = _checked(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            found = ledger.reserve(*asked, expiry(last, ledger.now()), blocks)
-            for line in found.told[1:]:  # that it is the same reservation was asked for; that it ends at another time was not
+            receipt = ledger.reserve(*request, expiry(last, ledger.now()), blocks)
+            for line in receipt.notes[1:]:  # that it is the same reservation was asked for; that it ends at another time was not
                 warnings.warn(f"dpcli: {line}", stacklevel=2)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
@@ -95,10 +143,10 @@ class DatasetBudget(Displayed):
         Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may
         have been drawn.
         """
-        asked = _asked(pipeline, key, delta, why)
+        request = _checked(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            first_time(ledger.spend(*asked, blocks), key)
+            first_time(ledger.spend(*request, blocks), key)
 
     def _open(self) -> Ledger:
         return open_ledger(self.url, self.dataset)
@@ -120,7 +168,7 @@ class ReservedRun(Displayed):
 
     @property
     def run(self) -> Run:
-        """As the ledger has it now: status is reserved, started, committed or void."""
+        """The run as the ledger has it now: status is reserved, started, committed or void."""
         with self.budget._open() as ledger:
             return ledger.state().run(self.key)
 
@@ -181,12 +229,12 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
 
     Raises LedgerError where it is not there, InputError where it is not named.
     """
-    found = DatasetBudget(path_or_url("budget", url), dataset)
-    with found._open() as ledger:
-        return DatasetBudget(found.url, ledger.dataset)
+    named = DatasetBudget(path_or_url("budget", url), dataset)
+    with named._open() as ledger:
+        return DatasetBudget(named.url, ledger.dataset)
 
 
-def _asked(
+def _checked(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
     at = None if delta is None else number_of("delta", delta)

@@ -1,4 +1,4 @@
-"""The hash chain: an entry is its canonical bytes, and each names the SHA-256 of the one before.
+"""The hash chain: an entry is its canonical bytes, and each names the SHA-256 of the one before. And the times that entries state.
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.
 """
@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dpcli.base.errors import LedgerError
+from dpcli.base.errors import InputError, LedgerError
 
 VERSION = 1
 GENESIS = "0" * 64
+STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """One entry as a backend keeps it."""
+    """An entry as a backend keeps it."""
 
     seq: int
     body: str
@@ -36,14 +39,14 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One entry, read: its place in the chain and its content."""
+    """An entry, read: its place in the chain and its content."""
 
     row: StoredRow
     content: Mapping[str, Any]
 
     @property
     def kind(self) -> str:
-        """open, spend, reserve, start, commit, void or amend."""
+        """The kind of entry: open, spend, reserve, start, ... (dpcli.ledger.grammar lists them)."""
         return str(self.content["kind"])
 
     @property
@@ -53,49 +56,66 @@ class LedgerEntry:
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """The one spelling of a content: JSON, sorted keys, no spaces, ASCII, no infinities."""
+    """Return the one spelling of a content: JSON, sorted keys, no spaces, ASCII, no infinities."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def digest(text: str) -> str:
-    """SHA-256 of a text, in hexadecimal."""
+    """Return the SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
 
 
 def sealed(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
-    """The entry that follows `head`."""
-    whole = {**content, "ledger": VERSION, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
-    body = canonical(whole)
+    """Return the entry with this content that follows `head`."""
+    chained = {**content, "ledger": VERSION, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
+    body = canonical(chained)
     return LedgerEntry(StoredRow(head.seq + 1, body, digest(body)), json.loads(body))
 
 
 def opened(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
-    """The entry in a row that follows `head`. Raises LedgerError where anything in it was changed."""
+    """Return the entry in a row that follows `head`. Raise LedgerError where anything in it was changed."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
+    entry = alone(row, dataset)
+    if entry.content.get("previous") != head.hash:
+        raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
+    if _spelled(entry.content) != row.body:
+        raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
+    return entry
+
+
+def alone(row: StoredRow, dataset: str) -> LedgerEntry:
+    """Return the entry in a row, checked by itself. Raise LedgerError where anything in it was changed."""
+    place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
         raise LedgerError(f"{place}: its content does not match its hash: the ledger was changed or damaged")
-    content = _content(row.body, place)
-    if content.get("previous") != head.hash:
-        raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
-    if content.get("seq") != row.seq or content.get("dataset") != dataset or _spelled(content) != row.body:
+    entry = entry_of(row, place)
+    if entry.content.get("seq") != row.seq or entry.content.get("dataset") != dataset:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
-    return LedgerEntry(row, content)
+    return entry
 
 
 def entry_of(row: StoredRow, place: str) -> LedgerEntry:
-    """The entry in a row, read and no more than that. Raises LedgerError, which begins with `place`, where it is none."""
-    return LedgerEntry(row, _content(row.body, place))
+    """Return the entry in a row, unchecked. Raise LedgerError, which begins with `place`, where there is none."""
+    try:
+        content = json.loads(row.body)
+    except (ValueError, RecursionError):
+        content = None
+    if type(content) is not dict or type(content.get("kind")) is not str:
+        raise LedgerError(f"{place}: not a JSON object with a kind: {row.body[:40]!a}")
+    if content.get("ledger") != VERSION:
+        raise LedgerError(f"{place}: expected format {VERSION}, found {content.get('ledger')!r}: written by a later dpcli")
+    return LedgerEntry(row, content)
 
 
 def owner_of(body: object) -> str | None:
-    """The dataset that an entry says it is of; None where nothing can be made of it."""
+    """Return the dataset that an entry says it is of; None where nothing can be made of it."""
     try:
-        found = json.loads(str(body))["dataset"]
+        dataset = json.loads(str(body))["dataset"]
     except (ValueError, RecursionError, LookupError, TypeError):
         return None
-    return found if type(found) is str else None
+    return dataset if type(dataset) is str else None
 
 
 def _spelled(content: Mapping[str, Any]) -> str | None:
@@ -105,13 +125,50 @@ def _spelled(content: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _content(body: str, place: str) -> dict[str, Any]:
+def clock() -> str:
+    """Return the time by this machine's clock, in UTC, to the second."""
+    return datetime.now(UTC).strftime(STAMP)
+
+
+def is_stamp(text: str) -> bool:
+    """Check whether a text is a time as entries state one."""
     try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
-        content = None
-    if type(content) is not dict or type(content.get("kind")) is not str:
-        raise LedgerError(f"{place}: expected a JSON object with a kind, found something else")
-    if content.get("ledger") != VERSION:
-        raise LedgerError(f"{place}: expected format {VERSION}, found {content.get('ledger')!r}: written by a later dpcli")
-    return content
+        datetime.strptime(text, STAMP)
+    except ValueError:
+        return False
+    return len(text) == len("2030-01-01T00:00:00Z")
+
+
+def later(now: str, days: float) -> str:
+    """Return the time `days` after `now`, at most the end of the calendar."""
+    try:
+        return (datetime.strptime(now, STAMP) + timedelta(days)).strftime(STAMP)
+    except OverflowError:
+        return now
+
+
+def expiry(text: str | None, now: str) -> str | None:
+    """Return the time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
+
+    To the second, in UTC. Raise InputError for anything else, or a time that is over.
+    """
+    if text is None:
+        return None
+    start = datetime.strptime(now, STAMP).replace(tzinfo=UTC)
+    try:
+        end = _relative(text, start) or _absolute(text)
+    except (ValueError, OverflowError):
+        end = start
+    if end <= start:
+        raise InputError(f"--expires: expected a time to come (2030-12-31T00:00:00Z, 14d or 36h), found {text[:40]!r}")
+    return end.strftime(STAMP)
+
+
+def _relative(text: str, start: datetime) -> datetime | None:
+    match = re.fullmatch(r"([0-9]{1,5})([dh])", text)
+    return None if match is None else start + timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
+
+
+def _absolute(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

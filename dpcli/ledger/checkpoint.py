@@ -1,4 +1,4 @@
-"""What a chain came to at one of its entries, noted beside it: whoever trusts that reads on from there, and not from the first entry.
+"""Checkpoints: what a chain came to at one of its entries, so that whoever trusts that need not read from the first entry on.
 
 A checkpoint is a cache. It is written in the transaction of the entry that it is about, from a state that was itself read and checked; it
 names that entry and the opening by their hashes, holds every sum as the exact decimal that the fold has there, and has a digest. A reader
@@ -24,11 +24,10 @@ from typing import Any
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.blocks.spread import amount_of
-from dpcli.ledger.chain import Head, StoredRow, canonical, opened
-from dpcli.ledger.earlier import EarlierRuns, alone
-from dpcli.ledger.proposals import proposal_of, subject_of
-from dpcli.ledger.quotas import quota_of
+from dpcli.ledger.amounts import amount_of
+from dpcli.ledger.chain import Head, StoredRow, alone, canonical, opened
+from dpcli.ledger.governance import proposal_of, quota_of, subject_of
+from dpcli.ledger.past_runs import EarlierRuns
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
@@ -39,7 +38,7 @@ LARGEST = 500  # digits before the point of an amount; no sum of entries comes n
 
 
 def due(state: LedgerState, noted: int) -> bool:
-    """Whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
+    """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
 
     Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
     """
@@ -47,7 +46,7 @@ def due(state: LedgerState, noted: int) -> bool:
 
 
 def stated(state: LedgerState) -> dict[str, Any]:
-    """Everything about a state that the entries before its head decide."""
+    """Return everything about a state that the entries before its head decide."""
     blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
     two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _two_person(state) else {}
     unseen = {"unseen": True} if not state.unbounded and state.largest > state.at_opening else {}
@@ -76,7 +75,7 @@ def stated(state: LedgerState) -> dict[str, Any]:
 
 
 def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
-    """As a backend keeps it."""
+    """Return the checkpoint of a state as a backend keeps it."""
     body = canonical(stated(state))
     return StoredCheckpoint(body, _digest(body))
 
@@ -85,33 +84,33 @@ def _digest(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # a server writes letters as they are
 
 
-def usable(found: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
-    """What a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
-    if found is None or _digest(found.body) != found.digest:
+def usable(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
+    """Return what a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
+    if checkpoint is None or _digest(checkpoint.body) != checkpoint.digest:
         return None
     try:
-        content = json.loads(found.body)
+        content = json.loads(checkpoint.body)
     except (ValueError, RecursionError):
         return None
     known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
     return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
-def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
-    """Whether a checkpoint says what the fold has come to at its entry."""
-    found = stated(state)
+def tallies(noted: Mapping[str, Any], state: LedgerState) -> bool:
+    """Check whether a checkpoint says what the fold has come to at its entry."""
+    sound = stated(state)
     try:
-        sums = all(_sum(name, said, state) == _sum(name, found, state) for name in SUMS)
-        sums = sums and _people(said.get("people", {}), state) == _people(found.get("people", {}), state)
+        sums = all(_sum(name, noted, state) == _sum(name, sound, state) for name in SUMS)
+        sums = sums and _people(noted.get("people", {}), state) == _people(sound.get("people", {}), state)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
-    return sums and all(said.get(name) == value for name, value in found.items() if name not in (*SUMS, "people"))
+    return sums and all(noted.get(name) == value for name, value in sound.items() if name not in (*SUMS, "people"))
 
 
 def restored(store: Store, dataset: str) -> LedgerState | None:
-    """The state at the checkpoint of a dataset, None where there is none to use.
+    """Return the state at the checkpoint of a dataset, None where there is none to use.
 
-    Raises LedgerError where it is about entries that are not there.
+    Raise LedgerError where it is about entries that are not there.
     """
     content = usable(store.checkpoint(dataset), dataset)
     if content is None:
@@ -154,17 +153,17 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
 
 
 def _quotas(state: LedgerState) -> dict[str, Any]:
-    """The quotas, and what each person has charged; nothing where no quota was ever set."""
+    """Return the quotas, and what each person has charged; nothing where no quota was ever set."""
     if not state.quotas or state.people is None:
         return {}
     people = {who: _written(total) for who, total in state.people.items()}
     return {"quotas": {str(each.seq): each.hash for each in state.quotas.values()}, "people": people}
 
 
-def _people(said: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
-    if any(amount_of(name) not in state.caps for total in said.values() for name in total):
+def _people(noted: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
+    if any(amount_of(name) not in state.caps for total in noted.values() for name in total):
         raise ValueError("expected amounts that have a cap")
-    return {who: _read(total, dict.fromkeys(total, Decimal(0))) for who, total in said.items()}
+    return {who: _read(total, dict.fromkeys(total, Decimal(0))) for who, total in noted.items()}
 
 
 def _two_person(state: LedgerState) -> bool:
@@ -191,25 +190,25 @@ def _row(store: Store, dataset: str, seq: int) -> StoredRow:
     return rows[0]
 
 
-def _written(found: amounts.Amounts) -> dict[str, str]:
-    return {name: str(value) for name, value in found.items()}
+def _written(total: amounts.Amounts) -> dict[str, str]:
+    return {name: str(value) for name, value in total.items()}
 
 
-def _sum(name: str, said: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
-    """By the names of the caps, and in their order; what is summed by block, by those of amounts and blocks."""
+def _sum(name: str, noted: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
+    """Return a sum by the names of the caps, in their order; what is summed by block, by those of amounts and blocks."""
     if state.terms is None or state.terms.blocks is None or name == "caps":
-        return _read(said[name], state.caps)
-    total: Mapping[str, str] = said[name]
+        return _read(noted[name], state.caps)
+    total: Mapping[str, str] = noted[name]
     if not {amount_of(each) for each in total} <= state.caps.keys():
         raise ValueError("expected amounts that have a cap")
     return _read(total, total)
 
 
-def _read(found: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
-    """By those names, and in their order. Blocks that were charged alike have one text, which is read once."""
-    known = {text: amounts.EXACT.create_decimal(text) for text in set(found.values())}
-    if found.keys() != set(names) or not all(
+def _read(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
+    """Return amounts by these names, in their order. Blocks that were charged alike have one text, which is read once."""
+    known = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
+    if texts.keys() != set(names) or not all(
         value.is_finite() and value >= 0 and value.adjusted() < LARGEST for value in known.values()
     ):
         raise ValueError("expected an amount for each cap")
-    return {name: known[found[name]] for name in names}
+    return {name: known[texts[name]] for name in names}

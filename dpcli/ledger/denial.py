@@ -1,4 +1,4 @@
-"""Why a ledger says no: by how much, what would fit, and why a smaller total does not change this verdict."""
+"""Denials: by how much a run does not fit, what would fit, and why a smaller total does not change this verdict."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from dpcli.base.rounding import down, percent_used, up
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
+from dpcli.ledger.governance import Quota
 from dpcli.ledger.grammar import seen
-from dpcli.ledger.quotas import Quota
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
@@ -21,47 +22,43 @@ DECLARED = "run "  # how the amounts of a declared set begin
 
 
 def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = (), who: str = "") -> str:
-    """The whole message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
-    from dpcli.ledger.fit import fitting
+    """Return the message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
+    from dpcli.ledger.planning.fit import fitting
 
-    whole, no = state, _no(pipeline)
-    closed, state, said = state.closed(window), state.over(window), full(state, cost, window)
+    # The name of its pipeline, where it has one: a program may ask for several.
+    no = f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
+    closed, full_state = state.closed(window), state.over(window)
     if closed is not None:
         return f"{no}: block {closed} was retired, and takes no further run"
-    over = whole.over_quota(who, window, amounts.read(cost.amounts))
-    if over is not None and state.fits(amounts.read(cost.amounts)):
-        return f"{no}: {_over_quota(whole, over, cost, window)}"
-    lines = [f"{no}: {shortfall(state, cost)}{said}"]
+    over = state.over_quota(who, window, amounts.read(cost.amounts))
+    if over is not None and full_state.fits(amounts.read(cost.amounts)):
+        return f"{no}: {_over_quota(state, over, cost, window)}"
+    lines = [f"{no}: {shortfall(full_state, cost)}{full(state, cost, window)}"]
     if state.open_terms().mode == "declared":
         return lines[0]
-    lines += delta_advice(state, cost, pipeline.path)
-    would = fitting(state, pipeline, delta)
+    lines += delta_advice(full_state, cost, pipeline.path)
+    would = fitting(full_state, pipeline, delta)
     if would:
         lines.append(f"would fit: {'; or '.join(would)}")
     lines.append(_no_argument(state))
     return "\n  ".join(lines)
 
 
-def _no(pipeline: Pipeline) -> str:
-    """With the name of the run's pipeline, where it has one: a program may ask for several."""
-    return f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
-
-
 def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:
-    """Whose quota, how much of it is left, and who may change it."""
+    """Return whose quota it is, how much of it is left, and who may change it."""
     wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
     name = amounts.exceeded(amounts.add(used, wanted), limits) or next(iter(wanted))
     left, of = max(amounts.add(limits, used, -1)[name], Decimal(0)), " on the fullest block of its window" if window else ""
-    asked = "--person" if quota.of == "person" else "--team"
+    flag = "--person" if quota.of == "person" else "--team"
     return (
         f"the run costs {up(wanted[name])} of {label(name)}, and {quota.words} is {quota.share} of the cap"
         f": {down(left)} of {down(limits[name])} is left{of} (entry {quota.seq})\n  "
-        f"who may amend the cap may change it: dpcli budget quota LEDGER {asked} {quota.name} --share SHARE --reason TEXT"
+        f"who may amend the cap may change it: dpcli budget quota LEDGER {flag} {quota.name} --share SHARE --reason TEXT"
     )
 
 
 def shortfall(state: LedgerState, cost: Cost) -> str:
-    """What a run costs, what is left, and how much is missing, of the amount that is scarcest."""
+    """Return what a run costs, what is left, and how much is missing, of the amount that is scarcest."""
     wanted, left = amounts.read(cost.amounts), state.left()
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))
@@ -75,15 +72,15 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
 
 
 def full(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
-    """Which blocks of a window do not take the cost, in words; "" without blocks."""
+    """Return which blocks of a window do not take the cost, in words; "" without blocks."""
     wanted = amounts.read(cost.amounts)
-    found = [block for block in window if not state.over((block,)).fits(wanted)]
-    named = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return f", on {len(found)} of the {len(window)} blocks of its window ({named})" if found else ""
+    blocks = [block for block in window if not state.over((block,)).fits(wanted)]
+    named = ", ".join(blocks[:3]) + (f" and {len(blocks) - 3} more" if len(blocks) > 3 else "")
+    return f", on {len(blocks)} of the {len(window)} blocks of its window ({named})" if blocks else ""
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
-    """What to do where delta is what does not fit; nothing where another amount is. path: of the run's file."""
+    """Return what to do where delta is what does not fit; nothing where another amount is. path: of the run's file."""
     if _scarcest(state, amounts.read(cost.amounts)) != "delta":
         return []
     left = state.left()["delta"]
@@ -93,12 +90,12 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
 
 
 def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
-    """The amount that does not fit; the first where all do."""
+    """Return the amount that does not fit; the first where all do."""
     return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 
 
 def _no_argument(state: LedgerState) -> str:
-    """Why a smaller total of other accountants changes nothing."""
+    """Return why a smaller total of other accountants changes nothing."""
     terms = state.open_terms()
     return (
         "a smaller total from another accountant does not change this verdict, even within the cap: this run may have been chosen after "
@@ -109,28 +106,12 @@ def _no_argument(state: LedgerState) -> str:
 
 
 def costs(cost: amounts.Amounts) -> str:
-    """A cost in words; a run of a declared set by its number."""
+    """Return a cost in words; a run of a declared set by its number."""
     nonzero = {name: value for name, value in sorted(cost.items(), key=lambda item: item[0] == "delta") if value}
     words = (name if name.startswith(DECLARED) else f"{up(value)} of {label(name)}" for name, value in nonzero.items())
     return " and ".join(words) or "nothing"
 
 
-def up(amount: Decimal) -> str:
-    """An amount in print, rounded up."""
-    from dpcli.base.rounding import up as rounded
-
-    return rounded(amount)
-
-
-def down(amount: Decimal) -> str:
-    """An amount in print, rounded down."""
-    from dpcli.base.rounding import down as rounded
-
-    return rounded(amount)
-
-
 def percent(amount: Decimal, state: LedgerState, name: str) -> str:
-    """A share of a cap in print, rounded up."""
-    from dpcli.base.rounding import percent_used
-
+    """Return a share of a cap in print, rounded up."""
     return percent_used(amounts.share({name: amount}, state.caps))

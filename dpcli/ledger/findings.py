@@ -1,14 +1,12 @@
-"""What the failure catalogue has to say about a ledger: the rules that its entries can decide."""
+"""Lint findings about a ledger: the rules that its entries can decide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpcli.file.toml.diagnostics import Diagnostic, Severity
-from dpcli.ledger.chain import canonical
-from dpcli.ledger.expiry import STAMP
+from dpcli.ledger.chain import STAMP, canonical
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
@@ -17,47 +15,43 @@ LARGE = 10.0
 HOUR = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFinding:
-    """One thing that a rule says: about an entry (its number) or the ledger as a whole (0)."""
-
-    rule: str
-    severity: Severity
-    message: str
-    entry: int = 0
+Finding = tuple[str, Severity, str, int]  # the rule, how grave, in words, and the number of the entry, 0 for the whole ledger
 
 
 def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
-    """Every finding about one dataset, placed at its entries. Raises LedgerError where it cannot be read."""
+    """Return every finding about one dataset, placed at its entries. Raise LedgerError where it cannot be read."""
     state = ledger.state()
-    found = [finding for rule in RULES for finding in rule(ledger, state)]
     place = f"{ledger.store.place}#{ledger.dataset}"
-    return tuple(Diagnostic(f.rule, f.severity, f.message, place, f"entry {f.entry}" if f.entry else "terms") for f in found)
+    return tuple(
+        Diagnostic(code, severity, message, place, f"entry {entry}" if entry else "terms")
+        for rule in RULES
+        for code, severity, message, entry in rule(ledger, state)
+    )
 
 
-def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+def _delta(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
     from dpcli.lint.delta import CODE, size_problem
 
     terms = state.open_terms()
     if terms.family is not None:
         return  # each window has a size of its own
     if terms.dataset_size is None:
-        yield LedgerFinding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
+        yield ("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
     elif (problem := size_problem(terms.delta, terms.dataset_size)) is not None:
         message, severity = problem
-        yield LedgerFinding(CODE, severity, message, 1)
+        yield (CODE, severity, message, 1)
 
 
-def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
     if state.epsilon > LARGE:
-        yield LedgerFinding("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
+        yield ("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
     if state.guaranteed is None:
         words = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
-        yield LedgerFinding("DP304", "warning", words, state.head.seq)
+        yield ("DP304", "warning", words, state.head.seq)
 
 
-def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """One run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
+def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+    """Find one run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
         text = canonical({"pipeline": run.pipeline, "window": run.window})  # the same question about other blocks is another
@@ -66,7 +60,7 @@ def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
             last[text] = run
             if before is not None and _seconds(run) - _seconds(before) < HOUR:
                 words = f'"{run.key}" is the run of "{before.key}" (entry {before.seq}) again, within the hour'
-                yield LedgerFinding("DP404", "warning", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
+                yield ("DP404", "warning", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
 
 
 def _seconds(run: Run) -> float:
@@ -76,8 +70,8 @@ def _seconds(run: Run) -> float:
         return 0.0
 
 
-def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """batch_size is a rate only over the true size: runs that state another one may have been charged at a wrong rate."""
+def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+    """Find runs of different dataset_size: batch_size is a rate only over the true size."""
     first: Run | None = None
     for run in state.runs.values():
         size = run.pipeline["privacy"].get("dataset_size")
@@ -86,43 +80,46 @@ def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
             known = first.pipeline["privacy"]["dataset_size"]
             if size != known:
                 words = f'"{run.key}" states dataset_size {size}, "{first.key}" (entry {first.seq}) {known}: one of them has another rate'
-                yield LedgerFinding("DP005", "warning", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
+                yield ("DP005", "warning", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
 
 
-def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """A cap that was amended below what is spent takes nothing back."""
+def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+    """Find a cap that was amended below what is spent, which takes nothing back."""
     if not state.fullest().fits({}):
-        yield LedgerFinding(
-            "DP304", "warning", "more is spent than the cap allows since it was amended: what is spent stays spent", state.head.seq
+        yield (
+            "DP304",
+            "warning",
+            "more is spent than the cap allows since it was amended: what is spent stays spent",
+            state.head.seq,
         )
 
 
-def _unknown_data(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+def _unknown_data(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
     if state.open_terms().fingerprint is None and len(ledger.store.datasets()) > 1:
         words = "one of several datasets, opened without a fingerprint: the same data under another name would not be noticed"
-        yield LedgerFinding("DP406", "warning", words, 1)
+        yield ("DP406", "warning", words, 1)
 
 
-def _other_version(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+def _other_version(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
     from dpcli import __version__
 
     older = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})
     if older:
         words = f"charged by dpcli {', '.join(older)}: dpcli budget verify computes their costs again"
-        yield LedgerFinding("DP408", "warning", words, state.head.seq)
+        yield ("DP408", "warning", words, state.head.seq)
 
 
-def _network(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+def _network(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
     kind = None if "://" in ledger.store.place else network_file_system(ledger.store.place)
     if kind is not None:
-        yield LedgerFinding("DP409", "error", f"on a network file system ({kind}), whose locks do not keep two machines apart")
+        yield ("DP409", "error", f"on a network file system ({kind}), whose locks do not keep two machines apart", 0)
 
 
-def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """A reservation past its day counts in full; whoever made it should say how it ended."""
+def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+    """Find reservations past their day, which count in full; whoever made one should say how it ended."""
     for run in state.runs.values():
         if run.expired(ledger.now()):
-            yield LedgerFinding(
+            yield (
                 "DP403",
                 "warning",
                 f'the reservation "{run.key}" has expired and counts in full: commit it, with the reason',
@@ -130,7 +127,7 @@ def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
             )
 
 
-RULES: tuple[Callable[[Ledger, LedgerState], Iterator[LedgerFinding]], ...] = (
+RULES: tuple[Callable[[Ledger, LedgerState], Iterator[Finding]], ...] = (
     _delta,
     _large_epsilon,
     _same_run,

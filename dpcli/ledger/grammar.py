@@ -1,4 +1,4 @@
-"""What an entry may hold: one table, by which dpcli checks what it writes and from which the database's own checks are made.
+"""The grammar of entries: one table, by which dpcli checks what it writes and from which the database's own checks are made.
 
 A reader asks for less (`State`): whatever these rules let in, every reader reads. Names with "?" may be absent; nothing else may be there.
 Each type has a test of its own here and one in SQL (`dpcli.is_a`), and both are tried on the same values.
@@ -15,11 +15,10 @@ from typing import Any
 
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
-from dpcli.ledger.expiry import STAMP
-from dpcli.ledger.proposals import MOST_DAYS
+from dpcli.ledger.chain import STAMP
+from dpcli.ledger.governance import MOST_DAYS
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
-DEPTH = 50  # an entry has fewer levels
 LONGEST = 4_000_000  # characters of an entry in its one spelling
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
@@ -151,7 +150,7 @@ MOST_COUNT = 10**18
 
 
 def rules() -> dict[str, Any]:
-    """The whole table as JSON values: what the database is given."""
+    """Return the whole table as JSON values: what the database is given."""
     return {
         "patterns": PATTERNS,
         "words": WORDS,
@@ -173,14 +172,14 @@ def rules() -> dict[str, Any]:
         "adjacencies": _adjacencies(),
         "modes": list(MODES),
         "filters": {
-            name: {"currency": list(found.currency), "ranges": found.ranges, "groups": found.group_power is not None}
-            for name, found in _filters().items()
+            name: {"currency": list(rule.currency), "ranges": rule.ranges, "groups": rule.group_power is not None}
+            for name, rule in _filters().items()
         },
     }
 
 
 def wrong_entry(content: Mapping[str, Any]) -> str | None:
-    """What is wrong with the content of an entry, as "expected ..."; None where it may be written."""
+    """Return what is wrong with the content of an entry, as "expected ..."; None where it may be written."""
     kind = content.get("kind")
     if type(kind) is not str or kind not in ENTRIES:
         return "expected a known kind of entry"
@@ -193,19 +192,8 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
     return wrong
 
 
-def wrong_run(privacy: Mapping[str, Any], terms: Mapping[str, Any]) -> str | None:
-    """What in the [privacy] of a charge contradicts the terms of its ledger; None where nothing does."""
-    for name in ("unit", "adjacency"):
-        if privacy.get(name) != terms.get(name):
-            return f"expected a run under the ledger's {name}"
-    size = terms.get("dataset_size")
-    if size is not None and privacy.get("dataset_size") not in (None, size):
-        return "expected a run under the ledger's dataset_size"
-    return None
-
-
 def seen(text: str) -> str:
-    """A reason as an entry may hold it: what nobody sees is replaced, and what is too long is cut."""
+    """Return a reason as an entry may hold it: what nobody sees is replaced, and what is too long is cut."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:TEXT]
 
 
@@ -222,7 +210,7 @@ def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | No
 
 
 def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
-    """The parts of an opening that depend on each other."""
+    """Return what is wrong with the parts of an opening that depend on each other."""
     if terms.get("ceiling", terms["epsilon"]) < terms["epsilon"]:
         return "expected a ceiling that is no lower than the cap"
     if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
@@ -240,8 +228,8 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
         return uncut
     if known is None or set(caps) != set(known.currency):
         return "expected a filter with the caps of its currency"
-    found = terms.get("parameters", {})
-    within = set(found) == set(known.ranges) and all(low <= found[name] <= high for name, (low, high) in known.ranges.items())
+    given = terms.get("parameters", {})
+    within = set(given) == set(known.ranges) and all(low <= given[name] <= high for name, (low, high) in known.ranges.items())
     return None if within else "expected the parameters of the filter"
 
 
@@ -270,7 +258,7 @@ def _is_text(value: Any) -> bool:
     return type(value) is str and len(value) <= TEXT and not _UNSEEN.search(value)
 
 
-def _is_said(value: Any) -> bool:
+def _is_reason(value: Any) -> bool:
     return _is_text(value) and bool(_SEEN.search(value))
 
 
@@ -285,7 +273,7 @@ def _is_stamp(value: Any) -> bool:
 
 
 def _is_delta(value: Any) -> bool:
-    """The shortest spelling of a double in [0, 1)."""
+    """Check whether a text is the shortest spelling of a double in [0, 1)."""
     if type(value) is not str or not re.fullmatch("[0-9][0-9.e-]{0,29}", value):
         return False
     try:
@@ -323,7 +311,6 @@ def _is_pipeline(value: Any) -> bool:
 
 
 def _is_window(value: Any) -> bool:
-    """Names, each once and in order."""
     if type(value) is not list or not 1 <= len(value) <= MOST or not all(map(TYPES["name"], value)):
         return False
     return value == sorted(set(value))
@@ -346,8 +333,8 @@ _UNSEEN = re.compile(f"[{_class(UNSEEN)}]")
 _SEEN = re.compile(f"[^{_class((*UNSEEN, *SPACES))}]")
 TYPES: dict[str, Callable[[Any], bool]] = {
     "text": _is_text,
-    "said": _is_said,
-    "name": lambda value: _is_said(value) and len(value) <= NAME,
+    "said": _is_reason,
+    "name": lambda value: _is_reason(value) and len(value) <= NAME,
     "hash": lambda value: _matches("hash", value),
     "stamp": _is_stamp,
     "delta": _is_delta,

@@ -1,4 +1,4 @@
-"""What was spent before there was a ledger: a history in csv or json lines, charged as a whole.
+"""Histories: what was spent before there was a ledger, in csv or json lines, charged all or none.
 
 One line is one run: when it was made (`date`) and its `key`; a pipeline `file`, or the guarantee that somebody stated for one unit
 (`epsilon` with or without `delta`, or `rho`, and the `unit` and `adjacency` that it was stated for); by `who`, and a `note`; a `window`
@@ -23,13 +23,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentable
+from dpcli.base.rounding import down, up
 from dpcli.file.toml.limits import escaped_path, read_head
 from dpcli.file.toml.shown import escaped
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.ledger import amounts
-from dpcli.ledger.blocks.spread import spread
-from dpcli.ledger.denial import down, up
-from dpcli.ledger.expiry import is_stamp
+from dpcli.ledger.amounts import spread
+from dpcli.ledger.chain import is_stamp
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.grammar import TYPES, WORDS, seen
 from dpcli.ledger.ledger import Ledger, Receipt
@@ -47,7 +47,7 @@ Line = tuple[int, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One line: `place` is where it stands, `made` the time of the run."""
+    """A run of the past: `place` is that of its line, `made` the time of the run."""
 
     place: str
     key: str
@@ -60,14 +60,14 @@ class PastRun:
 
 
 class Wrong(Exception):
-    """What is wrong in a column of a line."""
+    """A mistake in a column of a line."""
 
     def __init__(self, column: str, text: str) -> None:
         super().__init__(f"{column}: {text}")
 
 
 def read_history(path: str, now: str) -> tuple[PastRun, ...]:
-    """The runs in a file. Raises InputError with every mistake and its line, at most 20."""
+    """Return the runs in a file. Raise InputError with every mistake and its line, at most 20."""
     shown = escaped_path(path)
     data = read_head(path, MOST_BYTES, "a history in csv or json lines")
     if len(data) > MOST_BYTES:
@@ -75,7 +75,7 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{shown}: expected UTF-8, found another encoding at byte {error.start}") from None
+        raise InputError(f"{shown}: not UTF-8 (byte {error.start})") from None
     lines = list(_json_lines(text, shown) if path.lower().endswith((".jsonl", ".ndjson")) else _csv_lines(text, shown))
     if not 1 <= len(lines) <= MOST_RUNS:
         raise InputError(
@@ -87,7 +87,7 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
 
 
 def _refuse_twice(runs: Sequence[PastRun]) -> None:
-    """Two lines with one key would be charged as one run."""
+    """Raise InputError for two lines with one key, which would be charged as one run."""
     first: dict[str, str] = {}
     for run in runs:
         before = first.setdefault(run.key, run.place)
@@ -101,7 +101,7 @@ def _refuse_twice(runs: Sequence[PastRun]) -> None:
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
     """Charge all of them or none; those that are charged already, under the same key and in the same words, are passed.
 
-    Raises InputError where a line has no place in this ledger, LedgerError where a key is another run's, and Denied with the cap that would
+    Raise InputError where a line has no place in this ledger, LedgerError where a key is another run's, and Denied with the cap that would
     hold the history where the ledger's does not: then nothing was written.
     """
     place = runs[0].place.rpartition(":")[0]
@@ -125,55 +125,55 @@ def _charge(ledger: Ledger, run: PastRun) -> Charge:
 
 
 def _denial(state: LedgerState, requests: Sequence[Charge]) -> str:
-    """By how much it does not fit, and which cap would hold it."""
+    """Return by how much it does not fit, and which cap would hold it."""
     new = [request for request in requests if request.key not in state.runs]
     closed = next((block for request in new if (block := state.closed(request.window)) is not None), None)
     if closed is not None:
         return f"denied, and nothing was written: block {closed} was retired, and takes no run; charge such a history before it is retired"
-    whole, people = copy(state), dict(state.people or {})
+    after, people = copy(state), dict(state.people or {})
     for request in new:
         total = spread(amounts.read(request.cost.amounts), request.window)
-        whole.spent = amounts.add(whole.spent, total)
+        after.spent = amounts.add(after.spent, total)
         people[request.who] = amounts.add(people.get(request.who, {}), total)
-    whole.people = people
-    full = whole.fullest()
+    after.people = people
+    full = after.fullest()
     over = amounts.exceeded(full.spent, full.caps)
-    quota = next((found for request in new if (found := whole.over_quota(request.who, request.window, {})) is not None), None)
+    quota = next((quota for request in new if (quota := after.over_quota(request.who, request.window, {})) is not None), None)
     if over is None and quota is not None:
         return (
             f"denied, and nothing was written: whoever imports a history is charged for it, and {quota.words}, {quota.share} of the cap, "
             f"does not hold this one (entry {quota.seq})\n  who may amend the cap may change the quota, or import the history"
         )
     name = over or next(iter(full.caps))
-    said = f"with the history {up(full.spent[name])} of {label(name)} is spent, and the cap is {down(full.caps[name])}"
-    return f"denied, and nothing was written: {said}\n  {_advice(whole)}"
+    excess = f"with the history {up(full.spent[name])} of {label(name)} is spent, and the cap is {down(full.caps[name])}"
+    return f"denied, and nothing was written: {excess}\n  {_advice(after)}"
 
 
-def _advice(whole: LedgerState) -> str:
-    if whole.open_terms().mode == "declared":
+def _advice(after: LedgerState) -> str:
+    if after.open_terms().mode == "declared":
         return "a set of declared runs is fixed for good: open a ledger in adaptive mode for what was spent before"
-    epsilon = _holding(whole)
+    epsilon = _holding(after)
     if epsilon is None:
         return "no epsilon holds it, as delta is what does not fit, and is fixed for good: open the ledger with a larger delta"
-    second = "and another person's dpcli budget approve" if whole.open_terms().two_person else "and --approver"
+    second = "and another person's dpcli budget approve" if after.open_terms().two_person else "and --approver"
     return (
         f"what was spent is spent: a cap of epsilon {epsilon!r} holds it, and takes next to nothing more. Where that was "
         f"allowed, dpcli budget amend --epsilon sets it, with --reason {second}; then import the history again"
     )
 
 
-def _holding(whole: LedgerState) -> float | None:
-    """The smallest cap on epsilon, to four digits, that holds what is spent; None where none up to 10^6 does."""
+def _holding(after: LedgerState) -> float | None:
+    """Return the smallest cap on epsilon, to four digits, that holds what is spent; None where none up to 10^6 does."""
 
     def holds(epsilon: float) -> bool:
-        trial = copy(whole)
+        trial = copy(after)
         try:
-            trial.caps = dict(amounts.read(whole.open_terms().caps(epsilon)))
+            trial.caps = dict(amounts.read(after.open_terms().caps(epsilon)))
         except (InputError, ArithmeticError):
             return False
         return trial.fullest().fits({})
 
-    low, high = whole.epsilon, next((whole.epsilon * 2.0**i for i in range(1, 41) if holds(whole.epsilon * 2.0**i)), math.inf)
+    low, high = after.epsilon, next((after.epsilon * 2.0**i for i in range(1, 41) if holds(after.epsilon * 2.0**i)), math.inf)
     if not high <= 1e6:
         return None
     while high > low * 1.000001:
@@ -184,11 +184,11 @@ def _holding(whole: LedgerState) -> float | None:
 
 
 def _each(items: Sequence[Any], place: str, made: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """What each becomes. Raises one InputError with all that is wrong; another error as it is, where it is the first."""
-    found, wrong = [], []
+    """Return what each becomes. Raise one InputError with all that is wrong; another error as it is, where it is the first."""
+    results, wrong = [], []
     for item in items:
         try:
-            found.append(made(item))
+            results.append(made(item))
         except InputError as error:
             wrong.append(str(error))
         except (CannotCertify, NotRepresentable):
@@ -200,7 +200,7 @@ def _each(items: Sequence[Any], place: str, made: Callable[[Any], Any]) -> tuple
             break
     if wrong:
         raise InputError("\n".join(wrong))
-    return tuple(found)
+    return tuple(results)
 
 
 def _csv_lines(text: str, shown: str) -> Iterator[Line]:
@@ -215,11 +215,11 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
                 names = _header(cells, f"{shown}:{reader.line_num}")
                 continue
             if len(cells) != len(names):
-                hint = "quote what holds a comma" if len(cells) > len(names) else "a cell that says nothing is an empty one"
-                raise InputError(f"{shown}:{reader.line_num}: expected {len(names)} cells, found {len(cells)}: {hint}")
+                hint = "quote what holds a comma" if len(cells) > len(names) else "leave a cell without a value empty"
+                raise InputError(f"{shown}:{reader.line_num}: the row has {len(cells)} cells, the header {len(names)}: {hint}")
             yield reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell}
     except csv.Error as error:
-        raise InputError(f"{shown}:{reader.line_num}: expected csv, found something else ({error})") from None
+        raise InputError(f"{shown}:{reader.line_num}: not csv ({error})") from None
 
 
 def _header(cells: list[str], place: str) -> list[str]:
@@ -248,18 +248,18 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
             continue
         place = f"{shown}:{number}"
         try:
-            found = json.loads(line, parse_float=str, parse_int=str, object_pairs_hook=_once)
+            row = json.loads(line, parse_float=str, parse_int=str, object_pairs_hook=_once)
         except Twice as twice:
             raise InputError(f"{place}: expected each name once, found {escaped(str(twice)[:40])!r} twice") from None
         except (ValueError, RecursionError):
-            raise InputError(f"{place}: expected a JSON object, found something else") from None
-        if type(found) is not dict:
-            raise InputError(f"{place}: expected a JSON object, found something else")
-        _refuse_unknown(list(found), place)
-        other = next((name for name, value in found.items() if value is not None and type(value) is not str), None)
+            row = None
+        if type(row) is not dict:
+            raise InputError(f"{place}: not a JSON object: {escaped(line[:40])!r}")
+        _refuse_unknown(list(row), place)
+        other = next((name for name, value in row.items() if value is not None and type(value) is not str), None)
         if other is not None:
-            raise InputError(f"{place}: {other}: expected text or a number, found something else")
-        yield number, {name: value.strip() for name, value in found.items() if value and value.strip()}
+            raise InputError(f"{place}: {other}: expected text or a number, found {escaped(str(row[other])[:40])}")
+        yield number, {name: value.strip() for name, value in row.items() if value and value.strip()}
 
 
 class Twice(ValueError):
@@ -267,7 +267,7 @@ class Twice(ValueError):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one name the first would be lost."""
+    """Return a JSON object. Raise Twice for two values under one name, of which the first would be lost."""
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -310,9 +310,9 @@ def _made(text: str, now: str) -> str:
 def _loaded(cells: Mapping[str, str], folder: str) -> Pipeline:
     from dpcli.file.pipeline.read import load
 
-    beside = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
-    if beside is not None:
-        raise Wrong(beside, "expected nothing beside a file, which says it itself")
+    other = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
+    if other is not None:
+        raise Wrong(other, "leave it empty where there is a file, which says it itself")
     try:
         return load(os.path.join(folder, cells["file"]))
     except InputError as error:
@@ -320,7 +320,7 @@ def _loaded(cells: Mapping[str, str], folder: str) -> Pipeline:
 
 
 def _stated(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeline:
-    """A run of which a guarantee for one unit is all that is known."""
+    """Return a run of which a guarantee for one unit is all that is known."""
     from dataclasses import replace
 
     from dpcli.file.pipeline.canonical import pipeline_from
@@ -333,9 +333,7 @@ def _stated(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeli
         )
     for name in ("unit", "adjacency"):
         if name not in cells:
-            raise Wrong(
-                name, "expected the one that the guarantee was stated for, found nothing: under another one it is another number"
-            )
+            raise Wrong(name, "state the one that the guarantee was stated for: under another one it is another number")
     if rho is not None:
         stated: dict[str, Any] = {"type": "zcdp", "rho": rho}
     elif delta:
@@ -344,10 +342,10 @@ def _stated(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeli
         stated = {"type": "pure-dp", "epsilon": epsilon}
     privacy = {"unit": cells["unit"], "adjacency": cells["adjacency"]}
     try:
-        found = pipeline_from({"privacy": privacy, "mechanism": [{"name": "stated", "stated_for": "unit", **stated}]})
+        pipeline = pipeline_from({"privacy": privacy, "mechanism": [{"name": "stated", "stated_for": "unit", **stated}]})
     except InputError as error:
         raise Wrong("guarantee", str(error).partition(", found ")[2] or str(error)) from None
-    return replace(found, path=place)
+    return replace(pipeline, path=place)
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:
@@ -355,12 +353,12 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
     if text is None:
         return None
     try:
-        found = float(text) if text.isascii() and "_" not in text else math.nan
+        value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
-        found = math.nan
-    if 0.0 < found < math.inf and Decimal(text) > Decimal(repr(found)):
-        found = math.nextafter(found, math.inf)  # never less than what was written; a double is charged as it is spelled
-    vanished = found == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
-    if not 0.0 <= found < math.inf or vanished:
+        value = math.nan
+    if 0.0 < value < math.inf and Decimal(text) > Decimal(repr(value)):
+        value = math.nextafter(value, math.inf)  # never less than what was written; a double is charged as it is spelled
+    vanished = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
+    if not 0.0 <= value < math.inf or vanished:
         raise Wrong(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")
-    return abs(found)  # -0.0 is 0, and no ledger takes it as it is
+    return abs(value)  # -0.0 is 0, and no ledger takes it as it is

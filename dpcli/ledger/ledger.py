@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,21 +12,28 @@ from typing import TYPE_CHECKING, Any, Self
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.pipeline.parts import marked_by_a_blank
-from dpcli.file.toml.looks import looks, mixed, strange
-from dpcli.ledger.approval import Approve, Proposable, Refuse
+from dpcli.ledger.amendments import Amend, Approve, Proposable, Refuse, SetQuota
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
-from dpcli.ledger.earlier import EarlierRuns, pages
 from dpcli.ledger.filters.filter import Cost, sum_of
-from dpcli.ledger.filters.others import other_filters
+from dpcli.ledger.governance import ALERT_AT, UnknownPeople, numbered
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.moving import Arrived, Leave
-from dpcli.ledger.proposals import numbered
-from dpcli.ledger.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.requests import Amend, Charge, CountAnswers, LedgerRequest, Move, Retire, SetQuota, Upgrade, checked_key
+from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, folded, pages
+from dpcli.ledger.requests import (
+    OWN_KEY,
+    Arrived,
+    Charge,
+    CountAnswers,
+    Leave,
+    LedgerRequest,
+    Move,
+    Retire,
+    Upgrade,
+    checked_key,
+)
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
-from dpcli.ledger.terms import LedgerTerms
+from dpcli.ledger.terms import LedgerTerms, declared_caps
 from dpcli.mechanisms.neighbours import Adjacency
 
 if TYPE_CHECKING:
@@ -37,7 +43,7 @@ PAGE, MANY = 256, 4096  # entries that are read at once: where they are let go, 
 
 
 def account_name() -> str:
-    """The account of this process. On a file it proves nothing: whoever may write that may write any name. A database knows by itself."""
+    """Return the account of this process. On a file it proves nothing: whoever may write that may write any name."""
     try:
         import pwd
 
@@ -48,35 +54,32 @@ def account_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a request came to.
+    """The result of a request.
 
     entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
-    told: what whoever asked has to know besides, a line each.
+    notes: what whoever asked has to know besides, a line each.
     """
 
     entry: LedgerEntry | None
     run: Run | None
     state: LedgerState
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def repeated(self) -> bool:
-        """Whether nothing had to be written."""
+        """True where nothing had to be written."""
         return self.entry is None
 
 
 def first_time(receipt: Receipt, key: str) -> Receipt:
-    """The receipt of a run that was charged now. Raises LedgerError where it was before: its noise may have been drawn."""
+    """Return the receipt of a run that was charged now. Raise LedgerError where it was before: its noise may have been drawn."""
     if receipt.repeated:
-        raise LedgerError(
-            f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
-            "and a run that draws noise again needs a key of its own"
-        )
+        raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
 
 
 class Ledger:
-    """One dataset in a store.
+    """A dataset in a store.
 
     Reading begins at its last checkpoint (dpcli.ledger.checkpoint), or at the first entry where there is none. Every entry from there on is
     checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
@@ -100,7 +103,7 @@ class Ledger:
         self.store.close()
 
     def state(self) -> LedgerState:
-        """Everything up to now. Raises LedgerError where the ledger is missing, locked or damaged."""
+        """Return everything up to now. Raise LedgerError where the ledger is missing, locked or damaged."""
         if not self._state.head.seq:
             self._state = restored(self.store, self.dataset) or self._state
             self._noted = self._state.head.seq
@@ -117,32 +120,19 @@ class Ledger:
         try:
             self._state.apply(opened(row, self.dataset, self._state.head))
         except UnknownPeople:
-            self._state = self._folded(row.seq)
+            self._state = folded(self.store, self.dataset, row.seq)
 
     def _know_people(self) -> None:
         """Read all entries where the totals that were noted say nothing of persons, as none was needed before a quota."""
         if self.state().people is None:
-            self._state = self._folded(self._state.head.seq)
-
-    def _folded(self, end: int) -> LedgerState:
-        """What all entries up to `end` come to, without any totals that were noted."""
-        state = LedgerState(self.dataset)
-        while state.head.seq < end:
-            rows = self.store.after(self.dataset, state.head.seq, min(MANY, end - state.head.seq))
-            for row in rows:
-                state.apply(opened(row, self.dataset, state.head))
-            if not rows:
-                raise LedgerError(f'{self.store.place}: dataset "{self.dataset}", entry {state.head.seq + 1}: missing')
-        return state
+            self._state = folded(self.store, self.dataset, self._state.head.seq)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Every entry, as `replay` checks it."""
+        """Return every entry, as `replay` checks it."""
         return tuple(entry for entry, _ in self.replay())
 
     def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
-        """Every entry from the first, checked against the chain, with the state after it: read a page at a time, and not remembered."""
-        from dpcli.ledger.forgetful import ForgetfulRuns
-
+        """Yield every entry, checked against the chain, and the state after it: read a page at a time, and not remembered."""
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
@@ -152,22 +142,17 @@ class Ledger:
                     yield entry, state
 
     def again(self, end: Head) -> Iterator[LedgerEntry]:
-        """The entries up to `end`, to which `replay` came: checked against the chain. What others write meanwhile comes after it."""
+        """Yield the entries up to `end`, to which `replay` came, checked against the chain."""
         head = Head()
-        for row in pages(self.store, self.dataset, end, PAGE):
+        for row in pages(self.store, self.dataset, end.seq, PAGE):
             entry = opened(row, self.dataset, head)
             head = Head(row.seq, row.hash)
             yield entry
         if head != end:
             raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
 
-    def row(self, seq: int) -> StoredRow | None:
-        """One row by its number, None where there is none."""
-        rows = self.store.after(self.dataset, seq - 1, 1)
-        return rows[0] if rows and rows[0].seq == seq else None
-
     def runs_beginning(self, start: str) -> Sequence[Run]:
-        """The runs whose keys begin with `start`, an ASCII character at its end, in the order in which they were charged.
+        """Return the runs whose keys begin with `start`, an ASCII character at its end, in the order in which they were charged.
 
         Those up to the last checkpoint are found by the index of keys, on which every charge rests, and each is checked by itself.
         """
@@ -177,9 +162,9 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
+        """Return what one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
 
-        Raises InputError where the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable where it has no
+        Raise InputError where the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable where it has no
         cost; LedgerError where the dataset has moved.
         """
         terms = self._state.terms or self.state().open_terms()  # which no entry changes
@@ -196,28 +181,24 @@ class Ledger:
         try:
             return terms.price(pipeline, at), at
         except (CannotCertify, NotRepresentable) as refusal:
-            raise type(refusal)(f"{refusal}{other_filters(terms, pipeline, at)}") from None
+            raise type(refusal)(f"{refusal}{terms.other_filter(pipeline, at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
 
         window: the blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline where absent.
 
-        Raises Denied where it does not fit: nothing is written then.
+        Raise Denied where it does not fit: nothing is written then.
         """
-        return self._charge("spend", pipeline, key, delta, why, None, window)
+        return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
 
-    def spend_both(self, parts: Sequence[tuple[Pipeline, str]], whole: Pipeline, why: str = "") -> tuple[Receipt, ...]:
-        """Charge parts of one run, each under its key, all or none, as `spend` does. whole: the run of which a refusal speaks."""
+    def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
+        """Charge parts of one run, each under its key, all or none, as `spend` does. together: the run that a refusal names."""
         requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            from dpcli.ledger.denial import denial
-
-            raise Denied(
-                denial(self.state(), whole, sum_of([one.cost for one in requests]), requests[0].delta, requests[0].window, self.who)
-            ) from None
+            raise self._denied(replace(requests[0], cost=sum_of([one.cost for one in requests])), together) from None
 
     def reserve(
         self,
@@ -232,7 +213,7 @@ class Ledger:
 
         A run that is resumed draws fresh noise: what it does again is another run, with a key of its own.
         """
-        return self._charge("reserve", pipeline, key, delta, why, expires, window)
+        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
         """Note that noise is about to be drawn: from here on the reservation cannot be voided. why: where it is somebody else's."""
@@ -251,13 +232,12 @@ class Ledger:
         assert entry is not None
         return int(entry.content["count"])
 
-    def void(self, key: str, why: str, despite_clock: bool = False, expires: str | None = None) -> Receipt:
-        """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired.
+    def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
+        """Give back a reservation of which no noise was drawn, with the reason. Raise LedgerError where it was started or has expired.
 
-        despite_clock: although a later entry is dated after its end, as some clock was wrong. expires: as in `amend`.
+        expires: as in `amend`.
         """
-        move = Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time)
-        return self._append(Proposable(move, expires), key)
+        return self._append(Proposable(Move("void", key, self.who, seen(why)), expires), key)
 
     def amend(
         self,
@@ -278,14 +258,14 @@ class Ledger:
         return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
-        """Make what entry `seq` proposes effective. Raises LedgerError where it is not open, or is this person's own.
+        """Make what entry `seq` proposes effective. Raise LedgerError where it is not open, or is this person's own.
 
         unseen, acknowledged: as in `amend`, of a cap that is raised.
         """
-        found = numbered(self.state().proposals, seq)
-        if found is not None and found.asks["kind"] == "quota":
+        proposal = numbered(self.state().proposals, seq)
+        if proposal is not None and proposal.asks["kind"] == "quota":
             self._know_people()
-        return self._append(Approve(seq, self.who, seen(why), self.store.keeps_time, unseen, acknowledged), "")
+        return self._append(Approve(seq, self.who, seen(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
         """Close the proposal of entry `seq`; its proposer withdraws it so."""
@@ -310,11 +290,11 @@ class Ledger:
         return self._append(Proposable(SetQuota(of, name, everybody, share, alert_at, seen(why)), expires), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
-        """Close blocks for good, with the reason. Raises InputError where the dataset has none."""
+        """Close blocks for good, with the reason. Raise InputError where the dataset has none."""
         return self._append(Retire(self.window(window), seen(why)), "")
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """The blocks that are stated, in order; none where the dataset has none. Raises InputError where one is missing or too many."""
+        """Return the blocks that are stated, in order; none where the dataset has none. Raise InputError where one is wrong."""
         family = (self._state.terms or self.state().open_terms()).family
         if family is None:
             if stated:
@@ -322,31 +302,31 @@ class Ledger:
             return ()
         if not stated:
             raise InputError(
-                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none: state them as window '
+                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}): state them as window '
                 "under [privacy], or by this flag of a command that charges a run"
             )
         return family.window(stated)
 
     def dated(self, given: Sequence[str]) -> tuple[str, ...]:
-        """What is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
+        """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
 
-        Raises InputError where the blocks are not days or weeks.
+        Raise InputError where the blocks are not days or weeks.
         """
         if not given:
             return ()
-        from dpcli.ledger.planning.trailing import trailing_of
+        from dpcli.ledger.planning.schedule import trailing_of
 
         family = self.state().open_terms().family
         if family is None:
             return tuple(given)
-        found: list[str] = []
+        blocks: list[str] = []
         for text in given:
             trailing = trailing_of(text, family.kind)
-            found += [text] if trailing is None else trailing.blocks(family.kind, date.fromisoformat(self.now()[:10]))
-        return tuple(found)
+            blocks += [text] if trailing is None else trailing.blocks(family.kind, date.fromisoformat(self.now()[:10]))
+        return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`.
+        """Return the blocks that a file says it reads, or that are given with it. Raise InputError where the two differ, or as `window`.
 
         Everything that is charged passes here: no run is charged on other blocks than it states. A blanked record may leave its block and
         enter another: under zero-out only entries are charged on blocks to which a blank adds nothing.
@@ -354,25 +334,25 @@ class Ledger:
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
             raise InputError(
-                f"--window: expected the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]}), or none, found another"
+                f"--window: {', '.join(given)[:60]} contradicts the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]})"
             )
-        found = self.window(given or stated)
-        marked = marked_by_a_blank(pipeline.mechanisms) if found and pipeline.privacy.adjacency is Adjacency.ZERO_OUT else None
+        blocks = self.window(given or stated)
+        marked = marked_by_a_blank(pipeline.mechanisms) if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT else None
         if marked is not None:
             raise InputError(
-                f'mechanism["{marked}"]: expected noise_multiplier and no max_batch_size, found another: a record that is blanked may move '
-                "between blocks, and this entry may tell where a blank is"
+                f'mechanism["{marked}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move between '
+                "blocks, and this entry may tell where a blank is"
             )
-        return found
+        return blocks
 
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
-        """Close the dataset here, as it moves to the ledger at `to` (dpcli.ledger.copying). In a ledger of two persons it is proposed.
+        """Close the dataset, as it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a ledger of two persons it is proposed.
 
-        Raises LedgerError where it moved elsewhere.
+        Raise LedgerError where it moved elsewhere.
         """
         return self._append(Proposable(Leave(to, seen(why)), expires), "", moved=True)
 
@@ -381,33 +361,23 @@ class Ledger:
         return self._append(Arrived(copy), "", moved=True)
 
     def prepared(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
-        """The first entry of a copy that is its own, after `state`, which takes it in."""
+        """Return the first entry of a copy that is its own, after `state`, which takes it in."""
         now = self.now()
         content = request.entry(state, now)
         assert content is not None
-        entry = sealed(self._signed(content, now, state), self.dataset, state.head)
-        _refuse_wrong(entry)
-        state.apply(opened(entry.row, self.dataset, state.head))
-        return entry
+        return self._applied(content, now, state)
 
-    def _charge(
-        self,
-        kind: str,
-        pipeline: Pipeline,
-        key: str,
-        delta: float | None,
-        why: str,
-        expires: str | None,
-        window: Sequence[str],
-    ) -> Receipt:
-        request = self._request(kind, pipeline, key, delta, why, expires, window)
+    def _charge(self, request: Charge, pipeline: Pipeline) -> Receipt:
         try:
-            found = self._append(request, key)
-            return replace(found, told=request.told(found.run)) if found.repeated and found.run else found
+            receipt = self._append(request, request.key)
         except Denied:
-            from dpcli.ledger.denial import denial
+            raise self._denied(request, pipeline) from None
+        return replace(receipt, notes=request.repeated(receipt.run)) if receipt.repeated and receipt.run else receipt
 
-            raise Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who)) from None
+    def _denied(self, request: Charge, pipeline: Pipeline) -> Denied:
+        from dpcli.ledger.denial import denial
+
+        return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))
 
     def _request(
         self,
@@ -431,7 +401,7 @@ class Ledger:
         return receipt
 
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], moved: bool = False) -> tuple[Receipt, ...]:
-        """Requests and the keys of their runs, in order and in one transaction: all or none. Raises what any of them raises."""
+        """Append requests, with the keys of their runs, in order and in one transaction: all or none. Raise what any of them raises."""
         state = self.state()  # most of the reading before anybody has to wait
         entries: list[LedgerEntry | None] = []
         try:
@@ -457,91 +427,54 @@ class Ledger:
         )
 
     def _notable(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Whether a checkpoint is due after these entries: at once after a quota, which needs to know who was charged for what.
-
-        And where a copy is opened, of which all entries were read.
-        """
+        """Check whether a checkpoint is due: at once after a quota, which needs to know who was charged for what, and in an opened copy."""
         return due(state, self._noted) or any(entry is not None and entry.kind in ("quota", "copied") for entry in entries)
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
-        """The entry of a request after `state`, which takes it in; None where nothing is written. The caller ends the transaction."""
+        """Append the entry of a request after `state`, which takes it in; None where none is needed. The caller ends the transaction."""
         now = self.now()
         content = request.entry(state, now)
         if content is None:
             return None
-        entry, before = sealed(self._signed(content, now, state), self.dataset, state.head), state.head.seq
-        _refuse_wrong(entry)
-        state.apply(opened(entry.row, self.dataset, state.head))
+        before = state.head.seq
+        entry = self._applied(content, now, state)
         tail.append(entry.row)
         if list(tail.after(before)) != [entry.row]:
             raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
         return entry
 
-    def _signed(self, content: Mapping[str, Any], now: str | None = None, state: LedgerState | None = None) -> dict[str, Any]:
-        """Dated never before the entry before it, unless a wrong clock has dated that one in the time to come."""
-        now = now or self.now()
-        when = now if self.store.keeps_time else (state or self._state).time(now)
-        return {**content, "who": self.who, "when": when, "dpcli": __version__}
+    def _signed(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
+        return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
+
+    def _applied(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
+        """Return the signed entry after `state`, which takes it in: what a later reading would refuse is not written."""
+        entry = sealed(self._signed(content, now), self.dataset, state.head)
+        wrong = wrong_entry(entry.content)
+        if wrong is None and len(entry.row.body) > LONGEST:
+            wrong = f"expected an entry of at most {LONGEST:,} characters, found {len(entry.row.body):,}"
+        if wrong is not None:
+            raise InputError(f"{wrong}; nothing was written")
+        state.apply(opened(entry.row, self.dataset, state.head))
+        return entry
 
 
-def open_dataset(
-    store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None, new: bool = False
-) -> Ledger:
-    """Append the opening entry of a new dataset.
-
-    new: although its name looks like that of another one. Raises LedgerError where it is there already, or its data under another name.
-    """
+def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
+    """Append the opening entry of a new dataset. Raise LedgerError where it has one already, or its data under another name."""
     ledger = Ledger(store, dataset, who, now)
-    if terms.mode == "declared":
-        from dpcli.ledger.declared import declared_caps
-
-        caps = declared_caps(terms.declared)
-    else:
-        caps = terms.caps(terms.epsilon)
+    caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
     with store.writing(dataset) as tail:
         if tail.after(0):
             raise LedgerError(
                 f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
             )
-        refuse_double(store, dataset, terms, new)
-        entry = sealed(ledger._signed({"kind": "open", "terms": terms.content(), "caps": caps}), dataset, LedgerState(dataset).head)
-        _rehearsed(LedgerState(dataset), entry)
-        tail.append(entry.row)
+        refuse_known_data(store, dataset, terms)
+        opening = {"kind": "open", "terms": terms.content(), "caps": caps}
+        tail.append(ledger._applied(opening, ledger.now(), LedgerState(dataset)).row)
     return ledger
 
 
-def refuse_double(store: Store, dataset: str, terms: LedgerTerms, new: bool) -> None:
-    """Raise LedgerError where the same data may be there under a second name. new: although its name looks like another one's."""
-    if not new:
-        _refuse_alike(store, dataset)
-    _refuse_known_data(store, dataset, terms)
-
-
-def _refuse_alike(store: Store, dataset: str) -> None:
-    """One dataset under two names that people do not tell apart would have two budgets."""
-    other = next((name for name in store.datasets() if name != dataset and looks(name) == looks(dataset)), None)
-    if other is not None:
-        raise LedgerError(
-            f"{store.place}: expected a name that looks like no other, found {dataset!a}, which looks like {other!a}: "
-            "the same data under a second name would have a second budget; --new opens it all the same"
-        )
-    scripts = mixed(dataset)
-    if scripts:
-        raise LedgerError(
-            f"{store.place}: expected a name in one script, found {dataset!a} in {' and '.join(s.capitalize() for s in scripts)}: "
-            "its letters may pass for those of another name; --new opens it all the same"
-        )
-    odd = strange(dataset)
-    if odd:
-        raise LedgerError(
-            f"{store.place}: expected a name in ASCII or in letters of a script in use today, found {dataset!a} with "
-            f"{', '.join(unicodedata.name(c, ascii(c)) for c in odd[:3])}, which may pass for another character or for none; "
-            "--new opens it all the same"
-        )
-
-
-def _refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """The same data under a second name would have a second budget."""
+def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
+    """Raise LedgerError where the fingerprint is another dataset's: the same data under a second name would have a second budget."""
     stated = (terms.fingerprint or "").lower()  # a hash in capitals is the same hash
     for other in store.datasets() if stated else ():
         known = _terms_of(store, other) if other != dataset else None
@@ -552,22 +485,8 @@ def _refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
 
 
 def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
-    """The terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
+    """Return the terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
     state = LedgerState(dataset)
-    for row in store.opening(dataset):
+    for row in store.after(dataset, 0, 1):
         state.apply(opened(row, dataset, state.head))
     return state.terms
-
-
-def _rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
-    """The entry held against the grammar, and applied to a copy, which it returns: what a later reading would refuse is not written."""
-    _refuse_wrong(entry)
-    trial = state.rehearsal()
-    trial.apply(opened(entry.row, state.dataset, state.head))
-    return trial
-
-
-def _refuse_wrong(entry: LedgerEntry) -> None:
-    wrong = wrong_entry(entry.content)
-    if wrong is not None or len(entry.row.body) > LONGEST:
-        raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")

@@ -1,7 +1,13 @@
-"""From the flags of `dpcli budget init` to a ledger."""
+"""The opening of a ledger from the flags of `dpcli budget init`, with the fingerprint of the data.
+
+The same contents under another name, in another order or folder, have the same fingerprint.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
@@ -12,20 +18,58 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.declared import composed
 from dpcli.ledger.filters.filter import filter_wanted, opened_filter
-from dpcli.ledger.fingerprint import fingerprint_of
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import LedgerTerms, checked
+from dpcli.ledger.terms import LedgerTerms, checked, composed
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
+PIECE = 1 << 20  # bytes that are held at once
+
+
+def fingerprint_of(paths: Sequence[str]) -> str:
+    """Return the SHA-256 of one file's contents; of several, that of their distinct SHA-256 in order, a line each.
+
+    A file that is named twice, or whose contents another one has too, adds nothing: else the same data could be given a second budget.
+
+    Raise InputError for what is no file with contents, or cannot be read.
+    """
+    digests = sorted({_digest(path) for path in paths})
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
+
+
+def _digest(path: str) -> str:
+    total, size = hashlib.sha256(), 0
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe has no end, and gives its contents once
+            raise InputError(f"--data {path}: not a file: name each file of a folder")
+        with open(path, "rb") as file:
+            before = _written(file.fileno())
+            while piece := file.read(PIECE):
+                size += len(piece)
+                total.update(piece)
+            after = _written(file.fileno())
+    except OSError as error:
+        raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
+    if not size:
+        raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
+    if before != after:  # half of one and half of another is the fingerprint of neither
+        raise InputError(f"--data {path}: was changed while it was read: expected a file that nobody writes to")
+    return total.hexdigest()
+
+
+def _written(file: int) -> tuple[int, int]:
+    """Return the size of an open file, and when it was last written."""
+    info = os.fstat(file)
+    return info.st_size, info.st_mtime_ns
+
+
 def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
-    """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
+    """Open a ledger. given: the flags by name. Raise InputError, Denied or LedgerError where it cannot be opened."""
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
@@ -33,21 +77,21 @@ def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger
     terms = checked(LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None))
     terms = _MODES[given["mode"]](terms, given)
     assert dataset is not None
-    return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)), new=bool(given.get("new")))
+    return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)))
 
 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Raise InputError for every flag that is missing, in one message."""
     missing = [name for name in _needed(given) if given.get(name) in (None, "", (), [])]
-    told = [f"--{FLAGS.get(name, name)}: expected {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
-    if len(told) == 1:
-        raise InputError(f"{told[0]}, found none")
-    if told:
-        raise InputError("\n  ".join((f"{len(told)} flags are missing:", *told)))
+    lines = [f"--{FLAGS.get(name, name)}: state {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
+    if len(lines) == 1:
+        raise InputError(lines[0])
+    if lines:
+        raise InputError("\n  ".join((f"{len(lines)} flags are missing:", *lines)))
 
 
 def _needed(given: Mapping[str, Any]) -> Iterator[str]:
-    """Flags without which nothing is opened, whatever else is given."""
+    """Yield the flags without which nothing is opened, whatever else is given."""
     yield from ALWAYS
     if given.get("blocks") is not None:
         yield from ("column", "max_blocks", *filter(None, [known_kinds().get(given["blocks"])]))
@@ -55,7 +99,7 @@ def _needed(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fingerprint(given: Mapping[str, Any]) -> str | None:
-    """The one that is stated, or that of the files; none where neither is."""
+    """Return the fingerprint that is stated, or that of the files; None where neither is."""
     files = given.get("data") or ()
     if not files:
         stated: str | None = given["fingerprint"]
@@ -66,34 +110,33 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 
 def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the dataset is cut into, None where it is one."""
+    """Return the blocks that the dataset is cut into, None where it is one."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
         stray = next((name for name in flags if given.get(name)), None)
         if stray is not None:
-            raise InputError(f"--{FLAGS[stray]}: expected --blocks with it, found none")
+            raise InputError(f"--{FLAGS[stray]}: only with --blocks")
         return None
     return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
 
 
 def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     if given["plans"]:
-        raise InputError("--declare: expected --mode declared with it, found adaptive")
+        raise InputError("--declare: only with --mode declared")
     own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
-        found = opened_filter(given["name"], terms.epsilon, terms.delta, own)
+        rule = opened_filter(given["name"], terms.epsilon, terms.delta, own)
     except TypeError:
         raise InputError(f"--{next(iter(own))} cannot be combined with --filter {given['name']}") from None
-    return replace(terms, filter=found.name, parameters=dict(found.parameters()))
+    return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
 
 
 def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
-    from dpcli.ledger.opening import declared_terms
 
     if terms.blocks is not None:
-        raise InputError("--blocks: expected --mode adaptive with it, found declared")
+        raise InputError("--blocks: only with --mode adaptive")
     if terms.ceiling is not None:
-        raise InputError("--ceiling: expected --mode adaptive with it, found declared, whose set of runs is fixed for good")
+        raise InputError("--ceiling: only with --mode adaptive: a declared set of runs is fixed for good")
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag} cannot be combined with --mode declared")
@@ -144,7 +187,7 @@ MOST = 10**6
 
 
 def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
-    """The terms with a set of (pipeline, runs), certified as a whole.
+    """Return the terms with a set of (pipeline, runs), certified together.
 
     Raises:
         InputError: a run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
@@ -155,9 +198,7 @@ def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]
     ]
     texts = [canonical(item["pipeline"]) for item in declared]
     if not declared or len(set(texts)) != len(texts):
-        raise InputError(
-            f"expected distinct runs to declare, found {'the same one twice: state how often' if declared else 'none'}"
-        )
+        raise InputError(f"expected distinct runs to declare, found {'one twice: state how often' if declared else 'no --declare'}")
     for pipeline, _ in pipelines:
         terms.refuse_other(pipeline)
         if pipeline.privacy.adaptive:
@@ -181,13 +222,11 @@ def _runs(pipeline: Pipeline, runs: int) -> int:
 def stated_quota(
     person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str
 ) -> tuple[str, str, str, tuple[str, ...], str]:
-    """Of whom, which name, its share, its members, and from where on to warn. Raises InputError for flags that contradict each other."""
+    """Return a quota's (of, name, share, members, alert). Raise InputError for flags that contradict each other."""
     if (person is None) == (team is None):
-        raise InputError(f"--person, --team: expected one of the two, found {'none' if person is None else 'both'}")
+        raise InputError("--person, --team: state one of the two" + ("" if person is None else ", not both"))
     if (team is not None) != bool(members):
-        raise InputError(
-            f"--member: expected {'who is in the team' if team else '--team with it'}, found {'none' if team else 'no --team'}"
-        )
+        raise InputError(f"--member: {'state who is in the team' if team else 'only with --team'}")
     holder, name = ("person", str(person)) if team is None else ("team", team)
     for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
         if not TYPES["name"](each):
@@ -196,14 +235,14 @@ def stated_quota(
 
 
 def _portion(flag: str, text: str) -> str:
-    """A decimal as entries spell it: 0.250 and .25 are 0.25."""
+    """Return a decimal as entries spell it: 0.250 and .25 are 0.25."""
     try:
         stated = Decimal(text) if len(text) <= 20 else Decimal("nan")
     except InvalidOperation:
         stated = Decimal("nan")
     # What has no place among six digits after the point is not written out, nor rounded to 0: its exponent may have any size.
     near = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
-    found = format(stated.normalize(), "f") if near else ""
-    if not TYPES["portion"](found):
+    spelled = format(stated.normalize(), "f") if near else ""
+    if not TYPES["portion"](spelled):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
-    return found
+    return spelled

@@ -1,25 +1,47 @@
-"""What may be asked of a ledger. Each request looks at the state and gives the entry to append, or None where it was granted before."""
+"""Requests to a ledger. Each looks at the state and returns the entry to append, or None where it was granted before.
+
+How a dataset moves (`Leave`, `Prepare`, `Arrived`, `Open`). Two copies that can both be charged would be two budgets. So the chain is first
+closed at its origin, by an entry that names the target ("moved"), and that entry goes along. The copy's next entry is its own: "moved"
+again, which names the closing entry as what it is a `copy` of, with a word that no other copy has. Once that is durable, a last entry at
+the origin names the copy by the hash of that one. Then alone it is opened ("copied": who copied it, from where, and which definitions guard
+it from then on). A copy that was not named is closed for good.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.file.toml.looks import looks
+from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
 LONGEST = 200
+OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
 
 
 class LedgerRequest(Protocol):
-    """Raises Denied where the budget says no, LedgerError where the ledger holds something that contradicts it."""
+    """A request to a ledger."""
 
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None: ...
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        """Return the entry. Raise Denied where the budget says no, LedgerError where the ledger holds something that contradicts it."""
+        ...
+
+
+def checked_key(key: str) -> str:
+    """Return a key as an entry may hold it. Raise InputError for one that is empty, long, or holds what a terminal would act on."""
+    if not key.strip() or len(key) > LONGEST or not key.isprintable():
+        raise InputError(f"--key: expected a name of at most {LONGEST} printable characters for this run, found {key[:60]!r}")
+    return key
+
+
+def stated(**optional: Any) -> dict[str, Any]:
+    """Return the fields of an entry that hold something."""
+    return {name: value for name, value in optional.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +67,42 @@ class Charge:
     maker: str = ""
 
     def body(self) -> dict[str, Any]:
-        """What makes two charges the same."""
+        """Return what makes two charges the same."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
-        optional = {"window": list(self.window), "made": self.made, "maker": self.maker}
-        return {**body, **{name: value for name, value in optional.items() if value}}
+        return {**body, **stated(window=list(self.window), made=self.made, maker=self.maker)}
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
-            self._refuse_other(state)
-            self._refuse_begun(state)
+            self._refuse_other(state.runs[self.key])
             return None
         closed = state.closed(self.window)
         if closed is not None:
             raise Denied(f"block {closed} was retired")
-        if not state.over(self.window).fits(amounts.read(self.cost.amounts)):
+        wanted = amounts.read(self.cost.amounts)
+        if not state.over(self.window).fits(wanted):
             raise Denied("over the cap")
-        if state.over_quota(self.who, self.window, amounts.read(self.cost.amounts)) is not None:
+        if state.over_quota(self.who, self.window, wanted) is not None:
             raise Denied("over a quota")
-        optional = {"why": self.why, "expires": self.expires}
-        stated = {name: value for name, value in optional.items() if value}
-        return {**self.body(), "cost": dict(self.cost.amounts), "detail": self.cost.detail, **stated}
+        cost = {"cost": dict(self.cost.amounts), "detail": self.cost.detail}
+        return {**self.body(), **cost, **stated(why=self.why, expires=self.expires)}
 
-    def told(self, run: Run) -> tuple[str, ...]:
-        """What whoever asked has to know where his run was charged before, and nothing is written."""
-        said = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
-        lines: tuple[str, ...] = (f"{said}: this is no new run, and one that draws noise again needs a key of its own",)
+    def repeated(self, run: Run) -> tuple[str, ...]:
+        """Return what whoever asked has to know where the run was charged before, and nothing is written."""
+        charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
+        lines: tuple[str, ...] = (f"{charged}: this is no new run, and one that draws noise again needs a key of its own",)
         end = run.content.get("expires")
         if self.kind == "reserve" and self.expires != end:
-            asked, first = self.expires or "none", end or "none: it can be voided until it is started"
-            lines += (f'"{self.key}" keeps the --expires of its reservation, {first}; found {asked}, which changes nothing',)
+            given, first = self.expires or "none", end or "none: it can be voided until it is started"
+            lines += (f'"{self.key}" keeps the --expires of its reservation, {first}; found {given}, which changes nothing',)
         return lines
 
-    def _refuse_other(self, state: LedgerState) -> None:
-        run = state.runs[self.key]
+    def _refuse_other(self, run: Run) -> None:
         body = {**dict.fromkeys(("made", "maker")), **self.body()}
-        if canonical({name: run.content.get(name) for name in body}) != canonical(body):
+        other = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
+        if other:
             raise LedgerError(
-                f'key "{self.key}": expected the run that entry {run.seq} charged under it, found another: '
-                "a new run needs a key of its own"
+                f'key "{self.key}": expected the run that entry {run.seq} charged under it, found one that differs in '
+                f"{' and '.join(other)}: a new run needs a key of its own"
             )
         if not self.made and run.content.get("who") != self.who:
             raise LedgerError(
@@ -91,72 +111,52 @@ class Charge:
             )
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found one whose reservation was voided')
-
-    def _refuse_begun(self, state: LedgerState) -> None:
-        """A reservation is asked for again by a run that starts again: what drew noise before is paid for, what it draws now is not."""
-        run = state.runs[self.key]
-        if self.kind == "reserve" and run.status != "reserved":
+        if self.kind == "reserve" and run.status != "reserved":  # a run that starts again would draw noise again
             raise LedgerError(
-                f'key "{self.key}": expected a reservation that has not begun, found one that is {run.status}: noise may have been drawn, '
-                "and a run that draws noise again needs a key of its own"
+                f'key "{self.key}": expected a reservation that has not begun, found one that is {run.status}: {OWN_KEY}'
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """start, commit or void a reservation (`kind`): by whoever made it, or by an administrator who says why.
-
-    despite_clock: void it although a later entry is dated after its end: some clock was wrong.
-    """
+    """start, commit or void a reservation (`kind`): by whoever made it, or by an administrator who says why."""
 
     kind: str
     key: str
     who: str
     why: str = ""
-    despite_clock: bool = False
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
-        self._refuse_other(run)
+        owner = run.content.get("who")
+        if owner != self.who and not has_words(self.why):  # whether somebody is an administrator, a database knows
+            raise InputError(f'--reason: state why, as "{self.key}" is a reservation of {owner}')
         if self.kind == "start" and run.status == "started":
-            raise LedgerError(
-                f'key "{self.key}": expected a reservation that was not started, found one that was: noise may have been drawn, '
-                "and a run that draws noise again needs a key of its own"
-            )
+            raise LedgerError(f'key "{self.key}": expected a reservation that was not started, found one that was: {OWN_KEY}')
         if run.status == NEXT[self.kind]:
             return None
-        if self.kind == "commit" and run.status == "reserved" and not _in_words(self.why):
+        if self.kind == "commit" and run.status == "reserved" and not has_words(self.why):
             raise InputError(
-                f'--reason: expected why, as "{self.key}" was never started, found nothing: dpcli budget start comes before the first '
+                f'--reason: state why, as "{self.key}" was never started: dpcli budget start comes before the first '
                 "noise, and is granted once; without it two who hold one reservation may both have drawn noise"
             )
         if self.kind == "void":
-            # A clock that was set back brings nothing back.
-            self._refuse_void(run.status, run.expired(now), not self.despite_clock and run.expired(max(now, state.latest)))
+            self._refuse_void(run, now)
         if run.status == "void" or (self.kind == "start" and run.status == "committed"):
             raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found one that is {run.status}')
-        return {"kind": self.kind, "key": self.key, **({"why": self.why} if self.why else {})}
+        return {"kind": self.kind, "key": self.key, **stated(why=self.why)}
 
-    def _refuse_other(self, run: Run) -> None:
-        """Whether somebody is an administrator, a database knows; of a file he is whoever may write it."""
-        owner = run.content.get("who")
-        if owner != self.who and not _in_words(self.why):
-            raise InputError(f'--reason: expected why, as "{self.key}" is a reservation of {owner}, found nothing')
-
-    def _refuse_void(self, status: str, expired: bool, outdated: bool) -> None:
-        if not _in_words(self.why):
-            raise InputError("--reason: expected why no noise was drawn, found nothing")
-        if expired:
+    def _refuse_void(self, run: Run, now: str) -> None:
+        if not has_words(self.why):
+            raise InputError("--reason: state why no noise was drawn")
+        if run.expired(now):
             raise LedgerError(
                 f'key "{self.key}": expected a reservation within its time, found one that expired: it counts in full'
             )
-        if outdated:
+        if run.status != "reserved":
             raise LedgerError(
-                f'key "{self.key}": expected a reservation within its time, found one that expired before a later entry was written; '
-                "where that entry was dated by a wrong clock: --despite-clock"
+                f'key "{self.key}": expected a reservation before any noise was drawn, found one that is {run.status}'
             )
-        if status != "reserved":
-            raise LedgerError(f'key "{self.key}": expected a reservation before any noise was drawn, found one that is {status}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,113 +185,6 @@ class CountAnswers:
 
 
 @dataclass(frozen=True, slots=True)
-class Amend:
-    """Another cap on epsilon; everything else of a ledger is fixed for good.
-
-    who: whoever asks. unseen: the word that no output had been seen when the cap was raised. acknowledged: that a cap which is raised after
-    outputs bounds nothing, or that a lower one does not mean less privacy loss: it stops further runs, and what was released keeps its
-    guarantee.
-    """
-
-    epsilon: float
-    why: str
-    approver: str
-    who: str
-    unseen: bool = False
-    acknowledged: bool = False
-
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        terms = state.open_terms()
-        if terms.mode == "declared":
-            raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
-        if not 0.0 < self.epsilon < float("inf"):
-            raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
-        if self.epsilon < state.epsilon and not self.acknowledged:
-            raise InputError(
-                f"--epsilon: a cap of {self.epsilon!r} would stop further runs, and means nothing for those that were made, as what they "
-                f"showed may be why they stop: they are guaranteed {_bound(state)}; --acknowledge lowers the cap all the same"
-            )
-        caps = terms.caps(self.epsilon)
-        asks = {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why}
-        if terms.two_person:
-            self._refuse_alone()
-            return asks
-        return {**asks, "approver": self._approver(), **raised(self.epsilon, state, self.unseen, self.acknowledged)}
-
-    def _refuse_alone(self) -> None:
-        """In a ledger of two persons whoever approves says who that is, and what was seen."""
-        for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
-            if given:
-                raise InputError(
-                    f"{flag}: expected none in a ledger of two persons, found one: another person approves with dpcli budget approve"
-                )
-        if not _in_words(self.why):
-            raise InputError("expected --reason in words, found nothing")
-
-    def _approver(self) -> str:
-        """Who is said to have allowed it: nobody checks that, but it is not whoever asks."""
-        if not _in_words(self.why) or not _in_words(self.approver):
-            raise InputError("expected --reason and --approver in words, found nothing")
-        if looks(self.approver) == looks(self.who):
-            raise InputError(f"--approver: expected another person than {self.who}, who asks for it, found {self.approver!a}")
-        return self.approver
-
-
-def raised(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
-    """What an amendment says of the outputs where it raises the cap above all that is guaranteed.
-
-    Before the first charge there is no output. Raises InputError where nobody says whether one was seen.
-    """
-    if state.guaranteed is None or epsilon <= state.largest:
-        return {}
-    if unseen or not state.charges:
-        return {"unseen": True}
-    if acknowledged:
-        return {}
-    raise InputError(
-        f"--epsilon: expected at most {state.largest!r}, which is guaranteed, found {epsilon!r}: a cap that is raised because of an output "
-        "bounds nothing, neither as it was nor as it will be; --no-output-seen, where nobody who decides this has seen an output of a run "
-        "that was charged here; else --acknowledge, after which no epsilon is guaranteed"
-    )
-
-
-def _bound(state: LedgerState) -> str:
-    return "nothing" if state.guaranteed is None else f"the largest cap there was, epsilon {state.guaranteed!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class SetQuota:
-    """The most that a person, or the members of a team together, may charge: `share` of the cap, a decimal from 0 to 1; 1 lifts it.
-
-    of: person or team. members: of a team, sorted; a person's own name.
-    """
-
-    of: str
-    name: str
-    members: tuple[str, ...]
-    share: str
-    alert_at: str
-    why: str
-
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        if state.open_terms().mode == "declared":
-            raise InputError("expected a ledger in adaptive mode for quotas, found declared mode: each of its runs is fixed")
-        if not _in_words(self.why):
-            raise InputError("--reason: expected why, in words, found nothing")
-        _refuse_lookalikes(self.members, state.people or {})
-        asks = {"of": self.of, "name": self.name, "members": list(self.members)}
-        return {"kind": "quota", **asks, "share": self.share, "alert_at": self.alert_at, "why": self.why}
-
-
-def _refuse_lookalikes(members: tuple[str, ...], known: Collection[str]) -> None:
-    """Raise InputError for a name that was never charged and looks like one that was: its quota would hold nobody."""
-    for name in members:
-        other = next((who for who in known if who != name and looks(who) == looks(name)), None)
-        if other is not None and name not in known:
-            raise InputError(f"expected {other!a}, who has charged runs here, found {name!a}, which only looks alike")
-
-
-@dataclass(frozen=True, slots=True)
 class Retire:
     """Close blocks for good: no further run reads them. What was charged stays charged."""
 
@@ -301,8 +194,8 @@ class Retire:
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if state.open_terms().family is None:
             raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which has none')
-        if not _in_words(self.why):
-            raise InputError("--reason: expected why the blocks are retired, found nothing")
+        if not has_words(self.why):
+            raise InputError("--reason: state why the blocks are retired")
         if state.retired.issuperset(self.window):
             return None
         return {"kind": "retire", "window": list(self.window), "why": self.why}
@@ -310,7 +203,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The definitions that guard the entries were made again by a later version (`version`): their hash is `schema` from here on."""
+    """The definitions that guard the entries were made again by a later version (`version`): their hash is `schema` from then on."""
 
     schema: str
     version: int
@@ -327,14 +220,74 @@ class Upgrade:
         return {"kind": "upgrade", "schema": self.schema, "version": self.version}
 
 
-def _in_words(text: str) -> bool:
-    from dpcli.file.keys.words import has_words
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Close a dataset, as it moves to the ledger at `to`. Asked for again, it is granted where it is the same place."""
 
-    return has_words(text)
+    to: str
+    why: str = ""
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        if state.departure is None:
+            if state.open_terms().two_person and not has_words(self.why):
+                raise InputError("--reason: state why, as another person has to approve that the dataset moves")
+            return {"kind": "moved", "to": self.to, **stated(why=self.why)}
+        if state.departure.to != self.to:
+            state.refuse_moved()
+        return None
 
 
-def checked_key(key: str) -> str:
-    """A key as an entry may hold it. Raises InputError for one that is empty, long, or holds what a terminal would act on."""
-    if not key.strip() or len(key) > LONGEST or not key.isprintable():
-        raise InputError(f"--key: expected a name of at most {LONGEST} printable characters for this run, found {key[:60]!r}")
-    return key
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Name the copy that is durable where the dataset has moved to: `copy` is the hash of its own first entry."""
+
+    copy: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        if state.departure is None:
+            raise LedgerError(f'dataset "{state.dataset}": expected one that has moved, found one that has not')
+        if state.departure.prepared:
+            raise LedgerError(f'dataset "{state.dataset}": expected the ledger that it comes from, found the copy')
+        if state.departure.copy == self.copy:
+            return None
+        if state.departure.copy:
+            raise LedgerError(f'dataset "{state.dataset}": another copy of it was named, in {state.departure.to}')
+        return {"kind": "moved", "to": state.departure.to, "copy": self.copy}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """The first entry that is a copy's own: it is closed as before, and has a name. word: what no other copy has."""
+
+    word: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        departure = state.departure
+        if departure is None or departure.copy or departure.prepared:
+            raise LedgerError(f'dataset "{state.dataset}": the chain to copy does not end with the entry that closed it')
+        return {"kind": "moved", "to": departure.to, "copy": departure.at.hash, "why": f"copy {self.word}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open the copy that was named: `name` is the hash of its own first entry, `origin` the place that it comes from.
+
+    schema and version are of the definitions that guard it at its new place. Nothing is written where it is open.
+    """
+
+    name: str
+    origin: str
+    schema: str
+    version: int
+    why: str = ""
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        if state.departure is None:
+            return None
+        if state.departure.prepared != self.name:
+            raise LedgerError(
+                f'dataset "{state.dataset}": this copy is {state.departure.prepared[:16] or "unnamed"}, and the ledger that it comes from '
+                f"named {self.name[:16]}"
+            )
+        copied = {"kind": "copied", "from": self.origin, "schema": self.schema, "version": self.version}
+        return {**copied, **stated(why=self.why)}

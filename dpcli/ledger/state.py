@@ -1,4 +1,4 @@
-"""What a chain says: its terms, every run, and what is spent. A fold over the entries, and the only reading of them."""
+"""The state of a ledger: its terms, every run, and what is spent. A fold over the entries, and the only reading of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,21 @@ from typing import Any, Protocol, cast
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
-from dpcli.ledger.chain import Head, LedgerEntry
-from dpcli.ledger.expiry import is_stamp, later
-from dpcli.ledger.proposals import Proposals, after, arrives, numbered, refuse_unapproved, subject_of
-from dpcli.ledger.quotas import Quota, Quotas, UnknownPeople, concerning, quota_of
+from dpcli.ledger.amounts import ZERO, fullest, opened_blocks, spread
+from dpcli.ledger.chain import Head, LedgerEntry, is_stamp
+from dpcli.ledger.governance import (
+    Proposals,
+    Quota,
+    Quotas,
+    UnknownPeople,
+    after,
+    arrives,
+    concerning,
+    numbered,
+    quota_of,
+    refuse_unapproved,
+    subject_of,
+)
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
@@ -29,7 +39,7 @@ BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("r
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One charge, and where it stands: reserved, started (noise may have been drawn), committed or void.
+    """A charge, and where it stands: reserved, started (noise may have been drawn), committed or void.
 
     counts: how many answers of its session were granted, by what they are called.
     """
@@ -44,8 +54,8 @@ class Run:
     @property
     def pipeline(self) -> Mapping[str, Any]:
         """The tables of its pipeline."""
-        found: Mapping[str, Any] = self.content["pipeline"]
-        return found
+        tables: Mapping[str, Any] = self.content["pipeline"]
+        return tables
 
     @property
     def window(self) -> tuple[str, ...]:
@@ -54,7 +64,7 @@ class Run:
 
     @property
     def total(self) -> Mapping[str, Decimal]:
-        """What it adds to the spending: its cost, on each block of its window."""
+        """The amounts that it adds to the spending: its cost, on each block of its window."""
         return spread(self.cost, self.window)
 
     @property
@@ -63,7 +73,7 @@ class Run:
         return named(self.pipeline)
 
     def expired(self, now: str) -> bool:
-        """Whether its reservation is past its day: then it is charged in full and cannot be voided."""
+        """Check whether its reservation is past its day: then it is charged in full and cannot be voided."""
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
@@ -99,7 +109,7 @@ AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a da
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """Where a dataset has moved `to`, and `at` which entry.
+    """A dataset that has moved `to` another place, `at` an entry.
 
     copy: the name of its copy there, once that is known. prepared: its own name, where this is a copy that was not opened yet.
     """
@@ -110,19 +120,19 @@ class MovedAway:
     prepared: str = ""
 
     def __str__(self) -> str:
-        """Why nothing is taken here, and what to do, after the name of the dataset. Whether the copy is open, it alone says."""
+        """Say why nothing more is charged, and what to do, after the name of the dataset. Only the copy says whether it is open."""
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {self.to}, completes the move"
-        there = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
-        return f"has moved to {self.to} (entry {self.at.seq}): {there}, dpcli budget copy completes the move; nothing more is taken here"
+        charged = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
+        return f"has moved to {self.to} (entry {self.at.seq}): {charged}, dpcli budget copy completes the move; nothing more is taken here"
 
 
 @dataclass(slots=True)
 class LedgerState:
-    """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
+    """The ledger of a dataset up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
 
     reserved: what of `spent` is under way. charges: how many runs there are. Where the dataset is cut into blocks, caps are those of each
-    block, and spent and reserved name amount and block (dpcli.ledger.blocks.spread): `over` a window they name amounts, as without blocks.
+    block, and spent and reserved name amount and block (dpcli.ledger.amounts): `over` a window they name amounts, as without blocks.
     """
 
     dataset: str
@@ -163,19 +173,13 @@ class LedgerState:
             change(self, entry)
             self.proposals = after(self.proposals, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise LedgerError(
-                f"{self._place(entry)}: expected the content of {entry.kind}, found something else ({error!r})"
-            ) from None
+            raise LedgerError(f"{self._place(entry)}: not the content of {entry.kind}: {error!r}") from None
         self.head = Head(entry.row.seq, entry.row.hash)
         when = str(entry.content.get("when", ""))
         self.latest = max(self.latest, when) if is_stamp(when) else self.latest
 
-    def time(self, now: str) -> str:
-        """The later of `now` and the latest entry's time, unless that is more than a day ahead: then some clock was wrong."""
-        return max(now, self.latest) if self.latest <= later(now, days=1) else now
-
     def open_terms(self) -> LedgerTerms:
-        """The terms. Raises LedgerError where the dataset has no ledger."""
+        """Return the terms. Raise LedgerError where the dataset has no ledger."""
         if self.terms is None:
             unseen = (
                 " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
@@ -195,7 +199,7 @@ class LedgerState:
 
     @property
     def guarantee(self) -> str:
-        """What `guaranteed` is: the cap, a ceiling fixed at the opening, the largest cap on somebody's word ("stated"), or "none"."""
+        """The kind of `guaranteed`: the cap, a ceiling fixed at the opening, the largest cap on somebody's word ("stated"), or "none"."""
         if self.unbounded:
             return "none"
         if self.largest > self.at_opening:
@@ -210,7 +214,7 @@ class LedgerState:
 
     @property
     def not_open(self) -> bool:
-        """Whether it is a copy that nothing opened yet: what guards it here is noted when that is done."""
+        """True of a copy that nothing opened yet: what guards it is noted when that is done."""
         return self.departure is not None and self.departure.prepared != ""
 
     def refuse_moved(self) -> None:
@@ -219,15 +223,15 @@ class LedgerState:
             raise LedgerError(f'dataset "{self.dataset}" {self.departure}')
 
     def left(self) -> dict[str, Decimal]:
-        """What remains of each cap, 0 where nothing does."""
+        """Return what remains of each cap, 0 where nothing does."""
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
-        """Whether a cost may still be added."""
+        """Check whether a cost may still be added."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def over(self, window: Sequence[str]) -> LedgerState:
-        """The balance of a run that reads these blocks: what the fullest of them has. Without blocks, the balance."""
+        """Return the balance for a run that reads these blocks: what the fullest of them has. Without blocks, the balance."""
         if self.terms is None or self.terms.blocks is None:
             return self
         flat = copy(self)
@@ -235,15 +239,15 @@ class LedgerState:
         return flat
 
     def fullest(self) -> LedgerState:
-        """The balance over all blocks; without blocks, the balance."""
+        """Return the balance over all blocks; without blocks, the balance."""
         return self.over(opened_blocks(self.spent))
 
     def closed(self, window: Sequence[str]) -> str | None:
-        """The first block that was retired, None where none was."""
+        """Return the first block that was retired, None where none was."""
         return next((block for block in window if block in self.retired), None)
 
     def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
-        """The first quota that a further cost of somebody exceeds, None where none is."""
+        """Return the first quota that a further cost of somebody exceeds, None where none is."""
         for quota in concerning(self.quotas, who):
             used = self.quota_used(quota, window)
             if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
@@ -251,18 +255,18 @@ class LedgerState:
         return None
 
     def quota_used(self, quota: Quota, window: Sequence[str] = ()) -> dict[str, Decimal]:
-        """What is charged to a quota; of blocks, on the fullest of a window, or of all."""
+        """Return what is charged to a quota; of blocks, on the fullest of a window, or of all."""
         return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
 
     def run(self, key: str) -> Run:
-        """The run of that key. Raises LedgerError where there is none."""
-        found = self.runs.get(key)
-        if found is None:
+        """Return the run of that key. Raise LedgerError where there is none."""
+        run = self.runs.get(key)
+        if run is None:
             raise LedgerError(f'dataset "{self.dataset}": expected the key of a run, found {key!r}, which no entry has')
-        return found
+        return run
 
     def rehearsal(self) -> LedgerState:
-        """A copy to try an entry on."""
+        """Return a copy to try an entry on."""
         trial = copy(self)
         trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
@@ -314,7 +318,7 @@ class LedgerState:
             self._paid(run.content, run.total, -1)
 
     def _count(self, entry: LedgerEntry) -> None:
-        """How far a session has gone: never back."""
+        """Note how far a session has gone: never back."""
         run, of, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
         if run.status not in COUNTED or count <= run.counts.get(of, 0):
             raise LedgerError(
@@ -347,7 +351,7 @@ class LedgerState:
         self.retired |= frozenset(self._window(entry))
 
     def _window(self, entry: LedgerEntry) -> tuple[str, ...]:
-        """The blocks of an entry; none where the dataset has none."""
+        """Return the blocks of an entry; none where the dataset has none."""
         family, stated = self.open_terms().family, entry.content.get("window")
         wrong = ("expected no window" if stated is not None else None) if family is None else family.wrong(stated)
         if wrong is not None or (family is None and entry.kind == "retire"):
@@ -355,7 +359,7 @@ class LedgerState:
         return tuple(stated or ())
 
     def _refuse_alone(self, entry: LedgerEntry) -> None:
-        """What takes two persons is what a second one approved; without that term nothing is proposed."""
+        """Raise LedgerError where what takes two persons was not approved by a second one, or something is proposed without that term."""
         two = self.terms is not None and self.terms.two_person is True
         try:
             if two and entry.kind in TWO_PERSONS and not arrives(entry.content):
@@ -367,9 +371,8 @@ class LedgerState:
         except LedgerError as error:
             raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
 
-    def _said(self, entry: LedgerEntry) -> None:
-        """What is proposed or refused changes nothing else."""
-        self.open_terms()
+    def _propose(self, entry: LedgerEntry) -> None:
+        self.open_terms()  # what is proposed or refused changes nothing else
 
     def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -402,12 +405,12 @@ class LedgerState:
 
 
 def payer(content: Mapping[str, Any]) -> str:
-    """Who is charged for a run."""
+    """Return who is charged for a run."""
     return str(content.get("who", ""))
 
 
 def named(pipeline: Mapping[str, Any]) -> str:
-    """The names of a pipeline's mechanisms, cut where they are longer than anybody reads: whoever spends may write anything there."""
+    """Return the names of a pipeline's mechanisms, cut where they are longer than anybody reads: a spender may write anything."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
@@ -438,6 +441,6 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
     "quota": LedgerState._quota,
-    "propose": LedgerState._said,
-    "refuse": LedgerState._said,
+    "propose": LedgerState._propose,
+    "refuse": LedgerState._propose,
 }

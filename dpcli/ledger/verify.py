@@ -1,34 +1,152 @@
 """Checking a ledger from end to end: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor.
 
-It is read twice, a page at a time: first the chain, so that what is broken is said before hours of pricing; then every cost. What is kept
-does not grow with the history, but for the problems that are found.
+It is read twice, a page at a time: first the chain, so that what is broken is said before hours of pricing; then every cost, under the
+ledger's own terms, whatever the entries say they are stated for. Memory does not grow with the history, but for the problems that are
+found.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import tallies, usable
+from dpcli.ledger.filters.filter import label
+from dpcli.ledger.governance import Proposal, proposal_of
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.price import SLACK, Prices, undeclared
-from dpcli.ledger.proposals import Proposal, proposal_of
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+
+
+REMEMBERED = 1_000  # runs whose price is kept
+SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
+
+    pipeline: Pipeline
+    others: tuple[str, ...]
+    least: bool
+
+
+def restated(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
+    """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+
+    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
+    """
+    from dpcli.mechanisms.neighbours import Adjacency
+
+    stated = pipeline.privacy
+    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
+    given = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
+    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
+    others = tuple(f"{name} {given[name]} instead of {wanted[name]}" for name in wanted if given[name] != wanted[name])
+    unknown = stated.unit != terms.unit and terms.unit != "example"
+    records = None if terms.unit == "example" else stated.max_contributions or 1
+    privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
+    return Restated(replace(pipeline, privacy=privacy), others, unknown)
+
+
+class Prices:
+    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
+
+    def __init__(self, terms: LedgerTerms) -> None:
+        self.terms = terms
+        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
+
+    def understated(self, entry: LedgerEntry) -> Iterator[str]:
+        """Yield a charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
+
+        A run that cannot be priced is one of them, whatever its content does to whoever tries.
+        """
+        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        try:
+            problem = " and ".join(_wrong(self, entry))
+        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
+            problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+        if problem:
+            yield f"{who}: {problem}"
+
+    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
+        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
+        if self.terms.mode != "declared":  # where a run is looked up by all that it states
+            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
+        key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
+        if key not in self.known:
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
+        return self.known[key]
+
+
+def undeclared(terms: LedgerTerms) -> Iterator[str]:
+    """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
+    try:
+        yield from _above(terms)
+    except Exception as error:  # whatever composing a forged set ends in
+        yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+
+
+def _above(terms: LedgerTerms) -> Iterator[str]:
+    from dpcli.ledger.terms import composed
+
+    runs = [(restated(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
+    for i, (run, _) in enumerate(runs, 1):
+        if run.others:
+            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
+    epsilon, accountant = composed([(run.pipeline, count) for run, count in runs], terms.delta)
+    if epsilon > terms.epsilon:
+        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
+
+
+def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+    terms, delta = prices.terms, float(entry.content["delta"])
+    if not delta < 1.0:
+        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
+    run = restated(terms, pipeline_from(entry.content["pipeline"]))
+    if run.others:
+        yield f"stated for {', '.join(run.others)} (DP103)"
+    if run.others and terms.mode == "declared":
+        return  # the declared set has no such run
+    stated = run.pipeline.privacy.window
+    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
+        yield "charged on other blocks than the window that it states"
+    charged = amounts.read(entry.content["cost"])
+    try:
+        cost = prices.of(run.pipeline, delta)
+    except (CannotCertify, NotRepresentable) as error:
+        yield f"its cost cannot be computed again: {error}"
+        return
+    for name, value in cost.items():
+        paid = charged.get(name, Decimal(0))
+        if value > paid * SLACK:
+            least = "at least " if run.least else ""
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_times(value, paid)} (DP408)"
+
+
+def _times(value: Decimal, paid: Decimal) -> str:
+    return f", {float(value / paid):.4g} times as much" if paid else ""
+
 
 ANCHOR = "dpcli/anchor/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found.
+    """The result of a verification.
 
     entries: how many were checked. costs: how many were computed again. problems: what understates the spending. notes: what does not,
     and is better mended.
@@ -55,8 +173,8 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     state = replayed(ledger, anchor)
     terms = state.open_terms()
     refuse_changed(ledger.store, state)
-    whole: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
-    each: list[str] = []
+    terms_problems: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
+    problems: list[str] = []
     prices = Prices(terms)
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
@@ -67,19 +185,19 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         elif terms.two_person and "approval" in entry.content:
             notes += _alike(proposed[entry.content["proposal"]], entry)
         if "caps" in entry.content and terms.mode != "declared":
-            whole += _wide(terms, entry)
+            terms_problems += _wide(terms, entry)
         if "cost" in entry.content:
             if progress is not None:
                 progress(done, state.charges)
             done += 1
-            each += prices.understated(entry)
-    return Verified(state.head.seq, done, state.head, (*whole, *each), (*notes, *_notes(ledger)))
+            problems += prices.understated(entry)
+    return Verified(state.head.seq, done, state.head, (*terms_problems, *problems), (*notes, *_notes(ledger)))
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
     """Raise LedgerError where what guards the entries is not what the chain says, at its opening, upgrade or copy.
 
-    Of a copy that is not open the chain says what guards it where it comes from.
+    The chain of a copy that is not open says what guards it where it comes from.
     """
     if not state.not_open and digest(store.schema()) != state.schema:
         again = " (dpcli budget upgrade notes it where a later version made them)" if store.version > state.version else ""
@@ -87,23 +205,23 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
 
 
 def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
-    """What all entries come to, whatever is noted beside them.
+    """Return what all entries come to, whatever totals were noted.
 
-    Raises LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
+    Raise LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.
     """
     state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
-    said = usable(noted, ledger.dataset)
+    content = usable(noted, ledger.dataset)
     for _, state in ledger.replay():
-        if said is not None and state.head.seq == said.get("seq") and not tallies(said, state):
+        if content is not None and state.head.seq == content.get("seq") and not tallies(content, state):
             raise LedgerError(
-                f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted here are not what '
+                f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted at it are not what '
                 "the entries add up to: the ledger was changed by hand, or by a program that cannot add"
             )
     state.open_terms()
-    if said is not None and not 1 <= int(said["seq"]) <= state.head.seq:
+    if content is not None and not 1 <= int(content["seq"]) <= state.head.seq:
         raise LedgerError(
-            f'{ledger.store.place}: dataset "{ledger.dataset}": ends at entry {state.head.seq}, and totals were noted at {said["seq"]}: '
+            f'{ledger.store.place}: dataset "{ledger.dataset}": ends at entry {state.head.seq}, and totals were noted at {content["seq"]}: '
             "entries were lost"
         )
     if anchor is not None:
@@ -112,27 +230,26 @@ def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
 
 
 def anchor_of(ledger: Ledger) -> dict[str, Any]:
-    """The head of the chain, to be kept elsewhere: a backup that was restored does not contain a later one."""
+    """Return the head of the chain, to be kept elsewhere: a backup that was restored does not contain a later one."""
     state = ledger.state()
     state.refuse_moved()
     return {"schema": ANCHOR, "dataset": ledger.dataset, "seq": state.head.seq, "hash": state.head.hash, "when": ledger.now()}
 
 
 def read_anchor(path: str) -> dict[str, Any]:
-    """What `anchor` wrote to a file. Raises InputError where there is none, or something else."""
+    """Return what `anchor` wrote to a file. Raise InputError where there is none, or something else."""
     from dpcli.file.toml.limits import read_bytes
 
     data = read_bytes(path)
     try:
-        found = json.loads(data)
-        sound = (
-            found["schema"] == ANCHOR and type(found["seq"]) is int and type(found["hash"]) is str and type(found["dataset"]) is str
-        )
+        anchor = json.loads(data)
+        types = [type(anchor[name]) for name in ("seq", "hash", "dataset")]
+        sound = anchor["schema"] == ANCHOR and types == [int, str, str]
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise InputError(f"--anchor {path}: expected what dpcli budget anchor writes as json, found something else")
-    return dict(found)
+        raise InputError(f"--anchor {path}: not what dpcli budget anchor writes as json")
+    return dict(anchor)
 
 
 def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
@@ -142,13 +259,13 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
     if head.seq < seq:
         raise LedgerError(f"{place}: ends at entry {head.seq}, the anchor was taken at {seq}: restored from an old backup (DP405)")
-    row = ledger.row(seq) if seq >= 1 else None
-    if row is None or row.hash != anchor["hash"]:
+    rows = ledger.store.after(ledger.dataset, seq - 1, 1) if seq >= 1 else ()
+    if [(row.seq, row.hash) for row in rows] != [(seq, anchor["hash"])]:
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
 
 
 def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
-    """Caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
+    """Yield caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
     epsilon = float(entry.content.get("epsilon", terms.epsilon))
     try:
         sound = amounts.read(terms.caps(epsilon))
@@ -157,22 +274,22 @@ def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
         return
     for name, value in amounts.read(entry.content["caps"]).items():
         if name not in sound or value > sound[name] * SLACK:
-            said = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
-            yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
+            cap = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
+            yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
 def _alike(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
-    """An approval by somebody whose name people do not tell from the proposer's; a file takes any name."""
+    """Yield an approval by somebody whose name people do not tell from the proposer's; a file takes any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
 
 
 def _notes(ledger: Ledger) -> Iterator[str]:
-    """Guards of an earlier version: an entry that they let in may be one that no guard should; and totals that nobody can use."""
+    """Yield guards of an earlier version, which may have let in what no guard should; and totals that nobody can use."""
     amiss = ledger.store.outdated
     if amiss:
         yield f"{amiss}: dpcli budget upgrade makes them again"
     noted = ledger.store.checkpoint(ledger.dataset)
     if noted is not None and usable(noted, ledger.dataset) is None:
-        yield "the totals that were noted beside the entries are damaged or of a later version, and not used: all entries are read instead"
+        yield "the totals that were noted are damaged or of a later version, and not used: all entries are read instead"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 from dpcli.base.errors import InternalError
 from dpcli.base.lazy import lazy
 from dpcli.numerics.arrays import np
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
     import ssl

@@ -16,8 +16,7 @@ from dpcli.release.columns import domain_of
 from dpcli.release.entries import AskedQuery, asked
 from dpcli.release.expressed import reads_expressions, require_expressions
 from dpcli.release.settings import Source
-from dpcli.sessions.plan import fingerprint
-from dpcli.sessions.priced import PricedFile, priced_file
+from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.rows import RowWindow
@@ -39,7 +38,7 @@ class ReleasePlan(PricedFile):
         bounded is not what the file claims to protect, as far as names tell.
         """
         from dpcli.release.window import WITHOUT_LEDGER, row_window
-        from dpcli.sessions.whose import require_bounded
+        from dpcli.sessions.window import require_bounded
 
         privacy, whose = self.pipeline.privacy, self.source.unit
         if ledger is None:

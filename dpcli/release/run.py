@@ -15,9 +15,8 @@ from dpcli.release.plan import ReleasePlan
 from dpcli.release.quiet import quietly
 from dpcli.release.ready import require_ready
 from dpcli.release.store import STATEMENT, Stored, store, stored_in
-from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, require_same_books, session_in, session_there
+from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, reason, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

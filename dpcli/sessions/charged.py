@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.sessions.folder import replaced
-from dpcli.sessions.whereabouts import home
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
+
 
 RUN = "run.json"
 UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # by which a ledger says that it wrote nothing
@@ -25,11 +25,11 @@ UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # by which a 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One charge, and what it is for.
+    """A charge, and what it is for.
 
-    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether that was made
-    by which no answer is given twice: from then on it must be there, and the ledger must know the run. home: the folder that it was charged
-    in; up to the count nothing else tells a copy of it. inputs: what it was begun with beside the file, by name and digest.
+    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether the count was made by which no
+    answer is given twice: from then on it must be there, and the ledger must know the run. inputs: what it was begun with besides the file,
+    by name and digest.
     window: the blocks that it was charged on. rows: of these, where dpcli has chosen them.
     """
 
@@ -38,7 +38,6 @@ class Session:
     fingerprint: str
     charged: bool
     counted: bool = False
-    home: str = ""
     inputs: dict[str, str] = field(default_factory=dict)
     window: tuple[str, ...] = ()
     rows: dict[str, Any] | None = None
@@ -54,11 +53,11 @@ class Session:
 
     @property
     def identity(self) -> str:
-        """What its answers are counted under: of another session of the same file they are others."""
+        """The name that its answers are counted under, which no other session of the same file has."""
         return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
 
     def write(self) -> None:
-        """Durably. Raises LedgerError where the disk takes nothing: the caller draws nothing then."""
+        """Write it durably. Raise LedgerError where the disk takes nothing: the caller draws nothing then."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         path = os.path.join(self.folder, RUN)
         try:
@@ -68,7 +67,7 @@ class Session:
 
 
 def session_there(folder: str) -> Session | None:
-    """The session of a folder, None where there is none. Raises InputError where it is not as dpcli wrote it."""
+    """Return the session of a folder, None where there is none. Raise InputError where it is not as dpcli wrote it."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -81,32 +80,32 @@ def session_in(
     inputs: Mapping[str, str] | None = None,
     same: Callable[[str, str], bool] = str.__eq__,
 ) -> Session:
-    """A new session, or under --resume the one that is there. The folder is held by the caller.
+    """Return a new session, or under --resume the one that is there. The folder is locked by the caller.
 
-    inputs, same: as in `Session.require_same`. Raises InputError where it is not what was asked for, or of a file that has changed since.
+    inputs, same: as in `Session.require_same`. Raise InputError where it is not what was asked for, or of a file that has changed since.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
     if not os.path.lexists(path):
         if resume:
-            raise InputError(f"--resume: expected a session in {folder}, found none")
-        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, home=home(folder), inputs=dict(inputs))
+            raise InputError(f"--resume: expected a session in {folder}; there is none")
+        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, inputs=dict(inputs))
     if not resume:
         raise InputError(
             f"{folder}: expected a new folder, found a session: --resume goes on with it; a second one is another charge, in another folder"
         )
-    found = _read(path, folder)
-    if found.fingerprint != fingerprint:
+    session = _read(path, folder)
+    if session.fingerprint != fingerprint:
         raise InputError(
             f"--resume: {path}: expected the file as it was when the session began, and its window, found it changed: begin anew"
         )
-    found.require_same(inputs, same)
-    require_same_books("--resume", found.charged, ledger, "session")
-    return found
+    session.require_same(inputs, same)
+    require_same_books("--resume", session.charged, ledger, "session")
+    return session
 
 
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
-    """What goes on does so in the ledger that was charged for it, or in none as at its start. Raises InputError.
+    """Raise InputError where a session goes on with a ledger that was not charged for it, or without the one that was.
 
     place: where a message begins. what: what goes on, in a word.
     """
@@ -116,15 +115,15 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
-    """What draws more noise has not ended in the ledger that was charged, else it is a copy, and is whose it was. Raises InputError.
+    """Raise InputError where a run that draws more noise has ended in the ledger that was charged, or is somebody else's.
 
     place: where a message begins. what: what goes on, in a word.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):
-        said = "has ended, so that this is a copy of it" if reserved.status == "committed" else "was voided"
+        ended = "has ended, so that this is a copy of it" if reserved.status == "committed" else "was voided"
         raise InputError(
-            f"{place}: expected a {what} that is charged and goes on, found one that {said}: begin a new one in another folder"
+            f"{place}: expected a {what} that is charged and goes on, found one that {ended}: begin a new one in another folder"
         )
     owner = reserved.content.get("who")
     if owner != ledger.who:
@@ -135,13 +134,7 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> Session:
-    """Reserve and start the whole session in the ledger, once; its folder knows the run before the ledger does.
-
-    Returns the session that was charged: what was copied before it had a count, by which copies are told, is another one.
-    """
-    here = home(session.folder)
-    if not session.counted and session.home != here:
-        session = replace(session, run=uuid.uuid4().hex, home=here)
+    """Reserve and start the session in the ledger, once, and return it; its folder knows the run before the ledger does."""
     path = os.path.join(session.folder, RUN)
     new = not os.path.lexists(path)
     session.write()
@@ -149,9 +142,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         return session
     known = ledger.state().runs.get(session.run)
     if known is None and session.counted:
-        raise LedgerError(
-            f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this session was charged under, found none'
-        )
+        raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, under which this session was charged')
     try:
         charge_run(ledger, session.run, pipeline, why)
     except UNCHARGED:
@@ -164,7 +155,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
     """Reserve and start a run, whichever of it the ledger has not seen yet. Call it before the first noise, again after a crash.
 
-    Raises Denied where the ledger says no, LedgerError where the run was voided: nothing may be drawn under it.
+    Raise Denied where the ledger says no, LedgerError where the run was voided: nothing may be drawn under it.
     """
     known = ledger.state().runs.get(run)
     if known is None:
@@ -175,33 +166,32 @@ def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
 
 
 def commit(session: Session, ledger: Ledger | None) -> None:
-    """All that was to be answered for now is; the run stays charged in full."""
+    """Note that all was answered; the run stays charged in full."""
     if ledger is not None and ledger.state().run(session.run).status == "started":
         ledger.commit(session.run)
 
 
 def noted(session: Session) -> Session:
-    """The session, which remembers that its counts are there."""
-    found = replace(session, counted=True)
-    found.write()
-    return found
+    """Return the session, which remembers that its counts are there."""
+    counted = replace(session, counted=True)
+    counted.write()
+    return counted
 
 
 def _read(path: str, folder: str) -> Session:
     try:
         with open(path, "rb") as file:
             content = json.load(file)
-        found = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
-        kept_rows(found.rows, found.window)
-        known = (found.run, found.fingerprint, found.charged, found.counted, found.home, found.inputs)
-        types = [type(value) for value in known] + [type(value) for value in found.inputs.values()]
+        content.pop("home", None)  # of earlier versions
+        session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
+        kept_rows(session.rows, session.window)
+        known = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
+        types = [type(value) for value in known] + [type(value) for value in session.inputs.values()]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         types = []
-    if types[:6] != [str, str, bool, bool, str, dict] or {*types[6:]} - {str}:
-        raise InputError(
-            f"{path}: expected what dpcli wrote of a session, found something else: nothing more is answered in this folder"
-        )
-    return found
+    if types[:5] != [str, str, bool, bool, dict] or {*types[5:]} - {str}:
+        raise InputError(f"{path}: is not as dpcli wrote it: nothing more is answered in this folder")
+    return session
 
 
 def require_charged(ledger: Ledger, run: str) -> None:
@@ -209,9 +199,15 @@ def require_charged(ledger: Ledger, run: str) -> None:
 
     A copied folder is the same run: its answers are counted in the ledger, for all copies together.
     """
-    found = ledger.state().run(run)
-    if found.status not in ("started", "committed"):
+    status = ledger.state().run(run).status
+    if status not in ("started", "committed"):
         raise LedgerError(
             f'dataset "{ledger.dataset}": expected the run {run[:12]} that this system was fitted under, charged and started, '
-            f"found it {found.status}: nothing is answered"
+            f"found it {status}: nothing is answered"
         )
+
+
+def reason(command: str, path: str, pipeline: Pipeline) -> str:
+    """Return why a run is charged, for the log, as "dpcli train week.toml (clicks-week)": a stored pipeline has no name."""
+    name = f" ({pipeline.name})" if pipeline.name else ""
+    return f"dpcli {command} {os.path.basename(path)}{name}"

@@ -8,16 +8,36 @@ from collections.abc import Callable, Iterable, Iterator
 
 from dpcli.base.errors import InputError
 from dpcli.base.posix import require_posix
-from dpcli.sessions.process import this_process
+
+_FORKS = 0
+
+
+def this_process() -> tuple[int, int]:
+    """Return what no process has that this one was forked from, or that is forked from it.
+
+    Its number alone is no answer: in a namespace of its own a fork may have its parent's, and later one may have that of an ancestor that
+    ended. So the forks since the first process are counted, and the number is for those that Python did not hear of.
+    """
+    return os.getpid(), _FORKS
+
+
+def _forked() -> None:
+    global _FORKS
+    _FORKS += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
 
 LOCK = ".lock"
 TRIES = 100  # to hold a folder that others make and remove
 
 
 def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None) -> None:
-    """A file with this content, durable, in one piece; where `fresh`, no file stands in for it that is there already.
+    """Write a file with this content, durably, in one piece; where `fresh`, refuse a draft that exists.
 
-    last: a look at the old file, just before it goes, which may raise. Raises OSError, FileExistsError among others, where it cannot be
+    last: a look at the old file, just before it goes, which may raise. Raise OSError, FileExistsError among others, where it cannot be
     written, and Unavailable where the system has no way to; the file is then as it was.
     """
     require_posix(f"{path}: a file that must be durable")
@@ -43,12 +63,12 @@ def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, 
 
 @contextlib.contextmanager
 def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
-    """The folder, made where it is not there, for this process alone. What nothing came of leaves no folder behind.
+    """Hold a folder, made where it is missing, for this process alone. An empty one is removed at the end.
 
-    mode: of a folder that is made. Raises InputError where another process has it, or it cannot be written.
+    mode: of a folder that is made. Raise InputError where another process has it, or it cannot be written.
     """
     made, process = _missing(folder), this_process()
-    lock = _held(folder, mode)
+    lock = _locked(folder, mode)
     try:
         yield
     finally:
@@ -60,16 +80,16 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
 
 
 def _missing(folder: str) -> list[str]:
-    """The folder and those around it that are not there, the innermost first."""
-    found, place = [], os.path.abspath(folder)
+    """Return the folder and those around it that are missing, the innermost first."""
+    folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):
-        found.append(place)
+        folders.append(place)
         place = os.path.dirname(place)
-    return found
+    return folders
 
 
-def _held(folder: str, mode: int) -> int:
-    """The lock of the folder, open. Where it was removed with its folder as this one came, it is made again."""
+def _locked(folder: str, mode: int) -> int:
+    """Return the lock of the folder, open. Where it was removed with its folder as this one came, it is made again."""
     require_posix(f"{folder}: the folder of a run")
     import fcntl
 
@@ -84,21 +104,21 @@ def _held(folder: str, mode: int) -> int:
             raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            there = _is(lock, path)
+            same = _is(lock, path)
         except BlockingIOError:
             os.close(lock)
             raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
         except BaseException:
             os.close(lock)
             raise
-        if there:
+        if same:
             return lock
         os.close(lock)
     raise InputError(f"{folder}: expected a folder that stays, found one that others remove as often as it is made")
 
 
 def _is(lock: int, path: str) -> bool:
-    """Whether the open file is the one of that name: a lock on another holds nobody off."""
+    """Check whether the open file is the one of that name: a lock on another holds nobody off."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:

@@ -1,19 +1,88 @@
-"""The price of a session: the whole file, and the one entry in it that is performed."""
+"""The plan of a session and its price: the whole file, and the one entry in it that is performed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpcli.base.errors import CannotCertify, Denied, InputError
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import shares_its_price
 from dpcli.file.toml.shown import first_names
-from dpcli.sessions.plan import FilePlan
+from dpcli.ledger.blocks.rows import RowWindow
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account, BudgetVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline.
+
+    rows: of the table of private data that may be read; all where None.
+    """
+
+    accounts: ClassVar[tuple[str, ...]] = ()
+    path: str
+    pipeline: Pipeline
+    rows: RowWindow | None = field(default=None, kw_only=True)
+
+    @property
+    def private_file(self) -> str | None:
+        """The file of private data, as `path` names it, where it is of a kind that is read as a table; None for whatever else they are."""
+        return None
+
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        """The key that says whose a record is, and what it says, where what each owner adds is bounded; None where nothing is."""
+        return None
+
+    def on_rows(self, rows: RowWindow | None) -> Self:
+        """Return the plan on these rows of its private data alone."""
+        return replace(self, rows=rows)
+
+    def over(self, window: tuple[str, ...]) -> Self:
+        """Return the plan on some blocks of its dataset, which changes no cost."""
+        stated = {name: getattr(self, name) for name in self.accounts}
+        accounts = {name: replace(one, pipeline=_over(one.pipeline, window)) for name, one in stated.items() if one is not None}
+        return replace(self, pipeline=_over(self.pipeline, window), **accounts)
+
+    def stated_folder(self, output: str | None) -> str:
+        """Return the folder that a key of the file states, or one by the file's name; relative to the current folder."""
+        return output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
+
+    def folder_at(self, output: str | None) -> str:
+        """Return the absolute `stated_folder`."""
+        return os.path.join(os.getcwd(), self.stated_folder(output))
+
+    def fingerprint_with(self, name: str, table: Any, free: Container[str]) -> str:
+        """Return the SHA-256 of everything that a session which goes on must not have changed.
+
+        Args:
+            name, table: of the file, a dataclass that says what is done. free: keys of it that may change, as no answer depends on them.
+        """
+        kept = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
+        return fingerprint({"pipeline": tables_of(self.pipeline), name: kept, **self.row_data})
+
+    @property
+    def row_data(self) -> dict[str, Any]:
+        """The rows that are read, as JSON values; nothing where all are."""
+        return {} if self.rows is None else {"rows": self.rows.content()}
+
+
+def _over(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
+    return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of JSON values, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +94,7 @@ class PricedFile(FilePlan):
 
     @property
     def over_budget(self) -> bool:
-        """Whether the file's own budget does not pay for all of it; what cannot be certified it does not."""
+        """True where the file's own budget does not pay for all of it; it does not pay for what cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:
@@ -41,22 +110,22 @@ class PricedSession(PricedFile):
 
 
 def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
-    """The account of a pipeline, before anything of it is done. Raises CannotCertify where nobody can say what it costs."""
+    """Return the account of a pipeline, before anything of it is done. Raise CannotCertify where nobody can say what it costs."""
     from dpcli.analysis.account import account
 
-    found = account(pipeline)
-    if found.winner is None:
+    result = account(pipeline)
+    if result.winner is None:
         from dpcli.analysis.promised import UNCAPPED
 
-        why = f": {UNCAPPED}" if pipeline.privacy.adaptive and found.listed is not None else ""
+        why = f": {UNCAPPED}" if pipeline.privacy.adaptive and result.listed is not None else ""
         raise CannotCertify(f"{path}: no finite epsilon can be certified for this file{why}")
-    return PricedFile(path, pipeline, found)
+    return PricedFile(path, pipeline, result)
 
 
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
-    """The account of a file, its noise solved for where it says "calibrate", and its entry of one of these types.
+    """Return the account of a file, its noise solved for where it says "calibrate", and its entry of one of these types.
 
-    Raises as `one_entry` and `priced_file` do, and InputError where the file cannot be read.
+    Raise as `one_entry` and `priced_file` do, and InputError where the file cannot be read.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -66,20 +135,20 @@ def priced(path: str, data: bytes, types: Collection[str], table: str, named: st
 
 
 def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str, named: str | None) -> Entry:
-    """The entry of one of these types that is performed, on all of the data.
+    """Return the entry of one of these types that is performed, on all of the data.
 
     Args:
         table: the table whose key `mechanism` is `named`, for messages.
 
-    Raises InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
+    Raise InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
     that others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
     if len(fitting) != 1:
-        found = f"{named or 'none'} of {first_names(known)}" if known else "none of that type"
+        choice = f"{named or 'none'} of {first_names(known)}" if known else "none of that type"
         kinds = " or ".join(sorted(types))
-        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {found}")
+        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {choice}")
     place = f'{path}: mechanism["{fitting[0].name}"]'
     if fitting[0].partition is not None:
         raise InputError(f"{place}: expected no partition, found one: it runs on all of the data")
@@ -91,6 +160,6 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
 
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
-    """Hold a file to its own cap: what cannot be certified is over it. Raises Denied."""
+    """Raise Denied where a file is over its own cap; what cannot be certified is over it."""
     if budget is not None and budget.over:
         raise Denied(f"{place}: budget: {budget.wanted()}")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
+from dpcli.sessions.charged import reason
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.reason import reason
 from dpcli.sweep.sweep_plan import Better, PrivateSelection, SweepPlan, worth
 from dpcli.sweep.sweep_runs import Books, Pool, job_of
 from dpcli.sweep.trials import candidates

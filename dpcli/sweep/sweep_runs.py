@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.toml.shown import first_names
+from dpcli.sessions.charged import reason
 from dpcli.sessions.folder import exclusive
-from dpcli.sessions.reason import reason
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, SweepPlan, Variant
 from dpcli.sweep.worker import Job, JobAnswer, kept, serve
 

@@ -17,7 +17,7 @@ from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lookup import explain
 from dpcli.explain.topics import WRITTEN, source
 from dpcli.file.pipeline.key_places import tables
-from dpcli.ledger.commands.group import SUBCOMMANDS
+from dpcli.ledger.plugin import SUBCOMMANDS
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.release.plugin import MEASURES
 from dpcli.train.plugin import STYLES, TASKS

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.comments import comment_text as comment_module
+from dpcli.exam.subjects import SEED
 from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.comments.forges import ANOTHER, FORGES, ME, ONE, ONE_QUICK, TOKEN, Played
-from tests.exam.subjects import SEED
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
 

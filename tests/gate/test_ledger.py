@@ -50,9 +50,9 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer | Exception], As
                 raise answer
             return [answer for _ in runs]
 
-        module = ModuleType("dpcli.ledger.quote")
+        module = ModuleType("dpcli.ledger.planning.quote")
         module.quotes = quotes  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "dpcli.ledger.quote", module)
+        monkeypatch.setitem(sys.modules, "dpcli.ledger.planning.quote", module)
         return asked
 
     return put

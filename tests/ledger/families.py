@@ -7,10 +7,9 @@ from typing import Any
 
 from dpcli.ledger.chain import sealed
 from dpcli.ledger.filters.filter import opened_filter
-from dpcli.ledger.ledger import _rehearsed
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms
-from tests.ledger.folding import NOW
+from tests.ledger.folding import NOW, rehearsed
 from tests.ledger.setting import DATASET
 
 # Every kind of block: what an opening says of it, and six blocks.
@@ -42,4 +41,4 @@ def opening(found: LedgerTerms) -> LedgerState:
 
 
 def after(state: LedgerState, content: dict[str, Any]) -> LedgerState:
-    return _rehearsed(state, sealed({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))
+    return rehearsed(state, sealed({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))

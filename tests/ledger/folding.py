@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dpcli.base.errors import DpcliError
-from dpcli.ledger.chain import canonical, opened
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.ledger.chain import LedgerEntry, canonical, later, opened
 from dpcli.ledger.checkpoint import stated
-from dpcli.ledger.expiry import later
+from dpcli.ledger.grammar import wrong_entry
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
@@ -33,6 +33,16 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
+
+
+def rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
+    """A copy of the state after an entry that may be written."""
+    wrong = wrong_entry(entry.content)
+    if wrong is not None:
+        raise InputError(wrong)
+    trial = state.rehearsal()
+    trial.apply(opened(entry.row, state.dataset, state.head))
+    return trial
 
 
 def folded(ledger: Ledger) -> LedgerState:

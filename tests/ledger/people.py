@@ -6,8 +6,7 @@ import json
 import re
 from typing import Any
 
-from dpcli.ledger.chain import digest, sealed
-from dpcli.ledger.expiry import clock
+from dpcli.ledger.chain import clock, digest, sealed
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_store
 from dpcli.ledger.stores.postgres import PostgresStore

@@ -19,9 +19,9 @@ from dpcli.ledger.budget import budget
 from dpcli.ledger.documents.ledger_answers import receipt
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.planning.trailing import trailing_of
+from dpcli.ledger.planning.quote import quotes
+from dpcli.ledger.planning.schedule import trailing_of
 from dpcli.ledger.plugin import BLOCKS
-from dpcli.ledger.quote import quotes
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
@@ -54,8 +54,8 @@ def test_a_window_that_is_said_to_have_room_has(
     blocks = FAMILIES[by][1]
     found = block_room(ledger, run(cost / 10), blocks)
     room = {block for i, block in enumerate(blocks) if i != retired and used[i] + cost <= 10}
-    assert [block for stretch in found.stretches for block in stretch.blocks] == [b for b in found.asked if b in room]
-    assert set(found.asked) == set(blocks) and found.share == cost / 10
+    assert [block for stretch in found.stretches for block in stretch.blocks] == [b for b in found.within if b in room]
+    assert set(found.within) == set(blocks) and found.share == cost / 10
     rank = ledger.state().open_terms().family.kind.rank  # type: ignore[union-attr]
     for stretch in found.stretches:
         assert [rank(block) for block in stretch.blocks] == list(range(rank(stretch.blocks[0]), rank(stretch.blocks[-1]) + 1))
@@ -81,7 +81,7 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
         found, within = block_room(ledger, run(cost)), block_room(ledger, run(cost), blocks)
         assert (within.before, within.after) == (None, None)
         assert (found.before, found.after) == ((None, None) if kind.listed else (blocks[1], blocks[4]))
-        assert found.whole_takes == (cost <= 1.0)
+        assert found.unused_takes == (cost <= 1.0)
         for form in ("text", "table"):
             said = " ".join(dpcli("budget", "windows", url, str(file), "-f", form).out.split())
             takes = "each is whole and takes the run" if cost <= 1.0 else "each is whole, and its cap is too small for the run"
@@ -102,7 +102,7 @@ def test_the_commands(place: Place, tmp_path: Path) -> None:
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     cut = ("--blocks", "day", "--column", "event_date")
     refused = dpcli("budget", "init", place.url, "--dataset", "v", *opening, *cut)
-    assert refused.code == 2 and "--max-blocks: expected in how many blocks" in refused.err
+    assert refused.code == 2 and "--max-blocks: state in how many blocks" in refused.err
     assert dpcli("budget", "init", place.url, "--dataset", "v", *opening, *cut, "--max-blocks", "2").code == 0
     assert "no block was charged yet" in dpcli("budget", "show", place.url).out
     assert dpcli("budget", "windows", place.url, str(file)).code == 2
@@ -153,12 +153,12 @@ def test_a_file_that_states_its_window(tmp_path: Path) -> None:
     assert dpcli(*spend, "a").code == 0
     assert dpcli(*spend, "a", "--window", "2026-01-05", "--window", "2026-01-01..2026-01-02").code == 0
     refused = dpcli(*spend, "b", "--window", "2026-01-01")
-    assert refused.code == 2 and "--window: expected the window of" in refused.err
+    assert refused.code == 2 and "contradicts the window of" in refused.err
     budget(url).spend(str(file), "c")
     assert {run.window for run in ledger.state().runs.values()} == {("2026-01-01", "2026-01-02", "2026-01-05")}
     assert len(ledger.state().runs) == 2 and verify(ledger).problems == ()
     for asked in (ledger.spend, ledger.reserve):
-        with pytest.raises(InputError, match="expected the window of"):
+        with pytest.raises(InputError, match="contradicts the window of"):
             asked(load(str(file)), "elsewhere", window=["2026-03-01"])
     with pytest.MonkeyPatch.context() as patch:  # as a program of somebody else's would
         patch.setattr(ledger, "stated_window", lambda pipeline, given: tuple(given))
@@ -207,7 +207,7 @@ def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str,
         for block in far:
             charge(ledger, block, "0.1", window=[block])
         found = block_room(ledger, run(0.1))
-        assert found.asked == far[1:] and found.latest is not None and found.latest.blocks == far[1:]
+        assert found.within == far[1:] and found.latest is not None and found.latest.blocks == far[1:]
 
 
 @pytest.mark.parametrize("by", BLOCKS)
@@ -226,7 +226,7 @@ def test_the_last_days_are_those_before_the_day_of_the_ledgers_clock(by: str, st
             trailing = trailing_of(stated, family.kind)
             assert trailing is not None
             blocks = tuple(trailing.blocks(family.kind, day))
-            assert block_room(ledger, run(0.01), [stated]).asked == blocks
+            assert block_room(ledger, run(0.01), [stated]).within == blocks
             done = receipt(ledger, lambda day=day: ledger.spend(run(0.01), str(day), window=[stated]))
             assert ledger.state().run(str(day)).window == blocks and str(day) not in blocks
             assert f"window: {window_words(ledger.state(), blocks)}; " in done.notes[0]
@@ -244,7 +244,7 @@ def test_a_file_states_no_window_that_moves(tmp_path: Path) -> None:
 
 
 def test_a_release_of_the_last_days_is_begun_on_the_blocks_that_they_are(tmp_path: Path) -> None:
-    from dpcli.sessions.plan import FilePlan
+    from dpcli.sessions.priced import FilePlan
     from dpcli.sessions.window import over_window
 
     with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:

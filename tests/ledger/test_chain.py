@@ -97,7 +97,7 @@ def test_a_later_format_says_so() -> None:
 
 def test_what_is_no_entry_is_refused() -> None:
     def refused(body: str) -> None:
-        with pytest.raises(LedgerError, match="expected a JSON object"):
+        with pytest.raises(LedgerError, match="not a JSON object"):
             opened(StoredRow(1, body, digest(body)), "visits", Head())
 
     every(["", "[]", "null", '{"kind": 1}', "[" * 10_000, "{"], refused)
@@ -122,9 +122,9 @@ NO_SOUND_LEDGER: list[tuple[list[dict[str, object]], str]] = [
         "commit of a run that is void",
     ),
     ([OPEN, {"kind": "amend", "epsilon": 2.0, "caps": {"rho": "1"}}], "amends other caps"),
-    ([OPEN, {"kind": "amend"}], "expected the content of amend"),
-    ([OPEN, {"kind": "spend", "key": "a"}], "expected the content of spend"),
-    ([{"kind": "open", "terms": {"planet": "earth"}, "caps": {}}], "expected an opening entry"),
+    ([OPEN, {"kind": "amend"}], "not the content of amend"),
+    ([OPEN, {"kind": "spend", "key": "a"}], "not the content of spend"),
+    ([{"kind": "open", "terms": {"planet": "earth"}, "caps": {}}], "not an opening entry"),
 ]
 
 

@@ -18,9 +18,8 @@ from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated
-from dpcli.ledger.forgetful import ForgetfulRuns
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.recent import recent
+from dpcli.ledger.past_runs import ForgetfulRuns, recent
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.sqlite import SqliteStore
@@ -191,7 +190,7 @@ def test_verify_finds_totals_that_are_not_those_of_the_entries(place: str, tmp_p
         rewritten(path := again(place, tmp_path, name), **FORGED[name])
         with (
             open_ledger(path, DATASET) as ledger,
-            pytest.raises(LedgerError, match="the totals that were noted here are not what the entries add up to"),
+            pytest.raises(LedgerError, match="the totals that were noted at it are not what the entries add up to"),
         ):
             verify(ledger)
 
@@ -308,8 +307,7 @@ def test_entries_that_were_there_are_missed(place: str, tmp_path: Path) -> None:
 def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
     seq = noted(place)["seq"]
     with open_ledger(place, DATASET) as ledger:
-        row = ledger.row(seq)
-    assert row is not None
+        (row,) = ledger.store.after(DATASET, seq - 1, 1)
     body = canonical({**json.loads(row.body), "why": "another"})
     by_force(place, ("UPDATE entry SET body = ?, hash = ? WHERE dataset = ? AND seq = ?", (body, digest(body), DATASET, seq)))
     with pytest.raises(LedgerError, match="is not the one that was there when the totals were noted"):
@@ -450,7 +448,7 @@ def test_the_commands_say_what_they_said(place: str, tmp_path: Path) -> None:
 
 
 def test_a_gate_reads_once_for_all_its_files(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.ledger.quote import quotes
+    from dpcli.ledger.planning.quote import quotes
 
     asked = []
     after = SqliteStore.after

@@ -18,10 +18,10 @@ import pytest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.budget import budget
-from dpcli.ledger.stores import postgres, postgres_patience, sqlite
+from dpcli.ledger.stores import postgres, postgres_connection, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
-from tests.cli.ledgers import ALL, called
 from tests.ledger.conftest import OWNER, Database
+from tests.ledger.every_command import ALL, called
 from tests.ledger.freezing import Freezes
 from tests.ledger.setting import DATASET, charge, run, terms
 from tests.waiting import PATIENCE
@@ -105,7 +105,7 @@ HURDLES = (silent, starts_up, locked_rows, full, nobody, locked_file, pipe, pipe
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same limits, shorter."""
-    monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: ANSWER))
+    monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: ANSWER))
     monkeypatch.setattr(postgres.PostgresStore.__init__, "__defaults__", (LOCK, False, ANSWER))
     monkeypatch.setattr(postgres.create, "__defaults__", (LOCK, ANSWER))
     monkeypatch.setattr(sqlite.SqliteStore.__init__, "__defaults__", (sqlite.connect, LOCK, False))
@@ -181,7 +181,7 @@ def test_what_lies_beside_a_file_is_a_file(end: str, kind: str, tmp_path: Path) 
     init(str(path), DATASET, terms()).close()
     beside = Path(f"{path}{end}")
     beside.mkdir() if kind == "directory" else beside.symlink_to("/dev/null")
-    with pytest.raises(LedgerError, match=f"expected nothing but a journal beside it, found a {kind}"):
+    with pytest.raises(LedgerError, match=f"expected nothing but a journal next to it, found a {kind}"):
         open_ledger(str(path), DATASET)
 
 
@@ -195,13 +195,13 @@ def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
     between = Freezes(tmp_path, database.cluster.folder)
     between.start()
     through = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER)
-    monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: 2.0))
-    monkeypatch.setattr(postgres_patience, "OWN_NAMES", "SELECT pg_catalog.pg_sleep(3600)")
+    monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 2.0))
+    monkeypatch.setattr(postgres_connection, "OWN_NAMES", "SELECT pg_catalog.pg_sleep(3600)")
     with database.cluster.connect(database.name) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT FROM dpcli.dataset FOR UPDATE")
         ledger = open_ledger(through, DATASET)
-        ledger.store._limits = postgres_patience.Limits(0.3)  # type: ignore[attr-defined]
+        ledger.store._limits = postgres_connection.Limits(0.3)  # type: ignore[attr-defined]
         with ending("a charge"), pytest.raises(LedgerError, match="locked by another writer for too long"):
             charge(ledger, "key")
     ledger.close()

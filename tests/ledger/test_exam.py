@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from dpcli.base.errors import Denied, DpcliError, LedgerError
-from dpcli.ledger.chain import StoredRow, digest, sealed
-from dpcli.ledger.expiry import later
+from dpcli.ledger.chain import StoredRow, digest, later, sealed
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
@@ -45,7 +44,7 @@ def clock() -> str:
 def opened(place: Place, dataset: str = DATASET, now: Callable[[], str] = clock) -> Ledger:
     """Another handle on a ledger; `now` is its clock where the store has none of its own."""
     store = open_store(place.url)
-    return Ledger(store, dataset, now=None if store.keeps_time else now)
+    return Ledger(store, dataset, now=None if store.hides else now)
 
 
 @pytest.fixture
@@ -349,9 +348,9 @@ def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
 def test_a_reservation_keeps_its_first_end_and_says_so(ledger: Ledger) -> None:
     def kept(first: str | None, second: str | None) -> None:
         key = f"{first} {second}"
-        assert ledger.reserve(run(0.1), key, expires=first).told == ()
+        assert ledger.reserve(run(0.1), key, expires=first).notes == ()
         with unchanged(ledger):
-            told = ledger.reserve(run(0.1), key, expires=second).told
+            told = ledger.reserve(run(0.1), key, expires=second).notes
         assert ledger.state().run(key).content.get("expires") == first
         assert "this is no new run" in told[0]
         assert [line for line in told if "keeps the --expires" in line and (first or "none") in line] == list(told[1:])
@@ -374,7 +373,7 @@ def test_void_needs_a_reason_and_a_run(ledger: Ledger) -> None:
 
 @pytest.mark.long
 def test_an_expired_reservation_counts_in_full(place: Place, ledger: Ledger) -> None:
-    soon = later(ledger.now(), seconds=1)
+    soon = later(ledger.now(), 1 / 86_400)
     ledger.reserve(run(0.6), "long", expires=soon)
     late = opened(place, now=lambda: LATER)
     assert until(lambda: late.now() >= soon)

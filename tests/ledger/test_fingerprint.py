@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.ledger import fingerprint, ledger
-from dpcli.ledger.fingerprint import fingerprint_of
-from dpcli.ledger.ledger import refuse_double
+from dpcli.ledger import ledger, opening
+from dpcli.ledger.ledger import refuse_known_data
+from dpcli.ledger.opening import fingerprint_of
 from dpcli.ledger.stores.places import init as opened
 from dpcli.ledger.stores.places import open_store
 from tests.command import Result, dpcli
@@ -51,7 +51,7 @@ def test_one_file_has_its_own_sha256(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """As sha256sum prints it, whatever the size of the pieces that are read."""
     (tmp_path / "a").write_bytes(content := os.urandom(10_000))
     for piece in (1, 7, 4096, 1 << 20):
-        monkeypatch.setattr(fingerprint, "PIECE", piece)
+        monkeypatch.setattr(opening, "PIECE", piece)
         assert fingerprint_of([str(tmp_path / "a")]) == hashlib.sha256(content).hexdigest()
 
 
@@ -83,8 +83,8 @@ def test_a_file_that_is_written_meanwhile_has_none(tmp_path: Path) -> None:
                     change(data)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fingerprint, "PIECE", 1)
-            patch.setattr(fingerprint.hashlib, "sha256", Total)
+            patch.setattr(opening, "PIECE", 1)
+            patch.setattr(opening.hashlib, "sha256", Total)
             with pytest.raises(InputError, match="changed while it was read"):
                 fingerprint_of([str(data)])
 
@@ -107,7 +107,7 @@ def test_what_is_left_open_is_told_in_one_line(tmp_path: Path) -> None:
     for name, more in flags.items():
         more = (*more, "--max-blocks", "1") if name == "d" else more
         done = init(str(tmp_path / f"{name}.db"), name, *more, "-f", "text")
-        lines = [line for line in done.out.splitlines() if "would get a second budget" in line]
+        lines = [line for line in done.out.splitlines() if "can be registered twice" in line]
         assert len(lines) == (name == "a"), done
         done = init(str(tmp_path / f"{name}2.db"), name, *more, "-f", "json")
         assert len(json.loads(done.out)["told"]) == (name == "a")
@@ -153,10 +153,10 @@ def test_the_server_knows_the_data_of_a_team_whose_member_nobody_is(database: Da
     """Whoever opens does not see them; the server does."""
     opened(database.url, "clicks", replace(terms(), fingerprint="a" * 64)).close()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ledger, "refuse_double", lambda *_: None)
+        patched.setattr(ledger, "refuse_known_data", lambda *_: None)
         with pytest.raises(LedgerError, match="expected new data, found the fingerprint"):
             opened(database.url, "visits", replace(terms(), fingerprint="A" * 64)).close()
     store = open_store(database.url)
     assert store.datasets() == ("clicks",)
-    refuse_double(store, "visits", replace(terms(), fingerprint="b" * 64), False)
+    refuse_known_data(store, "visits", replace(terms(), fingerprint="b" * 64))
     store.close()

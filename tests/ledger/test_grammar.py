@@ -14,10 +14,9 @@ import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.gate.gate_terms import ledger_conditions
-from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
-from dpcli.ledger.expiry import clock, later
+from dpcli.ledger.chain import GENESIS, canonical, clock, digest, later, sealed
 from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
-from dpcli.ledger.ledger import Ledger, _rehearsed
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
@@ -27,6 +26,7 @@ from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
 from tests.ledger.families import FAMILIES
 from tests.ledger.families import terms as of_blocks
+from tests.ledger.folding import rehearsed
 from tests.ledger.setting import DATASET, TABLES, run, terms
 
 HUGE = 10**400
@@ -325,7 +325,7 @@ def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int, by: str) -
         try:
             with ledger.store.writing(DATASET) as tail:
                 entry = sealed(content, DATASET, state.head)
-                _rehearsed(state, entry)
+                rehearsed(state, entry)
                 tail.append(entry.row)
         except (LedgerError, InputError, ValueError):
             continue
@@ -528,7 +528,7 @@ def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
         content = {"kind": "spend", **charged, "pipeline": tables, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}
         with ledger.store.writing(DATASET) as tail:
             entry = sealed(content, DATASET, ledger.state().head)
-            _rehearsed(ledger.state(), entry)
+            rehearsed(ledger.state(), entry)
             tail.append(entry.row)
     for command in (("show",), ("show", "-f", "table"), ("log", "-f", "text"), ("verify",), ("verify", "-f", "table")):
         done = dpcli("budget", command[0], place.url, *command[1:])

@@ -269,8 +269,8 @@ NO_HISTORY = [
     ("date,key,epsilonn\n", "did you mean 'epsilon'"),
     ("date,key,key\n", "found key twice"),
     ("date,epsilon\n", "with key among them"),
-    ('date,key\n"2024-01-01,a\n', "expected csv"),
-    ("date,key\n2024-01-01,a,b,c\n", ":2: expected 2 cells, found 4"),
+    ('date,key\n"2024-01-01,a\n', "not csv"),
+    ("date,key\n2024-01-01,a,b,c\n", ":2: the row has 4 cells, the header 2"),
     ("date,key,epsilon\n" + "2024-01-01,a,1\n" * 1001, "found 1,001: import it in parts"),
 ]
 
@@ -364,7 +364,10 @@ def test_no_run_of_a_file_is_passed_over_in_silence(tmp_path: Path) -> None:
             head + row.format("k", "") + row.format("other", "") + row.format("k", ""),
             r"twice.csv:4: key: .*line 2: 'k'",
         ),
-        "cut.csv": (head + row.format("k", "1e-6") + "2025-01-01,s,user,add-remove,0.5\n", r"cut.csv:3: expected 6 cells, found 5"),
+        "cut.csv": (
+            head + row.format("k", "1e-6") + "2025-01-01,s,user,add-remove,0.5\n",
+            r"cut.csv:3: the row has 5 cells, the header 6",
+        ),
         "names.jsonl": (
             '{"date":"2025-01-02","key":"j","epsilon":5.0,"unit":"user","adjacency":"add-remove","epsilon":0.1}\n',
             r"names.jsonl:1: expected each name once, found 'epsilon' twice",

@@ -128,7 +128,7 @@ def test_an_upgrade_makes_the_definitions_of_a_new_ledger(last: str, tmp_path: P
 
 
 def test_a_database_of_the_last_version_says_what_it_needs_before_a_dataset_moves(last_database: Database, tmp_path: Path) -> None:
-    from dpcli.ledger.copying import copied
+    from dpcli.ledger.stores.copying import copied
 
     target = str(tmp_path / "new.db")
     with pytest.raises(LedgerError, match="dpcli budget upgrade"):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dpcli.document.formats.facts import renderable
-from dpcli.ledger import overview as module
+from dpcli.ledger import balance as module
+from dpcli.ledger.balance import CHANGED, UNNOTED, Glance, Unread, overview
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.overview import CHANGED, UNNOTED, Glance, Unread, overview
 from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore
@@ -164,7 +164,7 @@ def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
-    from dpcli.ledger.copying import copied
+    from dpcli.ledger.stores.copying import copied
 
     source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
     for name, epsilon in (("gone", "0.9"), ("here", "0.1")):

@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.planning.instead import instead_of
-from dpcli.ledger.planning.rehearse import BEYOND, BudgetPlan, outlook_of, plan_of, window_on
-from dpcli.ledger.planning.rhythm import Rhythm
-from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
-from dpcli.ledger.planning.trailing import Trailing, trailing_of
+from dpcli.ledger.planning.rehearsal import BEYOND, BudgetPlan, instead_of, outlook_of, plan_of, window_on
+from dpcli.ledger.planning.schedule import Rhythm, Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cases import of_each
@@ -283,7 +280,7 @@ def test_what_no_ledger_takes(tmp_path: Path) -> None:
         own = replace(plan.schedule.runs[0], window=None)
         assert plan_of(ledger, Schedule((own,))).touched == {"2026-01-01": 10}
         for other in ("2026-01-02", "last 2 days"):
-            with pytest.raises(InputError, match="expected the window of"):
+            with pytest.raises(InputError, match="contradicts the window of"):
                 plan_of(ledger, Schedule((replace(own, window=other),)))
 
 

@@ -40,7 +40,7 @@ def noted(database: Database, dataset: str = DATASET) -> dict[str, object]:
 @given(steps=STEPS)
 def test_the_server_notes_what_the_entries_add_up_to(steps: list[tuple[str, str, str]], often: Database) -> None:
     name = f"data {len(open_store(often.url).datasets())}"
-    init(often.url, name, terms(), new=True).close()
+    init(often.url, name, terms()).close()
     with open_ledger(often.url, name) as ledger:
         for at, each in enumerate(steps[:12]):
             step(ledger, *each)

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import Head, canonical, digest
-from dpcli.ledger.commands.group import SUBCOMMANDS
-from dpcli.ledger.expiry import clock, later
+from dpcli.ledger.chain import Head, canonical, clock, digest, later
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.plugin import SUBCOMMANDS
 from dpcli.ledger.stores.places import init, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
 from tests.cases import of_each
@@ -317,7 +316,7 @@ def test_a_commit_without_a_start_and_a_reason(opened: Database) -> None:
 
 @pytest.mark.long
 def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
-    spender, soon = ledger(opened, "sam"), later(clock(), seconds=1)
+    spender, soon = ledger(opened, "sam"), later(clock(), 1 / 86_400)
     spender.reserve(run(0.1), "long", expires=soon)
     assert until(lambda: clock() >= soon)
     with pytest.raises(LedgerError, match="found one that expired"):

@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.stores import postgres_patience
+from dpcli.ledger.stores import postgres_connection
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
@@ -43,7 +43,7 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
     through = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER)
     ledger = Ledger(PostgresStore(through), DATASET)
     between.frozen.set()
-    monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: 1.0))
+    monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 1.0))
     with pytest.raises(LedgerError, match="the server has not answered for 1 s"):
         ASKED[asked](ledger)
 

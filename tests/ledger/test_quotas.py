@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import checkpoint
+from dpcli.ledger.balance import room
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
 from dpcli.ledger.opening import stated_quota
-from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
@@ -142,15 +142,6 @@ def test_a_quota_takes_two_persons_where_the_ledger_does(place: Place) -> None:
             eve.approve(stale.entry.row.seq, "fine")
         eve.approve(newer.entry.row.seq, "fine")
         assert eve.state().quotas["quota of person ada"].share == Decimal("0.6")
-
-
-def test_a_name_that_only_looks_like_a_payer_limits_nobody(place_of_two: Place) -> None:
-    with by(place_of_two, "ada") as ada:
-        charge(ada, "a", "0.1")
-        for name in ("Ada", "\uff41da", "\u0430da"):
-            with pytest.raises(InputError, match="only looks alike"):
-                limited(ada, name, "0.5")
-        limited(ada, "newcomer", "0.5")
 
 
 def test_a_spender_sets_no_quota(database: Database) -> None:
@@ -320,7 +311,7 @@ def agree(people: People, name: str, steps: list[Any], cut: bool) -> None:
     """Each step is of somebody who has read nothing yet."""
     first, model = people["ada"], Model(cut)
     found_terms = replace(first.state().open_terms(), schema=digest(first.store.schema()), blocks=DAYS if cut else None)
-    open_dataset(first.store, name, found_terms, "ada", new=True)
+    open_dataset(first.store, name, found_terms, "ada")
     for what, who, number, amount, places in steps:
         step(Ledger(people[who].store, name, who), model, what, number, amount, places)
     reader = Ledger(first.store, name, "ada")
@@ -420,10 +411,10 @@ def test_the_command_says_whose_how_much_and_who_changes_it(tmp_path: Any) -> No
 
 
 FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
-    ((None, None, (), "1", "1"), "--person, --team: expected one of the two, found none"),
-    (("a", "b", (), "1", "1"), "--person, --team: expected one of the two, found both"),
-    (("a", None, ("b",), "1", "1"), "--member: expected --team with it"),
-    ((None, "a", (), "1", "1"), "--member: expected who is in the team"),
+    ((None, None, (), "1", "1"), "--person, --team: state one of the two$"),
+    (("a", "b", (), "1", "1"), "--person, --team: state one of the two, not both"),
+    (("a", None, ("b",), "1", "1"), "--member: only with --team"),
+    ((None, "a", (), "1", "1"), "--member: state who is in the team"),
     ((" ", None, (), "1", "1"), "--person: expected"),
     ((None, "a", ("\x1b",), "1", "1"), "--member: expected"),
     *(
@@ -518,4 +509,4 @@ def test_a_quota_of_names_that_nobody_signs_with_says_so(members: tuple[str, ...
     assert found.code == 0, found.err
     for name in (*members, "dora"):
         assert (f"{name} " in found.err or f"{name}, " in found.err) == (name in unknown and share != "1"), found.err
-    assert ("charged nothing here so far" in found.err) == bool(unknown and share != "1")
+    assert ("charged nothing so far" in found.err) == bool(unknown and share != "1")

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.copying import copied
+from dpcli.ledger.stores.copying import copied
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import dpcli

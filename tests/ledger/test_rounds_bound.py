@@ -19,7 +19,7 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
 from dpcli.federated.round import clipped
 from dpcli.file.toml.render import InvalidFile
-from dpcli.ledger import checkpoint, earlier
+from dpcli.ledger import checkpoint, past_runs
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from tests.cases import of_each
@@ -338,8 +338,8 @@ def test_entries_of_other_keys_are_not_read(url: str, tmp_path: Path, monkeypatc
         run.round()
     for _ in range(20):
         other.round()
-    entry_of = earlier.entry_of
-    monkeypatch.setattr(earlier, "entry_of", lambda row, place: seen.append(entry_of(row, place).key) or entry_of(row, place))
+    alone = past_runs.alone
+    monkeypatch.setattr(past_runs, "alone", lambda row, dataset: seen.append(alone(row, dataset).key) or alone(row, dataset))
     asked: list[tuple[Callable[[], Any], int]] = [
         (lambda: run.charged, 5),
         (lambda: dpcli.rounds(path, url, "k").charged, 5),

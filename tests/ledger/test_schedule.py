@@ -16,9 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.schema import schedule_schema
 from dpcli.file.toml.render import InvalidFile
 from dpcli.ledger.planning import schedule as module
-from dpcli.ledger.planning.rhythm import EVERY, Rhythm, rhythm_of
-from dpcli.ledger.planning.schedule import MOST, Schedule, ScheduledRun
-from dpcli.ledger.planning.schedule_read import KEYS, read_schedule
+from dpcli.ledger.planning.schedule import EVERY, KEYS, MOST, Rhythm, Schedule, ScheduledRun, read_schedule, rhythm_of
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.samples import GATE

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cases import of_each
-from tests.cli.ledgers import ALL, called, marks
 from tests.command import dpcli
 from tests.ledger.conftest import Database
+from tests.ledger.every_command import ALL, called, marks
 from tests.ledger.setting import run_file
 
 SECRET = "s3cr3t-word"

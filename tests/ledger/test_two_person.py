@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.file.toml.looks import looks
 from dpcli.ledger import checkpoint
-from dpcli.ledger.chain import canonical
+from dpcli.ledger.chain import canonical, clock, later
 from dpcli.ledger.checkpoint import stated, tallies
-from dpcli.ledger.expiry import clock, later
+from dpcli.ledger.governance import MOST_DAYS
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
-from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
@@ -60,7 +59,7 @@ def made(place: Place) -> Iterator[Made]:
         found = first.state().open_terms()
 
         def make(name: str) -> tuple[Ledger, Ledger]:
-            charge(open_dataset(first.store, name, found, "ada", new=True), "night", "0.25", "reserve")
+            charge(open_dataset(first.store, name, found, "ada"), "night", "0.25", "reserve")
             return Ledger(first.store, name, "ada"), Ledger(second.store, name, "eve")
 
         yield make
@@ -242,7 +241,7 @@ def test_a_reason_on_both_sides(two: Place) -> None:
         for ask, words in ((ask, words) for ask in asks for words in ("", " ", "\u3164")):
             with pytest.raises(InputError, match="--reason"):
                 ask(words)
-        with pytest.raises(InputError, match="--approver: expected none in a ledger of two persons"):
+        with pytest.raises(InputError, match="--approver: not in a two-person ledger"):
             ada.amend(2.0, "a reason", "the board")
 
 
@@ -529,7 +528,7 @@ def test_both_databases_answer_alike_and_their_notes_are_true(
 ) -> None:
     path, database = str(tmp_path_factory.mktemp("two") / "ledger.db"), often
     name = f"data {uuid.uuid4().hex}"
-    init(database.url, name, TWO, new=True).close()
+    init(database.url, name, TWO).close()
     init(path, name, TWO).close()
     with pytest.MonkeyPatch.context() as patched, by(database, "ada") as ada, by(database, "eve") as eve:
         patched.setattr(checkpoint, "EVERY", 3)

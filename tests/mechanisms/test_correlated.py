@@ -14,6 +14,7 @@ import pytest
 import dpcli
 from dpcli.analysis.account import account
 from dpcli.base.errors import DpcliError, InputError
+from dpcli.exam.enumeration.matrices import toeplitz
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
@@ -21,9 +22,9 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.closed import participation
 from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
-from tests.brute.matrices import toeplitz, tree
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
+from tests.trees import tree
 
 COLUMNS = {
     "square root": square_root(8),

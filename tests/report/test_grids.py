@@ -28,7 +28,7 @@ from dpcli.document.charts.grid_text import mark
 from dpcli.document.charts.labels import Box
 from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import STEPS as INKS
-from dpcli.ledger.documents.block_calendar import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, chart
+from dpcli.ledger.documents.ledger_pictures import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, block_chart
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
 from tests.ledger.families import FAMILIES, opening, terms
@@ -57,7 +57,7 @@ def used(by: str, tenths: dict[int, int], retired: Sequence[int] = ()) -> Ledger
 
 
 def picture(state: LedgerState) -> tuple[Chart, Grid]:
-    found = chart(state)
+    found = block_chart(state)
     assert found is not None and found.grid is not None
     return found, found.grid
 
@@ -203,12 +203,12 @@ def test_parts_of_a_hash_that_are_too_many() -> None:
 
 def test_nothing_to_draw() -> None:
     for by in BLOCKS:
-        empty = chart(opening(terms(by)))
+        empty = block_chart(opening(terms(by)))
         assert (empty is None) == (by in ("day", "week"))
         if empty is not None and empty.grid is not None:
             assert all(square.value is None for square in empty.grid.squares)
             assert len(empty.grid.squares) == len(terms(by).family.kind.listed)  # type: ignore[union-attr]
     from tests.ledger.setting import terms as plain
 
-    assert chart(opening(plain())) is None
+    assert block_chart(opening(plain())) is None
     assert set(FAMILIES) == set(BLOCKS)

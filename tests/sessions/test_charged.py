@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -62,27 +60,6 @@ def test_an_interruption_anywhere_charges_once_and_in_full(
     ledger.close()
 
 
-@of_each("step", ["reserve", "start", "end"])
-def test_a_copy_made_before_the_count_is_charged_by_itself(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever it was made: each of the two makes a count of its own, and what it counts was paid for once."""
-    ledger, first, second = books(tmp_path), tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-
-    def broken(*arguments: Any, **keys: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        if step != "end":
-            patched.setattr(Ledger, step, broken)
-        with pytest.raises(KeyboardInterrupt) if step != "end" else nullcontext():
-            charge(begun(first, ledger), run(), ledger, "a test")
-    shutil.copytree(first, second)
-    first.rename(moved := tmp_path / "moved")
-    runs = {noted(charge(begun(folder, ledger, True), run(), ledger, "a test")).run for folder in (second, moved, second)}
-    assert len(runs) == 2 and runs == {*ledger.state().runs}
-    ledger.close()
-
-
 def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) -> None:
     """Nothing is left of it: the next one is another session. What was interrupted before its charge stays, to go on with."""
     ledger, folder = books(tmp_path, 0.005), tmp_path / "made" / "folder"
@@ -134,14 +111,14 @@ def test_a_ledger_that_lost_the_run_is_not_charged_again(tmp_path: Path) -> None
     ledger.close()
     (tmp_path / "other").mkdir()
     other = books(tmp_path / "other")
-    with pytest.raises(LedgerError, match="that this session was charged under, found none"):
+    with pytest.raises(LedgerError, match=r"has no run .*, under which this session was charged"):
         charge(session, run(), other, "a test")
     assert other.state().runs == {}
     other.close()
 
 
 def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--resume: expected a session in .*, found none"):
+    with pytest.raises(InputError, match=r"--resume: expected a session in"):
         begun(tmp_path, None, resume=True)
     session = begun(tmp_path, None)
     session.write()
@@ -159,7 +136,7 @@ def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     ledger.close()
 
 
-KEYS = ("run", "fingerprint", "charged", "counted", "home")
+KEYS = ("run", "fingerprint", "charged", "counted")
 
 
 @of_each("key, value", [(key, value) for key in KEYS for value in (None, 1, "missing")])
@@ -172,7 +149,7 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
     else:
         content[key] = value
     (tmp_path / RUN).write_text(json.dumps(content))
-    if key in ("counted", "home") and value == "missing":  # of a version that did not write it
+    if key == "counted" and value == "missing":  # of a version that did not write it
         assert not getattr(begun(tmp_path, None, resume=True), key)
         return
     with pytest.raises(InputError, match="nothing more is answered in this folder"):

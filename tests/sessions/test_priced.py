@@ -10,8 +10,7 @@ import pytest
 
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.file.pipeline.read import parse
-from dpcli.sessions.plan import FilePlan
-from dpcli.sessions.priced import one_entry, priced, priced_file
+from dpcli.sessions.priced import FilePlan, one_entry, priced, priced_file
 from tests.cases import of_each
 
 HEAD = """format = 1

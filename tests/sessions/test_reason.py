@@ -11,7 +11,7 @@ import pytest
 import dpcli as package
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger.stores.places import init
-from dpcli.sessions.reason import reason
+from dpcli.sessions.charged import reason
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, run, terms

@@ -442,7 +442,7 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
 @of_each("spelled", ["Day", "DAY", "day ", "d_a_y"])
 def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spelled: str, tmp_path: Path) -> None:
     """All rows would be read, and the blocks of the window alone be charged."""
-    from dpcli.sessions.tables import in_table
+    from dpcli.sessions.window import in_table
 
     rows = RowWindow("day", "date", (("2026-01-01", "2026-01-07"),), WINDOW, {"by": "day", "column": "day", "max_blocks": 1})
     file = tmp_path / f"data{ending}"

@@ -14,15 +14,14 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.window import UNCHECKED, blocks_words
-from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.blocks.spelling import spelled
+from dpcli.ledger.blocks.family import BlockFamily, spelled
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.transcript import read_transcript
-from dpcli.sessions.plan import FilePlan
+from dpcli.sessions.priced import FilePlan
 from dpcli.sweep import private_search as selecting
 from dpcli.sweep import sweep_runs as sweeping
 from dpcli.sweep.worker import Job, perform

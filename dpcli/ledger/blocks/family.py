@@ -27,8 +27,9 @@ Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
@@ -38,12 +39,13 @@ from dpcli.ledger.blocks.kinds import BlockKind, kind_named
 if TYPE_CHECKING:
     from dpcli.ledger.filters.filter import Filter
 
+
 MOST = 2000  # blocks in one window
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFamily:
-    """What the blocks of a dataset are.
+    """The blocks of a dataset.
 
     by: day, week, region or hash. column: what decides a record's block. max_blocks: in how many blocks one unit's records may lie.
     names: of the blocks, where they are listed; count: of the blocks, where they are parts of a hash.
@@ -57,11 +59,11 @@ class BlockFamily:
 
     @property
     def kind(self) -> BlockKind:
-        """How they are cut."""
+        """The way in which they are cut."""
         return kind_named(self.by, self.names, self.count)
 
     def content(self) -> dict[str, Any]:
-        """For the opening entry."""
+        """Return the family as the opening entry has it."""
         optional = {"names": list(self.names), "count": self.count}
         return {
             "by": self.by,
@@ -71,7 +73,7 @@ class BlockFamily:
         }
 
     def wrong(self, window: object) -> str | None:
-        """What is wrong with the window of an entry, None where nothing is: distinct blocks of this family, sorted."""
+        """Return what is wrong with the window of an entry, None where nothing is: distinct blocks of this family, sorted."""
         if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
             return f"expected a window of 1 to {MOST} blocks"
         kind = self.kind
@@ -81,8 +83,8 @@ class BlockFamily:
         return None if window == sorted(set(window)) else "expected the blocks of a window once each, in order"
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """The blocks that are stated: names, and FIRST..LAST for all between. Raises InputError where one is none."""
-        kind, found = self.kind, set[str]()
+        """Return the blocks that are stated: names, and FIRST..LAST for all between. Raise InputError where one is none."""
+        kind, blocks = self.kind, set[str]()
         for text in stated:
             first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
             stray = next((name for name in (first, last) if not kind.holds(name)), None)
@@ -91,23 +93,23 @@ class BlockFamily:
                 raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{moving}")
             if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # before they are all written down
                 raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
-            found.update(kind.between(first, last) if dots else (text,))
-            if dots and not (first in found and last in found):
+            blocks.update(kind.between(first, last) if dots else (text,))
+            if dots and not (first in blocks and last in blocks):
                 raise InputError(f"--window: expected the earlier block first, found {text}")
-        names = sorted(found)
+        names = sorted(blocks)
         wrong = self.wrong(names)
         if wrong is not None:
             raise InputError(f"--window: {wrong}, found {len(names)}")
         return tuple(names)
 
     def per_block(self, caps: Mapping[str, str], rule: Filter) -> dict[str, str]:
-        """The caps of one block that keep the whole unit within `caps`, rounded down: the proof is at the top of this file."""
+        """Return the caps of one block that keep the whole unit within `caps`, rounded down: the proof is at the top of this file."""
         if self.max_blocks == 1:
             return dict(caps)
         return {name: divided(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
 
     def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
-        """Why no guarantee is known for such a family, as "expected ..."; None where one is proved."""
+        """Return why no guarantee is known for such a family, as "expected ..."; None where one is proved."""
         given = {term for term in ("names", "count") if getattr(self, term)}
         if given != {self.kind.needs} - {""}:
             needed = self.kind.needs or "neither names nor count"
@@ -124,3 +126,16 @@ class BlockFamily:
                 f"at delta = {delta!r}: what a group of blocks costs in that currency is not proved"
             )
         return None
+
+
+def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the blocks of each stretch without a gap, in order; each block by itself where they have no order."""
+    kind = family.kind
+    ranked = sorted(set(blocks), key=kind.rank)
+    gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])
+    return [tuple(block for _, block in part) for _, part in gaps]
+
+
+def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
+    """Return blocks in one spelling, FIRST..LAST for each stretch, as privacy.window and --window take them."""
+    return tuple(part[0] if len(part) == 1 else f"{part[0]}..{part[-1]}" for part in stretches(family, blocks))

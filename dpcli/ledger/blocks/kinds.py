@@ -1,12 +1,12 @@
-"""What a dataset may be cut into: days, weeks, listed parts, parts by a hash of the unit. A block has one spelling, as a budget has."""
+"""The blocks that a dataset may be cut into: days, weeks, listed parts, parts by a hash of the unit. A block has one spelling."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
@@ -17,7 +17,7 @@ ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]
 PARTS: tuple[Part, ...] = ("value", "week")
 
-# What every ledger of blocks rests on, beside its filter.
+# What every ledger of blocks rests on, besides its filter.
 PREMISES: Premises = (
     Premise(
         "The block of a record depends on that record alone.",
@@ -42,118 +42,88 @@ PREMISES: Premises = (
 )
 
 
-class BlockKind(Protocol):
-    """One way to cut.
+class BlockKind(ABC):
+    """A way to cut a dataset, with the names or the count of its blocks.
 
     needs: the term that says which blocks there are, "" where the calendar does. within: whether a unit's records all lie in one.
-    ordered: whether one block follows another.
+    ordered: whether one block follows another. weekly: whether a week of blocks fills a line. word: a block as messages call it.
+    told_by: what the column holds from which a record's block follows; None where dpcli cannot tell the block from a column.
+    shared: what of the column's values is the same for all records of a block, and differs between blocks.
+    premises: what must be true for the numbers of its blocks to hold.
     """
 
-    @property
-    def needs(self) -> str: ...
-
-    @property
-    def within(self) -> bool: ...
-
-    @property
-    def premises(self) -> Premises:
-        """What must be true for the numbers of its blocks to hold."""
-        ...
-
-    @property
-    def ordered(self) -> bool: ...
-
-    @property
-    def weekly(self) -> bool:
-        """Whether a week of blocks fills a line."""
-        ...
-
-    @property
-    def listed(self) -> Sequence[str]:
-        """All blocks, in order; none where the calendar has no end."""
-        ...
-
-    @property
-    def word(self) -> str:
-        """A block as messages call it."""
-        ...
-
-    @property
-    def told_by(self) -> ColumnType | None:
-        """What the column holds from which a record's block follows; None where dpcli cannot tell the block from a column."""
-        ...
-
-    @property
-    def shared(self) -> Part:
-        """What of that column's values is the same for all records of a block, and another in every other block."""
-        ...
-
-    def extent(self, name: str) -> tuple[str, str]:
-        """The least and the largest value of that column in a block: dates as 2026-01-31, or the text itself."""
-        ...
-
-    def holds(self, name: str) -> bool:
-        """Whether it is a block, in its one spelling."""
-        ...
-
-    def rank(self, name: str) -> int:
-        """The place of a block; where they are ordered, the next one's is one more."""
-        ...
-
-    def between(self, first: str, last: str) -> Sequence[str]:
-        """All blocks from the first to the last, both included. Raises InputError where they have no order."""
-        ...
-
-    def of_day(self, day: date) -> str | None:
-        """The block that a day lies in, None where they are not of the calendar."""
-        ...
-
-    def first_day(self, name: str) -> date | None:
-        """The first day of a block, None where they are not of the calendar."""
-        ...
-
-
-def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
-    """The kind of an opening entry. Raises InputError for one that is not known."""
-    if by not in BLOCKS:
-        raise InputError(f"--blocks: expected one of {', '.join(BLOCKS)}, found {by[:60]!r}")
-    found: BlockKind = load(BLOCKS[by])(tuple(names), count)
-    return found
-
-
-def known_kinds() -> Mapping[str, str]:
-    """By name, the term that each needs."""
-    return {by: load(target).needs for by, target in BLOCKS.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Days:
-    """Days of the calendar: 2026-01-31."""
-
-    names: tuple[str, ...] = ()
-    count: int | None = None
+    names: Sequence[str]
+    count: int | None
     premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = ""
     within: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
-    listed: ClassVar[Sequence[str]] = ()
-    weekly: ClassVar[bool] = True
-    word: ClassVar[str] = "a day as 2026-01-31"
-    told_by: ClassVar[ColumnType] = "date"
+    weekly: ClassVar[bool] = False
+    word: ClassVar[str]
+    told_by: ClassVar[ColumnType | None]
     shared: ClassVar[Part] = "value"
 
+    def __init__(self, names: Sequence[str] = (), count: int | None = None) -> None:
+        self.names, self.count = names, count
+
+    @property
+    def listed(self) -> Sequence[str]:
+        """All blocks, in order; none where the calendar has no end."""
+        return ()
+
     def extent(self, name: str) -> tuple[str, str]:
+        """Return the least and the largest value of the column in a block: dates as 2026-01-31, or the text itself."""
         return name, name
 
+    @abstractmethod
     def holds(self, name: str) -> bool:
-        return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _day(name) is not None
+        """Check whether a name is a block, in its one spelling."""
+
+    @abstractmethod
+    def rank(self, name: str) -> int:
+        """Return the place of a block; where they are ordered, the next one's is one more."""
+
+    @abstractmethod
+    def between(self, first: str, last: str) -> Sequence[str]:
+        """Return all blocks from the first to the last, both included. Raise InputError where they have no order."""
+
+    def of_day(self, day: date) -> str | None:
+        """Return the block that a day lies in, None where they are not of the calendar."""
+        return None
+
+    def first_day(self, name: str) -> date | None:
+        """Return the first day of a block, None where they are not of the calendar."""
+        return None
+
+
+def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
+    """Return the kind of an opening entry. Raise InputError for one that is not known."""
+    if by not in BLOCKS:
+        raise InputError(f"--blocks: expected one of {', '.join(BLOCKS)}, found {by[:60]!r}")
+    kind: BlockKind = load(BLOCKS[by])(tuple(names), count)
+    return kind
+
+
+def known_kinds() -> Mapping[str, str]:
+    """Return the term that each kind needs, by its name."""
+    return {by: load(target).needs for by, target in BLOCKS.items()}
+
+
+class Days(BlockKind):
+    """Days of the calendar: 2026-01-31."""
+
+    weekly: ClassVar[bool] = True
+    word: ClassVar[str] = "a day as 2026-01-31"
+    told_by: ClassVar[ColumnType | None] = "date"
+
+    def holds(self, name: str) -> bool:
+        return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _is_day(name)
 
     def rank(self, name: str) -> int:
         return date.fromisoformat(name).toordinal()
 
     def between(self, first: str, last: str) -> Sequence[str]:
-        begin, end = date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal()
-        return [date.fromordinal(day).isoformat() for day in range(begin, end + 1)]
+        return [date.fromordinal(day).isoformat() for day in range(self.rank(first), self.rank(last) + 1)]
 
     def of_day(self, day: date) -> str | None:
         return day.isoformat()
@@ -162,20 +132,11 @@ class Days:
         return date.fromisoformat(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Weeks:
+class Weeks(BlockKind):
     """Weeks from Monday to Sunday by ISO 8601: 2026-W05."""
 
-    names: tuple[str, ...] = ()
-    count: int | None = None
-    premises: ClassVar[Premises] = PREMISES
-    needs: ClassVar[str] = ""
-    within: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
-    listed: ClassVar[Sequence[str]] = ()
-    weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a week as 2026-W05"
-    told_by: ClassVar[ColumnType] = "date"
+    told_by: ClassVar[ColumnType | None] = "date"
     shared: ClassVar[Part] = "week"
 
     def extent(self, name: str) -> tuple[str, str]:
@@ -183,14 +144,14 @@ class Weeks:
         return date.fromordinal(monday).isoformat(), date.fromordinal(min(monday + 6, date.max.toordinal())).isoformat()
 
     def holds(self, name: str) -> bool:
-        return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _day(f"{name}-1") is not None
+        return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _is_day(f"{name}-1")
 
     def rank(self, name: str) -> int:
         return date.fromisoformat(f"{name}-1").toordinal() // 7
 
     def between(self, first: str, last: str) -> Sequence[str]:
-        begin, end = date.fromisoformat(f"{first}-1"), date.fromisoformat(f"{last}-1")
-        return [week_of(begin + timedelta(7 * i)) for i in range((end - begin).days // 7 + 1)]
+        begin = date.fromisoformat(f"{first}-1")
+        return [week_of(begin + timedelta(7 * i)) for i in range(self.rank(last) - self.rank(first) + 1)]
 
     def of_day(self, day: date) -> str | None:
         return week_of(day)
@@ -199,30 +160,20 @@ class Weeks:
         return date.fromisoformat(f"{name}-1")
 
 
-@dataclass(frozen=True, slots=True)
-class Regions:
-    """Parts that are listed at the opening: what is under a name that was not listed may be data under a second name."""
+class Regions(BlockKind):
+    """Parts that are listed at the opening: data under a name that was not listed may be data under a second name."""
 
-    names: tuple[str, ...]
-    count: int | None = None
-    premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = "names"
-    within: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
-    weekly: ClassVar[bool] = False
     word: ClassVar[str] = "one of the blocks that were listed at the opening"
-    told_by: ClassVar[ColumnType] = "text"
-    shared: ClassVar[Part] = "value"
-
-    def extent(self, name: str) -> tuple[str, str]:
-        return name, name
-
-    def holds(self, name: str) -> bool:
-        return name in self.names
+    told_by: ClassVar[ColumnType | None] = "text"
 
     @property
     def listed(self) -> Sequence[str]:
         return self.names
+
+    def holds(self, name: str) -> bool:
+        return name in self.names
 
     def rank(self, name: str) -> int:
         return self.names.index(name)
@@ -230,37 +181,24 @@ class Regions:
     def between(self, first: str, last: str) -> Sequence[str]:
         raise InputError(f"--window: expected the names of blocks, found {first}..{last}: what is listed has no order")
 
-    def of_day(self, day: date) -> str | None:
-        return None
 
-    def first_day(self, name: str) -> date | None:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Hashes:
+class Hashes(BlockKind):
     """Parts 0 to count - 1 by a hash of the unit, whose records all lie in one of them."""
 
-    names: tuple[str, ...]
-    count: int
-    premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = "count"
     within: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
-    weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
-    told_by: ClassVar[None] = None
-    shared: ClassVar[Part] = "value"
+    told_by: ClassVar[ColumnType | None] = None
+
+    @property
+    def listed(self) -> Sequence[str]:
+        return [str(i) for i in range(self.count or 0)]
 
     def extent(self, name: str) -> tuple[str, str]:
         raise InputError(f"expected a block that a column tells, found part {name} of a hash, which is computed elsewhere")
 
     def holds(self, name: str) -> bool:
-        return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < self.count
-
-    @property
-    def listed(self) -> Sequence[str]:
-        return [str(i) for i in range(self.count)]
+        return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < (self.count or 0)
 
     def rank(self, name: str) -> int:
         return int(name)
@@ -268,21 +206,16 @@ class Hashes:
     def between(self, first: str, last: str) -> Sequence[str]:
         return [str(i) for i in range(int(first), int(last) + 1)]
 
-    def of_day(self, day: date) -> str | None:
-        return None
-
-    def first_day(self, name: str) -> date | None:
-        return None
-
 
 def week_of(day: date) -> str:
-    """The week by ISO 8601 that a day is in, as 2026-W05."""
-    found = day.isocalendar()
-    return f"{found.year:04}-W{found.week:02}"
+    """Return the week by ISO 8601 that a day is in, as 2026-W05."""
+    calendar = day.isocalendar()
+    return f"{calendar.year:04}-W{calendar.week:02}"
 
 
-def _day(text: str) -> date | None:
+def _is_day(text: str) -> bool:
     try:
-        return date.fromisoformat(text)
+        date.fromisoformat(text)
     except ValueError:
-        return None
+        return False
+    return True

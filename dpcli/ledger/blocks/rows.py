@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any
 
 from dpcli.file.pipeline.window import blocks_words
-from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
 from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
-from dpcli.ledger.blocks.spelling import spelled, stretches
 
 REMEMBERED = 2**16  # values of a column
 
@@ -35,58 +35,47 @@ class RowWindow:
 
     @property
     def words(self) -> str:
-        """What is read, in a sentence."""
+        """The rows that are read, in a sentence."""
         return f"only {self.which} are read"
 
     @property
     def which(self) -> str:
-        """Which rows, within a sentence."""
+        """The rows, within a sentence."""
         return f'rows whose "{self.column}" lies in {blocks_words(self.blocks)}'
 
     def holds(self, value: object) -> bool:
-        """Whether a row with this value in its column is in the window: as the engines of a release decide it."""
-        told = TOLD[self.type](value)
-        return told is not None and any(least <= told <= most for least, most in self.spans)
+        """Check whether a row with this value in its column is in the window: as the engines of a release decide it."""
+        place = PLACES[self.type](value)
+        return place is not None and any(least <= place <= most for least, most in self.spans)
 
     def judge(self) -> Callable[[object], bool]:
-        """`holds` of many values, each of which is looked at once: a column has few days, and a window may have many stretches."""
-        of_values: dict[str, bool] = {}
-
-        def held(value: object) -> bool:
-            if not isinstance(value, str):
-                return self.holds(value)
-            found = of_values.get(value)
-            if found is None:
-                found = self.holds(value)
-                if len(of_values) < REMEMBERED:
-                    of_values[value] = found
-            return found
-
-        return held
+        """Return `holds` with a memory: a column has few days, and a window may have many stretches."""
+        by_text = lru_cache(REMEMBERED)(self.holds)
+        return lambda value: by_text(value) if isinstance(value, str) else self.holds(value)
 
     def part(self, value: object) -> str:
-        """What a row with this value has in common with the rows of its block alone. Only of rows that are held, where `each` is stated."""
-        told = TOLD[self.type](value) or ""
-        return told if self.each != "week" else week_of(date.fromisoformat(told))
+        """Return what a row with this value has in common with the rows of its block alone, where the window holds it and has `each`."""
+        place = PLACES[self.type](value) or ""
+        return place if self.each != "week" else week_of(date.fromisoformat(place))
 
     def content(self) -> dict[str, Any]:
-        """JSON values, to be kept beside what was read; the blocks are kept as the window."""
+        """Return JSON values, to be kept with what was read; the blocks are kept as the window."""
         spans = [list(span) for span in self.spans]
         return {"column": self.column, "type": self.type, "spans": spans, "each": self.each, "words": self.words}
 
 
 def told_rows(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
-    """The rows of some blocks; None where no column tells the block, as of parts of a hash."""
+    """Return the rows of some blocks; None where no column tells the block, as of parts of a hash."""
     kind = family.kind
     if kind.told_by is None:
         return None
-    spans = tuple((kind.extent(first)[0], kind.extent(last)[1]) for first, last in stretches(family, blocks))
+    spans = tuple((kind.extent(part[0])[0], kind.extent(part[-1])[1]) for part in stretches(family, blocks))
     each = kind.shared if family.max_blocks == 1 else None
     return RowWindow(family.column, kind.told_by, spans, spelled(family, blocks), family.content(), each)
 
 
 def kept_rows(content: object, window: object) -> RowWindow | None:
-    """What `content` has kept, of the blocks of a window; None where nothing was kept. Raises ValueError for anything else."""
+    """Return the rows that `content` has kept, of the blocks of a window; None where there are none. Raise ValueError for anything else."""
     if content is None:
         return None
     if not isinstance(content, dict) or not isinstance(window, list | tuple):
@@ -95,7 +84,7 @@ def kept_rows(content: object, window: object) -> RowWindow | None:
     each = next((one for one in PARTS if one == content.get("each")), None)
     if each is None and content.get("each") is not None:
         raise ValueError("rows")
-    kind = next((one for one in TOLD if one == content.get("type")), None)
+    kind = next((one for one in PLACES if one == content.get("type")), None)
     if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_text, blocks)):
         raise ValueError("rows")
     if not all(isinstance(span, list) and len(span) == 2 and all(map(_text, span)) for span in spans):
@@ -108,7 +97,10 @@ def _text(value: object) -> bool:
 
 
 def day_of(value: object) -> str | None:
-    """The day that a value names, as 2026-01-31; None where it names none. A time with a zone names none: its day depends on who asks."""
+    """Return the day that a value names, as 2026-01-31; None where it names none.
+
+    A time with a zone names none: its day depends on who asks.
+    """
     if isinstance(value, datetime):
         return value.date().isoformat() if value.tzinfo is None else None
     if isinstance(value, date):
@@ -122,9 +114,9 @@ def day_of(value: object) -> str | None:
         return None
 
 
-def text_told(value: object) -> str | None:
-    """A text as it is, a whole number by its digits; None for anything else."""
+def _text_of(value: object) -> str | None:
+    """Return a text as it is, a whole number by its digits; None for anything else."""
     return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-TOLD: Mapping[ColumnType, Callable[[object], str | None]] = {"date": day_of, "text": text_told}
+PLACES: Mapping[ColumnType, Callable[[object], str | None]] = {"date": day_of, "text": _text_of}

@@ -1,191 +1,160 @@
-"""What a ledger answers to a request: granted, granted before, denied; and its opening."""
+"""The answers of a ledger to a request: granted, granted before, denied; its opening; and its verdict in a dry run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from dpcli.base.errors import Denied
+from dpcli.base.errors import CannotCertify, Denied, NotRepresentable
 from dpcli.document.document import Document
 from dpcli.file.pipeline.window import UNCHECKED
+from dpcli.ledger.balance import room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import OVER_QUOTA, costs
 from dpcli.ledger.documents.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
-from dpcli.ledger.documents.ledger_data import balance, entry_data, terms, total
-from dpcli.ledger.documents.ledger_proposals import proposed
-from dpcli.ledger.documents.ledger_quotas import said, strangers, warnings
+from dpcli.ledger.documents.ledger_data import balance, entry_data, proposed, quota_words, strangers, terms, total, warnings
+from dpcli.ledger.governance import numbered, subject_of
 from dpcli.ledger.ledger import Ledger, Receipt
-from dpcli.ledger.proposals import Proposal, numbered, subject_of
-from dpcli.ledger.remaining import room
-from dpcli.ledger.state import LedgerState
+from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas
 from dpcli.lint.documents.diagnostics import note
 
-DONE = {
-    "spend": "charged",
-    "reserve": "reserved",
-    "start": "started",
-    "commit": "committed",
-    "void": "voided",
-    "amend": "amended",
-    "retire": "retired",
-}
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
 
+SCHEMA = "dpcli/budget/v2"
+DONE = {"spend": "charged", "reserve": "reserved", "start": "started", "commit": "committed", "void": "voided"}
 EARLIER = "the cap bounds these runs too if it was fixed before they were made, or if neither they nor it were chosen for what they showed"
-UNKNOWN = "no --data or --fingerprint: the same data under another name would get a second budget"
+UNKNOWN = "warning: without --data, the same data can be registered twice under different names"
 
 
 def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
-    """What came of a request: granted, granted before, or denied (exit code 1, nothing written)."""
+    """Ask, and return the answer: granted, granted before, or denied (exit code 1, nothing written)."""
     try:
-        found = ask()
+        result = ask()
     except Denied as no:
         return _denied(ledger, no, "the run does")
-    state, proposal = found.state, _proposal(found)
-    if proposal is not None:
-        data = {
-            "schema": "dpcli/budget/v2",
-            "granted": False,
-            "repeated": False,
-            "entry": entry_data(found.entry),
-            **balance(state),
-        }
-        return Document(proposed(proposal, state), {**data, "exit_code": 0}, "warn", total=total(state))
-    data = {
-        "schema": "dpcli/budget/v2",
-        "granted": True,
-        "repeated": found.repeated,
-        "entry": entry_data(found.entry),
-        "told": list(found.told),
-        **balance(state),
-    }
-    warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
-    charged = found.entry is not None and found.entry.kind in ("spend", "reserve")
-    window = found.run.window if charged and found.run is not None else ()
+    state, run, kind = result.state, result.run, _kind(result)
+    data = {"schema": SCHEMA, "granted": kind != "propose", "repeated": result.repeated, "entry": entry_data(result.entry)}
+    if kind == "propose" and result.entry is not None:
+        proposal = numbered(state.proposals, result.entry.row.seq)
+        assert proposal is not None
+        return Document(proposed(proposal, state), {**data, **balance(state), "exit_code": 0}, "warn", total=total(state))
+    charged = kind in ("spend", "reserve")
+    warning = delta_warning(state, run) if run is not None and not result.repeated else ""
+    window = run.window if charged and run is not None else ()
     lines = (*((warning,) if warning else ()), *((f"window: {window_words(state, window)}; {UNCHECKED}",) if window else ()))
+    quota = state.quotas[subject_of(result.entry.content)] if kind == "quota" and result.entry is not None else None
+    alerts = strangers(state, quota) if quota is not None else warnings(state, ledger.who) if charged else ()
     return Document(
-        _granted(found),
-        {**data, "exit_code": 0},
-        "warn" if warning or found.told else "pass",
+        _granted(result, kind),
+        {**data, "told": list(result.notes), **balance(state), "exit_code": 0},
+        "warn" if warning or result.notes else "pass",
         total=total(state),
         notes=lines,
         details=lines,
-        alerts=(*found.told, *_quota_warnings(ledger, found)),
+        alerts=(*result.notes, *alerts),
     )
 
 
+def _kind(result: Receipt) -> str:
+    return "" if result.entry is None else result.entry.kind
+
+
 def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
-    """What came of a history: all of it charged, some of it before, or denied as a whole."""
+    """Charge a history, and return the answer: all of it charged, some of it before, or denied as a whole."""
     try:
-        found = ask()
+        receipts = ask()
     except Denied as no:
         return _denied(ledger, no, "the history does")
-    state, entries = ledger.state(), [entry_data(receipt.entry) or {} for receipt in found if receipt.entry is not None]
-    left = f"{left_percent(room(state))} of the cap is left{scarce(state)}"
-    if state.open_terms().family is not None:
-        left = f"{left} on the fullest block"
-    runs = f"{len(found)} {'run' if len(found) == 1 else 'runs'} of the history"
-    said = f"charged {len(entries)} of {runs}" + (", the others before" if len(found) > len(entries) else "")
-    said = said if entries else f"{runs}: charged before, and nothing was written"
+    state, entries = ledger.state(), [entry_data(each.entry) or {} for each in receipts if each.entry is not None]
+    runs = f"{len(receipts)} {'run' if len(receipts) == 1 else 'runs'} of the history"
+    charged = f"charged {len(entries)} of {runs}" + (", the others before" if len(receipts) > len(entries) else "")
+    done = charged if entries else f"{runs}: charged before, and nothing was written"
+    notes = (EARLIER,) if entries else ()
+    fullest = "" if state.open_terms().family is None else " on the fullest block"
     return Document(
-        f"{said}{guaranteed(state)}; {left}",
+        f"{done}{guaranteed(state)}; {left_percent(room(state))} of the cap is left{scarce(state)}{fullest}",
         {
             "schema": "dpcli/budget-import/v1",
             "granted": True,
             "entries": entries,
-            "runs": len(found),
+            "runs": len(receipts),
             **balance(state),
             "exit_code": 0,
         },
         "pass",
         total=total(state),
-        notes=(EARLIER,) if entries else (),
-        details=(EARLIER,) if entries else (),
+        notes=notes,
+        details=notes,
         records=entries,
         alerts=warnings(state, ledger.who) if entries else (),
     )
 
 
-def _denied(ledger: Ledger, no: Denied, what: str) -> Document:
-    data = {
-        "schema": "dpcli/budget/v2",
-        "granted": False,
-        "reason": str(no),
-        **balance(ledger.state()),
-        "exit_code": no.exit_code,
-    }
-    said, *why = str(no).split("\n  ")
+def _denied(ledger: Ledger, no: Denied, subject: str) -> Document:
+    headline, *why = str(no).split("\n  ")
+    state = ledger.state()
     return Document(
-        said,
-        data,
+        headline,
+        {"schema": SCHEMA, "granted": False, "reason": str(no), **balance(state), "exit_code": no.exit_code},
         "fail",
         notes=tuple(why),
-        total=total(ledger.state()),
+        total=total(state),
         exit_code=no.exit_code,
-        why=f"denied: {what} not fit in what is left{' of a quota' if OVER_QUOTA in said else ''}",
+        why=f"denied: {subject} not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
         details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
     )
 
 
-def _quota_warnings(ledger: Ledger, receipt: Receipt) -> tuple[str, ...]:
-    """After a charge, the quotas of whoever made it that are nearly used up; of a new quota, whom it may not hold."""
-    if receipt.entry is not None and receipt.entry.kind == "quota":
-        return strangers(receipt.state, receipt.state.quotas[subject_of(receipt.entry.content)])
-    charged = receipt.entry is not None and receipt.entry.kind in ("spend", "reserve")
-    return warnings(receipt.state, ledger.who) if charged else ()
+def _granted(result: Receipt, kind: str) -> str:
+    state, run = result.state, result.run
+    cut, declared = state.open_terms().family is not None, state.open_terms().mode == "declared"
+    if cut:
+        window = () if run is None else run.window
+        of = f"the fullest of the {len(window)} blocks of its window" if window else "the fullest block"
+        left = f"{left_percent(room(state, window))} of the cap is left on {of}"
+    else:
+        left = f"{left_percent(room(state))} of the {'declared runs are' if declared else 'cap is'} left{scarce(state)}"
+    if run is not None:
+        return _granted_run(result, run, left)
+    if result.entry is None:
+        return "retired already: nothing was written" if cut else f"{_amended(state)}; {left}"
+    seq, content = result.entry.row.seq, result.entry.content
+    if kind == "retire":
+        closed = len(state.retired)
+        return f"retired, entry {seq}: {closed} {'block takes' if closed == 1 else 'blocks take'} no further run"
+    if kind == "quota":
+        return f"set, entry {seq}: {quota_words(state, state.quotas[subject_of(content)])}"
+    if kind == "refuse":
+        return f"entry {content['proposal']} is closed, by entry {seq}: nobody can approve it; {left}"
+    if kind == "moved":
+        return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes that"
+    if kind == "upgrade":
+        return f"upgraded: version {state.version} guards the entries from now on; {left}"
+    return f"{_amended(state)}; {left}"
 
 
-def _proposal(receipt: Receipt) -> Proposal | None:
-    """What was only proposed, None where what was asked for was done."""
-    if receipt.entry is None or receipt.entry.kind != "propose":
-        return None
-    return numbered(receipt.state.proposals, receipt.entry.row.seq)
+def _amended(state: LedgerState) -> str:
+    return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}"
 
 
-def _granted(receipt: Receipt) -> str:
-    state, run = receipt.state, receipt.run
-    of = "declared runs" if state.open_terms().mode == "declared" else "cap"
-    left = f"{left_percent(room(state))} of the {of} {'are' if of == 'declared runs' else 'is'} left{scarce(state)}"
-    if state.open_terms().family is not None:
-        left = _left_on_blocks(state, () if run is None else run.window)
-    if run is None:
-        if state.open_terms().family is not None and (receipt.entry is None or receipt.entry.kind == "retire"):
-            return _retired(receipt)
-        if receipt.entry is not None and receipt.entry.kind == "quota":
-            return f"set, entry {receipt.entry.row.seq}: {said(state, state.quotas[subject_of(receipt.entry.content)])}"
-        if receipt.entry is not None and receipt.entry.kind == "refuse":
-            return f"entry {receipt.entry.content['proposal']} is closed, by entry {receipt.entry.row.seq}: nobody can approve it; {left}"
-        if receipt.entry is not None and receipt.entry.kind == "moved":
-            place = receipt.entry.content["to"]
-            return f"closed, entry {receipt.entry.row.seq}: the dataset moves to {place}; dpcli budget copy completes that"
-        if receipt.entry is not None and receipt.entry.kind == "upgrade":
-            return f"upgraded: version {state.version} guards the entries from here on; {left}"
-        return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
-    what = f'"{run.key}": {costs(run.cost)}'
-    if receipt.told:
-        when = run.content.get("when")
-        before = f'"{run.key}" was charged before, by entry {run.seq} of {when}: nothing was written'
-        return f"{before}; {costs(run.cost)} is {run.status}; {left}"
-    if receipt.entry is None:
+def _granted_run(result: Receipt, run: Run, left: str) -> str:
+    cost = costs(run.cost)
+    if result.notes:
+        before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
+        return f"{before}; {cost} is {run.status}; {left}"
+    if result.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
-        return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
-    return f"{DONE[receipt.entry.kind]} {what}, entry {receipt.entry.row.seq}; {left}"
-
-
-def _left_on_blocks(state: LedgerState, window: Sequence[str]) -> str:
-    of = f"the fullest of the {len(window)} blocks of its window" if window else "the fullest block"
-    return f"{left_percent(room(state, window))} of the cap is left on {of}"
-
-
-def _retired(receipt: Receipt) -> str:
-    closed = len(receipt.state.retired)
-    if receipt.entry is None:
-        return "retired already: nothing was written"
-    return f"retired, entry {receipt.entry.row.seq}: {closed} {'block takes' if closed == 1 else 'blocks take'} no further run"
+        return f'"{run.key}": {cost} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}'
+    return f'{DONE[result.entry.kind]} "{run.key}": {cost}, entry {result.entry.row.seq}; {left}'
 
 
 def opening(ledger: Ledger) -> Document:
-    """What a new ledger was opened for."""
+    """Return the terms of a new ledger."""
     state = ledger.state()
     stated = state.open_terms()
     headline = (
@@ -193,7 +162,45 @@ def opening(ledger: Ledger) -> Document:
         f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good{guaranteed(state)}"
     )
     lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
-    data = {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
+    data = {"schema": SCHEMA, **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
     delta = stated.delta if stated.dataset_size is not None or stated.family is None else None  # each window has a size of its own
-    told = judged_deltas({"--delta": delta}, stated.dataset_size, ledger.store.place)
-    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines, alerts=tuple(map(note, told)))
+    problems = judged_deltas({"--delta": delta}, stated.dataset_size, ledger.store.place)
+    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines, alerts=tuple(map(note, problems)))
+
+
+def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
+    """Return the document of a dry run with the answer of the ledger at `ledger`; as it is where that is None.
+
+    run: the key under which it may have been charged before: then it fits, whatever is left.
+
+    Raise LedgerError where the ledger cannot be read, InputError where it cannot be found or adds up other units.
+    """
+    if ledger is None:
+        return document
+    from dpcli.ledger.planning.quote import quote
+
+    if run:
+        with open_ledger(ledger, dataset) as book:
+            known = book.state().runs.get(run)
+        if known is not None and known.status != "void":
+            return _with(document, True, f"charged before, as {run[:12]}: nothing more would be charged")
+    try:
+        answer = quote(ledger, dataset, pipeline)
+        return _with(document, answer.fits, answer.message)
+    except (CannotCertify, NotRepresentable) as refusal:
+        return _with(document, False, str(refusal), refusal.exit_code)
+
+
+def _with(document: Document, fits: bool, message: str, code: int = 1) -> Document:
+    line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
+    exit_code = document.exit_code if fits or document.exit_code else code
+    extended = replace(
+        document,
+        data={**document.data, "ledger": {"fits": fits, "message": message}, "exit_code": exit_code},
+        notes=(*document.notes, line),
+        details=(*document.details, line),
+    )
+    if fits:
+        return extended
+    headline = f"{document.headline}; the ledger would deny it"
+    return replace(extended, headline=headline, verdict="fail", exit_code=exit_code, why=document.why or "the ledger would deny it")

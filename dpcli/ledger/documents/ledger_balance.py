@@ -7,24 +7,19 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
-from dpcli.base.rounding import down as rounded_down
-from dpcli.base.rounding import percent_used
-from dpcli.base.rounding import up as rounded
+from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table
 from dpcli.document.walked import Walked
 from dpcli.ledger import amounts
-from dpcli.ledger.declared import numbered
+from dpcli.ledger.balance import Remaining, room, share_of
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import balance, runs, terms, total
-from dpcli.ledger.documents.ledger_proposals import waiting
-from dpcli.ledger.documents.ledger_quotas import lines as quota_lines
-from dpcli.ledger.documents.ledger_text import columns
+from dpcli.ledger.documents.ledger_data import balance, columns, quota_lines, runs, terms, total, waiting
+from dpcli.ledger.governance import concerning
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.quotas import concerning
-from dpcli.ledger.recent import recent
-from dpcli.ledger.remaining import Remaining, room, share_of
+from dpcli.ledger.past_runs import recent
 from dpcli.ledger.state import LedgerState, Run, named
+from dpcli.ledger.terms import declared_runs
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -36,60 +31,60 @@ REASON = 80  # characters of why in the table
 
 
 def shown(ledger: Ledger, pictured: bool = False) -> Document:
-    """The balance of a dataset and its runs; `pictured` with the way down to it."""
+    """Return the balance of a dataset and its runs; `pictured` with the way down to it."""
     state, now = ledger.state(), ledger.now()
-    found = room(state)
+    remaining = room(state)
     every = Walked(state.charges, lambda: iter(runs(state)))  # of a long ledger only where a format holds them all
     table = _run_table(state, recent(ledger.store, ledger.dataset, state.head, SHOWN))
     return Document(
-        headline=headline(state, found),
+        headline=headline(state, remaining),
         data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": every, "exit_code": 0},
-        verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
+        verdict="fail" if remaining.spent > 1.0 else "warn" if remaining.left <= 0.2 else "pass",
         tables=(table,) if state.charges else (),
-        notes=_outlook(state, found, now),
+        notes=_outlook(state, remaining, now),
         total=total(state),
         records=every,
         title=f"budget of {ledger.dataset}",
         pictures=_pictures(ledger) if pictured else (),
-        details=_details(state, found, table, now),
+        details=_details(state, remaining, table, now),
     )
 
 
-def of_budget(found: DatasetBudget) -> Document:
-    """What `dpcli budget show` prints, as the ledger is now, for a notebook. Raises LedgerError where it cannot be read."""
+def of_budget(budget: DatasetBudget) -> Document:
+    """Return what `dpcli budget show` prints, as the ledger is now, for a notebook. Raise LedgerError where it cannot be read."""
     from dpcli.ledger.stores.places import open_ledger
 
-    with open_ledger(found.url, found.dataset) as ledger:
+    with open_ledger(budget.url, budget.dataset) as ledger:
         return shown(ledger)
 
 
 def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
-    from dpcli.ledger.documents import block_calendar, burn_down
+    from dpcli.ledger.documents.ledger_pictures import block_chart, burn_down_chart
 
-    return tuple(chart for chart in (block_calendar.chart(ledger.state()), burn_down.chart(ledger.entries())) if chart)
+    return tuple(chart for chart in (block_chart(ledger.state()), burn_down_chart(ledger.entries())) if chart)
 
 
 def picture(ledger: Ledger) -> Chart:
-    """The blocks by share used; without blocks, the way down of the budget. Raises InputError where nothing was charged yet."""
-    found = _pictures(ledger)
-    if not found:
-        raise InputError(f"{ledger.store.place}: expected a run to draw, found none: nothing was charged to {ledger.dataset} yet")
-    return found[0]
+    """Return the blocks by share used; without blocks, the way down of the budget. Raise InputError before the first charge."""
+    charts = _pictures(ledger)
+    if not charts:
+        raise InputError(f"{ledger.store.place}: nothing to draw: nothing was charged to {ledger.dataset} yet")
+    return charts[0]
 
 
 def headline(state: LedgerState, remaining: Remaining) -> str:
-    """The balance in one sentence, with everything that it depends on."""
+    """Return the balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
     cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
     spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
-        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(remaining.planned)}, cap {cap}"
+        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {up(remaining.planned)}, cap {cap}"
     per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
     return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, remaining)}"
 
 
 def guaranteed(state: LedgerState) -> str:
-    """What everything together is guaranteed, and on whose word, where it is not just the cap of today."""
+    """Return what everything together is guaranteed, and on whose word, where it is not just the cap of today."""
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     if state.guarantee == "stated":
@@ -111,7 +106,7 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
 
 
 def scarce(state: LedgerState) -> str:
-    """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
+    """Return a remark where delta is the scarcest amount, and not the one that everybody looks at; else ""."""
     state = state.fullest()
     tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
     if tightest != "delta" or not state.spent["delta"]:
@@ -122,16 +117,16 @@ def scarce(state: LedgerState) -> str:
 
 
 def delta_warning(state: LedgerState, run: Run) -> str:
-    """A line about a run that takes half of the ledger's delta or more, which leaves room for one like it at most; "" about others."""
+    """Return a line about a run that takes half of the ledger's delta or more, which leaves room for one more at most; else ""."""
     share = float(run.cost["delta"] / state.caps["delta"]) if run.cost.get("delta") else 0.0
     if share < 0.5 or run.status == "void":
         return ""
-    taken = f'warning: "{run.key}" takes {rounded_down(100.0 * share, 1)} % of the ledger\'s delta, which is fixed for good'
+    taken = f'warning: "{run.key}" takes {down(100.0 * share, 1)} % of the ledger\'s delta, which is fixed for good'
     return f"{taken}: deltas add up, so state a privacy.delta many times smaller in files that share a ledger"
 
 
 def how(state: LedgerState) -> str:
-    """What adds the runs up, and who may change it."""
+    """Return what adds the runs up, and who may change it."""
     stated = state.open_terms()
     two = "; two persons for amend, void, quota and copy" if stated.two_person else ""
     if stated.mode == "declared":
@@ -141,7 +136,7 @@ def how(state: LedgerState) -> str:
 
 
 def cut(state: LedgerState) -> str:
-    """What the dataset is cut into; "" where it is one."""
+    """Return what the dataset is cut into; "" where it is one."""
     family = state.open_terms().family
     if family is None:
         return ""
@@ -149,12 +144,11 @@ def cut(state: LedgerState) -> str:
 
 
 def left_percent(remaining: Remaining) -> str:
-    """What is left of the cap; never rounded up, and never below 0."""
-    return f"{rounded_down(Decimal(repr(remaining.left)) * 100, 1)} %"
+    """Return what is left of the cap; never rounded up, and never below 0."""
+    return f"{down(Decimal(repr(remaining.left)) * 100, 1)} %"
 
 
 def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
-    """What still fits."""
     if state.departure is not None:
         return (str(state.departure),)
     lines = []
@@ -166,15 +160,15 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
     if state.open_terms().mode == "declared":
         lines += [
             f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
-            for name, item in numbered(state.open_terms().declared)
+            for name, item in declared_runs(state.open_terms().declared)
         ]
     elif state.open_terms().family is not None:
         lines.append("which windows still take a run: dpcli budget windows LEDGER FILE")
     else:
-        lines.append(f"largest pure epsilon that fits in one run: {rounded_down(remaining.pure)}")
+        lines.append(f"largest pure epsilon that fits in one run: {down(remaining.pure)}")
     floor = _conversion(state)
     if floor > 0.05 * state.epsilon:
-        taken = f"epsilon {rounded(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
+        taken = f"epsilon {up(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
         lines.append(f"{taken}: the shares are of the filter's own cap")
     if remaining.reserved:
         lines.append(
@@ -184,7 +178,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
 
 
 def _conversion(state: LedgerState) -> float:
-    """The epsilon of next to nothing: what a filter's conversion takes before the first run."""
+    """Return the epsilon of next to nothing: what a filter's conversion takes before the first run."""
     stated = state.open_terms()
     if stated.mode == "declared":
         return 0.0
@@ -192,7 +186,7 @@ def _conversion(state: LedgerState) -> float:
 
 
 def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
-    """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
+    """Return the balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
     return (*lines, "", *columns(table), "", *_outlook(state, remaining, now))
 
@@ -205,7 +199,7 @@ def _bar(remaining: Remaining, of: str) -> str:
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """With why, where that is stated of any of them: a key that a command made up tells nobody which run it is."""
+    """Return the table of runs, with why where it is stated of any: a key that a command made up tells nobody which run it is."""
     reasons = [_short(str(run.content.get("why", ""))) for run in last]
     stated = any(reasons)
     rows = [
@@ -227,5 +221,4 @@ def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
 
 
 def _short(why: str) -> str:
-    """A reason as a table holds it; the log has all of it."""
     return why if len(why) <= REASON else why[: REASON - 3] + "..."

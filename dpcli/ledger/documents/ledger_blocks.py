@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
-from dpcli.ledger.blocks.spread import block_shares
+from dpcli.ledger.amounts import block_shares
 from dpcli.ledger.denial import costs
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ EACH = 14  # blocks in a line of it, where they are no days
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:
-    """A picture of the blocks for a terminal: a week in a line where they are days; nothing without blocks."""
+    """Return a picture of the blocks for a terminal: a week in a line where they are days; nothing without blocks."""
     family = state.open_terms().family
     if family is None:
         return ()
     spent = block_shares(state.spent, state.caps)
-    marks = {block: _mark(amounts.share(found, state.caps)) for block, found in spent.items()} | dict.fromkeys(state.retired, "x")
+    marks = {block: _mark(amounts.share(total, state.caps)) for block, total in spent.items()} | dict.fromkeys(state.retired, "x")
     if not marks:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
@@ -42,7 +42,7 @@ def _mark(share: float) -> str:
 
 
 def _weeks(marks: dict[str, str]) -> list[str]:
-    """Monday to Sunday; weeks in which no block was charged are left out, and a line says so."""
+    """Return weeks from Monday to Sunday; weeks in which no block was charged are left out, and a line says so."""
     weeks: dict[date, list[str]] = {}
     for block, mark in marks.items():
         day = date.fromisoformat(block)
@@ -62,50 +62,50 @@ def _lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
     return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
 
 
-def windows(ledger: Ledger, found: BlockRoom) -> Document:
-    """Where one run fits: the widest window and the latest; exit code 1 where there is none."""
-    widest, latest = found.widest, found.latest
-    amount, share = costs(amounts.read(found.cost.amounts)), percent_used(found.share)
+def windows(ledger: Ledger, fits: BlockRoom) -> Document:
+    """Return where one run fits: the widest window and the latest; exit code 1 where there is none."""
+    widest, latest = fits.widest, fits.latest
+    amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
     data = {
         "schema": "dpcli/windows/v1",
         "dataset": ledger.dataset,
-        "cost": dict(found.cost.amounts),
-        "share": found.share,
-        "asked": len(found.asked),
-        "windows": [list(stretch.blocks) for stretch in found.stretches],
+        "cost": dict(fits.cost.amounts),
+        "share": fits.share,
+        "asked": len(fits.within),
+        "windows": [list(stretch.blocks) for stretch in fits.stretches],
         "widest": None if widest is None else list(widest.blocks),
         "latest": None if latest is None else list(latest.blocks),
-        "never_charged": {"before": found.before, "after": found.after, "takes": found.whole_takes},
-        "exit_code": 0 if found.stretches else 1,
+        "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.unused_takes},
+        "exit_code": 0 if fits.stretches else 1,
     }
-    notes = _outside(found)
+    notes = _outside(fits)
     if widest is None or latest is None:
-        said = f"{ledger.dataset}: none of {len(found.asked)} blocks takes the run; {cost}"
+        headline = f"{ledger.dataset}: none of {len(fits.within)} blocks takes the run; {cost}"
         why = f"no block {'that was looked at ' if notes else ''}has room for the run"
-        return Document(said, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
-    rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in found.stretches)
-    said = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
+        return Document(headline, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
+    rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in fits.stretches)
+    headline = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
     return Document(
-        said,
+        headline,
         data,
         "pass",
         tables=(Table("windows with room", ("window", "blocks"), rows, frozenset({1})),),
         notes=notes,
         total=str(len(widest.blocks)),
         records=[
-            {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in found.stretches
+            {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in fits.stretches
         ],
         details=(*(f"{words}  {count}" for words, count in rows), *notes),
     )
 
 
-def _outside(found: BlockRoom) -> tuple[str, ...]:
-    """What is known of the blocks that were not looked at, where that is anything."""
-    places = [f"{word} {block}" for word, block in (("before", found.before), ("after", found.after)) if block is not None]
+def _outside(fits: BlockRoom) -> tuple[str, ...]:
+    """Return what is known of the blocks that were not looked at, where that is anything."""
+    places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:
         return ()
-    room = "each is whole and takes the run" if found.whole_takes else "each is whole, and its cap is too small for the run"
+    room = "each is whole and takes the run" if fits.unused_takes else "each is whole, and its cap is too small for the run"
     return (f"blocks {' and '.join(places)} were never charged: {room} (--within looks at them)",)
 
 

@@ -1,102 +1,202 @@
-"""A ledger's balance in the machine form."""
+"""The parts of a ledger's documents: its balance in the machine form, proposals and quotas in words, and tables for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpcli.base.rounding import down, up
+from dpcli.document.document import Table
 from dpcli.ledger import amounts
-from dpcli.ledger.blocks.spread import ZERO, block_shares
+from dpcli.ledger.amounts import ZERO, block_shares
+from dpcli.ledger.balance import room, share_of
 from dpcli.ledger.chain import LedgerEntry
-from dpcli.ledger.documents.ledger_proposals import proposals_data
-from dpcli.ledger.documents.ledger_quotas import quotas_data
-from dpcli.ledger.remaining import room, share_of
+from dpcli.ledger.filters.filter import label
+from dpcli.ledger.governance import Proposal, Quota, concerning
 from dpcli.ledger.state import LedgerState
 
 
-def terms(state: LedgerState) -> dict[str, Any]:
-    """What the ledger was opened for."""
-    return {"dataset": state.dataset, "terms": state.open_terms().content()}
+def change_of(proposal: Proposal, state: LedgerState) -> str:
+    """Return what a proposal would change, in words."""
+    asks = proposal.asks
+    if asks["kind"] == "amend":
+        return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
+    if asks["kind"] == "quota":
+        return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
+    return f"to move the dataset to {asks['to']}" if asks["kind"] == "moved" else f'to give back "{asks["key"]}"'
+
+
+def proposed(proposal: Proposal, state: LedgerState) -> str:
+    """Return the answer to whoever proposed something."""
+    until = f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}"
+    raises = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
+    seen = ", who says whether an output was seen (--no-output-seen)" if raises else ""
+    return f"{until}; nothing changes before another person approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
+
+
+def waiting(state: LedgerState, now: str) -> tuple[str, ...]:
+    """Return a line for each proposal that can still be approved."""
+    return tuple(
+        f"waits for another person's approval: entry {each.seq} of {each.who}, until {each.expires}: {change_of(each, state)} "
+        f"({each.asks['why']})"
+        for each in state.proposals.values()
+        if each.expires > now
+    )
+
+
+def _used(state: LedgerState, quota: Quota) -> float:
+    """Return the share of a quota that is used, of the scarcest amount and on the fullest block; rounded up a little."""
+    return amounts.share(state.quota_used(quota), quota.limits(state.caps))
+
+
+def _alerted(state: LedgerState, quota: Quota) -> bool:
+    return quota.share < 1 and _used(state, quota) >= float(quota.alert_at)
+
+
+def quota_words(state: LedgerState, quota: Quota) -> str:
+    """Return a quota in a sentence."""
+    left = {name: max(value, ZERO) for name, value in amounts.add(quota.limits(state.caps), state.quota_used(quota), -1).items()}
+    words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
+    members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
+    on = "" if state.open_terms().family is None else " on the fullest block"
+    share = _used(state, quota)
+    taken = f"used to {up(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by what was charged before it"
+    return f"{quota.words}{members}, {quota.share} of the cap, is {taken}{on}: {words} left"
+
+
+def warnings(state: LedgerState, who: str) -> tuple[str, ...]:
+    """Return a line for each quota of somebody that is used as far as its alert says."""
+    return tuple(f"warning: {quota_words(state, quota)}" for quota in concerning(state.quotas, who) if _alerted(state, quota))
+
+
+def strangers(state: LedgerState, quota: Quota) -> tuple[str, ...]:
+    """Return a line where members of a quota were never charged for anything: under a name that nobody signs with, it holds nobody."""
+    names = [name for name in quota.members if name not in (state.people or {})] if quota.share < 1 else []
+    if not names:
+        return ()
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    holds = f"{quota.words} holds whoever signs with exactly {'that name' if len(names) == 1 else 'those names'}"
+    return (f"note: {listed} {'was' if len(names) == 1 else 'were'} charged nothing so far; {holds}",)
+
+
+def quota_lines(state: LedgerState) -> tuple[str, ...]:
+    """Return a line for each quota that limits anything."""
+    return tuple(
+        ("warning: " if _alerted(state, quota) else "") + quota_words(state, quota)
+        for quota in state.quotas.values()
+        if quota.share < 1
+    )
 
 
 def balance(state: LedgerState) -> dict[str, Any]:
-    """What is spent and what is left, as shares of the cap and in the filter's currency.
+    """Return what is spent and what is left, as shares of the cap and in the filter's currency; of blocks, on the fullest.
 
-    epsilon_guaranteed: of everything together, None where nothing is; guarantee: what that is (`LedgerState.guarantee`).
+    epsilon_guaranteed: of everything together, None where nothing is; guarantee: the kind of that (`LedgerState.guarantee`).
     """
-    found, whole = room(state), state
-    state = state.fullest()
+    remaining, full = room(state), state.fullest()
     return {
-        "caps": _plain(state.caps),
-        "spent": _plain(state.spent),
-        "left": _plain(state.left()),
-        "share_spent": found.spent,
-        "share_reserved": found.reserved,
+        "caps": plain(full.caps),
+        "spent": plain(full.spent),
+        "left": plain(full.left()),
+        "share_spent": remaining.spent,
+        "share_reserved": remaining.reserved,
         "result": {
             "epsilon_cap": state.epsilon,
             "epsilon_guaranteed": state.guaranteed,
             "guarantee": state.guarantee,
             "delta": state.open_terms().delta,
-            **({} if found.planned is None else {"epsilon_planned": found.planned}),
+            **({} if remaining.planned is None else {"epsilon_planned": remaining.planned}),
         },
-        "more_like_last": found.like_last,
-        "largest_pure_epsilon": found.pure,
-        **block_data(whole),
-        **proposals_data(whole),
-        **quotas_data(whole),
-        **({} if whole.departure is None else {"moved_to": whole.departure.to, "closed": str(whole.departure)}),
+        "more_like_last": remaining.like_last,
+        "largest_pure_epsilon": remaining.pure,
+        **block_data(state),
+        **({"proposals": [_proposal_data(each) for each in state.proposals.values()]} if state.open_terms().two_person else {}),
+        **({"quotas": [_quota_data(state, quota) for quota in state.quotas.values()]} if state.quotas else {}),
+        **({} if state.departure is None else {"moved_to": state.departure.to, "closed": str(state.departure)}),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
     }
 
 
+def _proposal_data(each: Proposal) -> dict[str, Any]:
+    return {"entry": each.seq, "who": each.who, "expires": each.expires, "asks": dict(each.asks)}
+
+
+def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
+    return {
+        "of": quota.of,
+        "name": quota.name,
+        "members": list(quota.members),
+        "share": str(quota.share),
+        "alert_at": str(quota.alert_at),
+        "entry": quota.seq,
+        "spent": plain(state.quota_used(quota)),
+        "limit": plain(quota.limits(state.caps)),
+        "share_used": _used(state, quota),
+        "alert": _alerted(state, quota),
+    }
+
+
 def block_data(state: LedgerState) -> dict[str, Any]:
-    """What is spent on each block, where there are any: caps, spent and left are otherwise those of the fullest."""
+    """Return what is spent on each block, where there are any."""
     if state.open_terms().family is None:
         return {}
-    spent = block_shares(state.spent, state.caps)
-    every = sorted({*spent, *state.retired})
-    none = dict.fromkeys(state.caps, ZERO)
+    spent, none = block_shares(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
+    every = {block: spent.get(block, none) for block in sorted({*spent, *state.retired})}
     return {
         "blocks": [
             {
                 "block": block,
-                "spent": _plain(spent.get(block, none)),
-                "share": amounts.share(spent.get(block, none), state.caps),
+                "spent": plain(total),
+                "share": amounts.share(total, state.caps),
                 "retired": block in state.retired,
             }
-            for block in every
+            for block, total in every.items()
         ]
     }
 
 
 def runs(state: LedgerState) -> list[dict[str, Any]]:
-    """Every charge."""
+    """Return every charge."""
     return [
         {
             "key": run.key,
             "entry": run.seq,
             "status": run.status,
-            "cost": _plain(run.cost),
+            "cost": plain(run.cost),
             "share": 0.0 if run.status == "void" else share_of(state, run.cost),
-            "who": run.content.get("who"),
-            "when": run.content.get("when"),
-            "why": run.content.get("why"),
-            "pipeline": run.pipeline,
+            **{name: run.content.get(name) for name in ("who", "when", "why", "pipeline")},
             **({"window": list(run.window)} if run.window else {}),
         }
         for run in state.runs.values()
     ]
 
 
+def terms(state: LedgerState) -> dict[str, Any]:
+    """Return what the ledger was opened for."""
+    return {"dataset": state.dataset, "terms": state.open_terms().content()}
+
+
 def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
-    """One entry, with its hash."""
+    """Return one entry, with its hash."""
     return None if entry is None else {**entry.content, "hash": entry.row.hash}
 
 
-def _plain(found: amounts.Amounts) -> Mapping[str, str]:
-    return {name: str(value) for name, value in found.items()}
+def plain(total: amounts.Amounts) -> Mapping[str, str]:
+    """Return amounts as JSON values."""
+    return {name: str(value) for name, value in total.items()}
 
 
 def total(state: LedgerState) -> str:
-    """The bare number: the share of the cap that is used, between 0 and 1 (above 1 where the cap was lowered); no epsilon."""
+    """Return the bare number: the share of the cap that is used, between 0 and 1 (above 1 where the cap was lowered); no epsilon."""
     return repr(room(state).spent)
+
+
+def columns(table: Table) -> tuple[str, ...]:
+    """Return a line of heads and a line for each row, in columns, for a terminal; nothing where there is no row."""
+    widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = zip(row, widths, strict=True)
+        return "  ".join(cell.rjust(width) if i in table.numeric else cell.ljust(width) for i, (cell, width) in enumerate(cells))
+
+    return tuple(line(row).rstrip() for row in (table.columns, *table.rows)) if table.rows else ()

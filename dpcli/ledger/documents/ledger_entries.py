@@ -1,17 +1,17 @@
-"""A ledger's entries as documents: the log, the export, the head, and what a verification found.
+"""The entries of a ledger as documents: the log, the export, the head, and what verifying, upgrading and moving them found.
 
-Log and export are read once to check the chain, and again while they are written; none of that is held.
+Log and export are read once to check the chain, and again while they are written; none of that is held in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpcli.document.document import Document, Table
 from dpcli.document.walked import Walked
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Head, LedgerEntry
+from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_balance import guaranteed
 from dpcli.ledger.documents.ledger_data import entry_data
@@ -19,147 +19,177 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
+    from dpcli.ledger.stores.copying import Copied
     from dpcli.ledger.verify import Verified
 
-Said = TypeVar("Said")
+Shown = TypeVar("Shown")
+Sessions = dict[tuple[str, str], int]  # the last entry that counts the answers of a session, by its key and what they are called
 
 
 def log(ledger: Ledger) -> Document:
-    """Every entry."""
-    state = _checked(ledger)
+    """Return every entry; in print one line for all the counts of a session, whose last one is the sum."""
+    state, last, counts = _checked(ledger)
     head = state.head
-    rows = _walked(ledger, head, _row)
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        return (_row(e) for e in ledger.again(head) if e.kind != "count" or last[_session(e)] == e.row.seq)
+
+    lines = head.seq - counts + len(last)
     return Document(
         headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guaranteed(state)}",
-        data={
-            "schema": "dpcli/budget-log/v1",
-            "dataset": ledger.dataset,
-            **_guarantee(state),
-            "entries": _walked(ledger, head, entry_data),
-            "exit_code": 0,
-        },
-        tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), rows, frozenset({0})),),
-        records=_walked(ledger, head, lambda e: entry_data(e) or {}),
-        log=_walked(ledger, head, lambda e: "  ".join(_row(e))),
+        data=_data("dpcli/budget-log/v1", state, _walked(ledger, state, entry_data)),
+        tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), Walked(lines, rows), frozenset({0})),),
+        records=_walked(ledger, state, lambda e: entry_data(e) or {}),
+        log=Walked(lines, lambda: map("  ".join, rows())),
         long=True,
     )
 
 
 def export(ledger: Ledger) -> Document:
-    """Every entry with its canonical text and hash."""
-    state = _checked(ledger)
-    head = state.head
-    whole = _walked(ledger, head, _whole)
-    rows = _walked(ledger, head, _whole_row)
+    """Return every entry with its canonical text and hash."""
+    state, _, _ = _checked(ledger)
+    entries = _walked(ledger, state, _exported)
+    rows = _walked(ledger, state, lambda e: (*_row(e)[:3], *_row(e)[4:], e.row.body, e.row.hash))
     return Document(
-        headline=f"{ledger.dataset}: {head.seq} entries{guaranteed(state)}",
-        data={
-            "schema": "dpcli/budget-export/v1",
-            "dataset": ledger.dataset,
-            **_guarantee(state),
-            "entries": whole,
-            "exit_code": 0,
-        },
+        headline=f"{ledger.dataset}: {state.head.seq} entries{guaranteed(state)}",
+        data=_data("dpcli/budget-export/v1", state, entries),
         tables=(Table("entries", ("entry", "kind", "run", "who", "when", "why", "body", "hash"), rows, frozenset({0})),),
-        records=whole,
+        records=entries,
         long=True,
     )
 
 
-def _checked(ledger: Ledger) -> LedgerState:
-    """What the chain comes to, all of which was read once before anything of it is written."""
-    state = LedgerState(ledger.dataset, hides=ledger.store.hides)
-    for _, after in ledger.replay():
-        state = after
-    state.open_terms()
-    return state
-
-
-def _guarantee(state: LedgerState) -> dict[str, Any]:
-    return {"epsilon_guaranteed": state.guaranteed, "guarantee": state.guarantee}
-
-
-def _walked(ledger: Ledger, head: Head, said: Callable[[LedgerEntry], Said]) -> Walked[Said]:
-    return Walked(head.seq, lambda: map(said, ledger.again(head)))
-
-
-def _row(e: LedgerEntry) -> tuple[str, ...]:
-    return str(e.row.seq), e.kind, e.key, _amounts(e), _text(e, "who"), _text(e, "when"), _why(e)
-
-
-def _whole_row(e: LedgerEntry) -> tuple[str, ...]:
-    return str(e.row.seq), e.kind, e.key, _text(e, "who"), _text(e, "when"), _why(e), e.row.body, e.row.hash
-
-
-def _whole(e: LedgerEntry) -> dict[str, Any]:
+def _exported(e: LedgerEntry) -> dict[str, Any]:
     return {"seq": e.row.seq, "hash": e.row.hash, "body": e.row.body, "content": e.content}
 
 
+def _checked(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
+    """Read all of the chain once before anything of it is written: its state, the last count of each session, and all counts."""
+    state, last, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
+    for entry, after in ledger.replay():
+        state = after
+        if entry.kind == "count":
+            last[_session(entry)], counts = entry.row.seq, counts + 1
+    state.open_terms()
+    return state, last, counts
+
+
+def _session(entry: LedgerEntry) -> tuple[str, str]:
+    return entry.key, str(entry.content["of"])
+
+
+def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, Any]:
+    guarantee = {"epsilon_guaranteed": state.guaranteed, "guarantee": state.guarantee}
+    return {"schema": schema, "dataset": state.dataset, **guarantee, "entries": entries, "exit_code": 0}
+
+
+def _walked(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
+    head = state.head  # of now: the state goes on
+    return Walked(head.seq, lambda: map(show, ledger.again(head)))
+
+
 def anchor(ledger: Ledger) -> Document:
-    """The head of the chain."""
+    """Return the head of the chain."""
     from dpcli.ledger.verify import anchor_of
 
-    found = anchor_of(ledger)
-    return Document(f"{found['dataset']}: entry {found['seq']}, {found['hash']}", {**found, "exit_code": 0})
+    head = anchor_of(ledger)
+    return Document(f"{head['dataset']}: entry {head['seq']}, {head['hash']}", {**head, "exit_code": 0})
 
 
 def upgraded(names: tuple[str, ...]) -> Document:
-    """What an upgrade came to."""
-    said = f"noted in {', '.join(names)}" if names else "nothing to do"
+    """Return the result of an upgrade."""
+    done = f"noted in {', '.join(names)}" if names else "nothing to do"
     return Document(
-        f"the checks are those of this version: {said}",
+        f"the checks are those of this version: {done}",
         {"schema": "dpcli/budget-upgrade/v1", "datasets": list(names), "exit_code": 0},
     )
 
 
-def verified(ledger: Ledger, found: Verified) -> Document:
-    """What a verification came to."""
-    problems = found.problems
+def verified(ledger: Ledger, result: Verified) -> Document:
+    """Return the result of a verification."""
+    problems, departure = result.problems, ledger.state().departure
     wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
-    said = f"{found.costs} cost{'' if found.costs == 1 else 's'} computed again{wrong if problems else ''}"
-    departure = ledger.state().departure
     closed = {} if departure is None else {"closed": str(departure)}
-    headline = f"{ledger.dataset}: {found.entries} entries whole, head {found.head.hash[:16]}; {said}"
-    data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": found.entries, "head": found.head.hash}
-    code = 1 if problems else 0
+    headline = f"{ledger.dataset}: {result.entries} entries whole, head {result.head.hash[:16]}; {_computed(result)}"
+    data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": result.entries, "head": result.head.hash}
+    code, lines = int(bool(problems)), (*problems, *result.notes)
     return Document(
-        "; ".join((headline, *closed.values())),
-        {**data, **closed, "costs": found.costs, "problems": list(problems), "notes": list(found.notes), "exit_code": code},
+        "; ".join((f"{headline}{wrong if problems else ''}", *closed.values())),
+        {**data, **closed, "costs": result.costs, "problems": list(problems), "notes": list(result.notes), "exit_code": code},
         "fail" if problems else "pass",
-        notes=(*problems, *found.notes),
-        log=(*problems, *found.notes),
+        notes=lines,
+        log=lines,
         exit_code=code,
     )
 
 
-def _text(entry: LedgerEntry, name: str) -> str:
-    return str(entry.content.get(name, ""))
+def moved(copies: Sequence[Copied]) -> Document:
+    """Return the result of a move: every dataset with the end of what was copied, and what verifying the copies found."""
+    lines = [_moved_line(one) for one in copies]
+    problems = [f"{one.dataset}: {problem}" for one in copies for problem in (*one.verified.problems, *one.verified.notes)]
+    code = int(any(one.verified.problems for one in copies))
+    records = [_moved_record(one) for one in copies]
+    return Document(
+        lines[0] if len(lines) == 1 else f"{len(lines)} datasets are in {copies[0].to}",
+        {"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": code},
+        "fail" if code else "pass",
+        notes=tuple(problems),
+        records=records,
+        details=(*(lines if len(lines) > 1 else ()), *problems),
+        log=tuple(problems),
+        exit_code=code,
+        why="the copies are whole, and verify finds more spent than the entries say" if code else "",
+    )
+
+
+def _computed(result: Verified) -> str:
+    return f"{result.costs} cost{'' if result.costs == 1 else 's'} computed again"
+
+
+def _moved_line(one: Copied) -> str:
+    done, end = "had moved before" if one.repeated else "moved", f"{one.at.seq} entries, head {one.at.hash[:16]}"
+    return f"{one.dataset}: {done} to {one.to}, {end}; the copy has {one.verified.entries}, {_computed(one.verified)}"
+
+
+def _moved_record(one: Copied) -> dict[str, Any]:
+    return {
+        "dataset": one.dataset,
+        "to": one.to,
+        "entries": one.at.seq,
+        "head": one.at.hash,
+        "repeated": one.repeated,
+        "copy": {"entries": one.verified.entries, "head": one.verified.head.hash, "problems": list(one.verified.problems)},
+    }
+
+
+def _row(e: LedgerEntry) -> tuple[str, ...]:
+    return str(e.row.seq), e.kind, e.key, _cost(e), str(e.content.get("who", "")), str(e.content.get("when", "")), _why(e)
 
 
 def _why(entry: LedgerEntry) -> str:
-    """The reason, and where from or where to; in a ledger of two persons also what was proposed, and where."""
-    content, why = entry.content, _text(entry, "why")
+    """Return the reason, and where from or where to; in a two-person ledger also what was proposed, and where."""
+    content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":
-        return f"{_asks(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
+        return f"{_change(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
     if entry.kind == "refuse":
         return f"{why} (closes entry {content['proposal']})"
     if "proposal" in content:
-        said = f"approved by {content.get('who')}: {content.get('approval', '')}"
-        signed = f"{why} ({said}; proposed in entry {content['proposal']})"
-        return ": ".join(filter(None, (_origin(content), signed)))
-    approver = f" (stated approver: {content['approver']})" if "approver" in content else ""
-    return ": ".join(filter(None, (_origin(content), why + approver)))
+        approved = f"approved by {content.get('who')}: {content.get('approval', '')}"
+        why += f" ({approved}; proposed in entry {content['proposal']})"
+    elif "approver" in content:
+        why += f" (stated approver: {content['approver']})"
+    return ": ".join(filter(None, (_origin(content), why)))
 
 
 def _origin(content: Mapping[str, Any]) -> str:
-    """Where a dataset moved, or when and by whom an imported run was made."""
+    """Return where a dataset moved, or when and by whom an imported run was made."""
     if "made" in content:
         maker = f" by {content['maker']}" if "maker" in content else ""
         return f"made {content['made'].removesuffix('T00:00:00Z')}{maker}"
     return next((f"{word} {content[word]}" for word in ("to", "from") if word in content), "")
 
 
-def _asks(asks: Mapping[str, Any]) -> str:
+def _change(asks: Mapping[str, Any]) -> str:
     if asks["kind"] == "quota":
         return _quota(asks)
     if asks["kind"] == "moved":
@@ -172,15 +202,17 @@ def _quota(asks: Mapping[str, Any]) -> str:
     return f"{asks['share']} of the cap for {asks['of']} {asks['name']}{members}"
 
 
-def _amounts(entry: LedgerEntry) -> str:
-    """What a charge costs, or what an opening or an amendment allows."""
-    if "caps" in entry.content:
-        epsilon = entry.content.get("epsilon", entry.content.get("terms", {}).get("epsilon"))
-        unseen = ", no output seen, as stated" if "unseen" in entry.content else ""
-        ceiling = entry.content.get("terms", {}).get("ceiling")
-        return f"cap: epsilon {epsilon!r}{'' if ceiling is None else f', ceiling {ceiling!r}'}{unseen}"
+def _cost(entry: LedgerEntry) -> str:
+    """Return what a charge costs, or what an opening or an amendment allows."""
+    content = entry.content
+    if "caps" in content:
+        stated = content.get("terms", {})
+        unseen = ", no output seen, as stated" if "unseen" in content else ""
+        ceiling = stated.get("ceiling")
+        limit = "" if ceiling is None else f", ceiling {ceiling!r}"
+        return f"cap: epsilon {content.get('epsilon', stated.get('epsilon'))!r}{limit}{unseen}"
     if entry.kind == "quota":
-        return _quota(entry.content)
+        return _quota(content)
     if entry.kind == "count":
-        return f"{entry.content['count']:,} {entry.content['of']}"
-    return costs(amounts.read(entry.content["cost"])) if "cost" in entry.content else ""
+        return f"{content['count']:,} {content['of']}"
+    return costs(amounts.read(content["cost"])) if "cost" in content else ""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
-from dpcli.ledger.documents.ledger_text import columns as set_columns
+from dpcli.ledger.documents.ledger_data import columns as set_columns
 
 if TYPE_CHECKING:
-    from dpcli.ledger.overview import Glance, Unread
+    from dpcli.ledger.balance import Glance, Unread
 
 COLUMNS = (
     "dataset",
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
-    """A row for each dataset; exit code 4 where one cannot be read."""
+    """Return a row for each dataset; exit code 4 where one cannot be read."""
     code = 4 if unread else 0
     table, warned = _table(unread, glances), [glance for glance in glances if glance.warnings]
     live = [glance for glance in glances if glance.moved_to is None]
@@ -49,7 +49,7 @@ def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
 
 
 def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
-    """With the ledger of each, where there are several."""
+    """Return the table, with the ledger of each dataset where there are several."""
     rows: list[tuple[str, ...]] = [(each.ledger, *_unread_row(each)) for each in unread] + [
         (each.ledger, *_row(each)) for each in glances
     ]
@@ -65,18 +65,18 @@ def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
 
 def _headline(unread: Sequence[Unread], glances: Sequence[Glance], warned: int) -> str:
     live = [glance for glance in glances if glance.moved_to is None]
-    count, waiting = len(live), sum(glance.not_open for glance in glances)
+    count, waiting = len(live), sum(glance.state.not_open for glance in glances)
     gone = len(glances) - len(live) - waiting
-    said = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
+    headline = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
     if live and live[0].used:
-        said += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
+        headline += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
     if gone:
-        said += f"; {gone:,} that moved elsewhere"
+        headline += f"; {gone:,} that moved elsewhere"
     if waiting:
-        said += f"; {waiting:,} that {'is a copy' if waiting == 1 else 'are copies'} and not open yet"
+        headline += f"; {waiting:,} that {'is a copy' if waiting == 1 else 'are copies'} and not open yet"
     if warned:
-        said += f"; {warned:,} to look at"
-    return said + (f"; {len(unread):,} that cannot be read" if unread else "")
+        headline += f"; {warned:,} to look at"
+    return headline + (f"; {len(unread):,} that cannot be read" if unread else "")
 
 
 def _why(unread: Sequence[Unread]) -> str:

@@ -1,34 +1,32 @@
-"""What becomes of a schedule of runs in a ledger, before the first of them is made."""
+"""A plan as a document: what becomes of a schedule of runs in a ledger, before the first of them is made."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
+from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import block_data
-from dpcli.ledger.documents.ledger_text import columns
-from dpcli.ledger.overview import fullest_block
-from dpcli.ledger.planning.trailing import Trailing
-from dpcli.ledger.remaining import share_of
+from dpcli.ledger.documents.ledger_data import block_data, columns, plain
+from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
-    from dpcli.ledger.planning.instead import Instead
-    from dpcli.ledger.planning.rehearse import BudgetPlan, Outlook, PlannedRun, PricedRun
+    from dpcli.ledger.planning.rehearsal import BudgetPlan, Instead, Outlook, PlannedRun, PricedRun
 
-NOT_THERE = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
+UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
 
 
 def planned(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
-    """A plan: which runs fit, the first that does not, and how far the budget is then used; exit code 1 where one does not fit."""
+    """Return a plan: which runs fit, the first that does not, and how far the budget is then used; exit code 1 where one does not fit."""
     refused = plan.refused
-    notes = (*_notes(plan, instead, outlook), NOT_THERE)
+    notes = (*_notes(plan, instead, outlook), UNRESERVED)
     schedule = _schedule(plan)
     return Document(
         headline=_headline(plan),
@@ -47,10 +45,10 @@ def planned(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | Non
 
 
 def picture(plan: BudgetPlan) -> Chart:
-    """The blocks at the end of the plan; without blocks, the way there."""
-    from dpcli.ledger.documents import block_calendar, plan_burn_down
+    """Return the blocks at the end of the plan; without blocks, what each run leaves."""
+    from dpcli.ledger.documents.ledger_pictures import block_chart, plan_chart
 
-    return block_calendar.chart(plan.after, "at the end of the plan") or plan_burn_down.chart(plan)
+    return block_chart(plan.after, "at the end of the plan") or plan_chart(plan)
 
 
 def _file(plan: BudgetPlan, run: PlannedRun) -> str:
@@ -67,7 +65,7 @@ def _headline(plan: BudgetPlan) -> str:
 
 
 def _used(plan: BudgetPlan) -> str:
-    """How far the budget is used when all runs that fit are made."""
+    """Return how far the budget is used when all runs that fit are made."""
     state = plan.after.fullest()
     share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
@@ -81,23 +79,23 @@ def _declared(plan: BudgetPlan) -> bool:
 
 
 def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> list[str]:
-    said = []
+    lines = []
     if plan.refused is not None:
         before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
-        said.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used(plan)}")
-        changes = "; or ".join(f"{found.change}, {found.runs:,} {'run' if found.runs == 1 else 'runs'} in all" for found in instead)
-        said.append(f"would fit: {changes}" if instead else "no single change of that run was found with which all would fit")
+        lines.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used(plan)}")
+        changes = "; or ".join(f"{each.change}, {each.runs:,} {'run' if each.runs == 1 else 'runs'} in all" for each in instead)
+        lines.append(f"would fit: {changes}" if instead else "no single change of that run was found with which all would fit")
     touched = plan.touched
     if touched:
         most = max(touched.values())
         blocks = sum(count == most for count in touched.values())
-        said.append(f"{len(touched):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
+        lines.append(f"{len(touched):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
     if outlook is not None:
-        said.append(_beyond(plan, outlook))
+        lines.append(_beyond(plan, outlook))
     reserved = plan.before.fullest()
     if share := share_of(reserved, reserved.reserved):
-        said.append(f"{percent_used(share)} of the cap is reserved or under way, and counts in full")
-    return said
+        lines.append(f"{percent_used(share)} of the cap is reserved or under way, and counts in full")
+    return lines
 
 
 def _beyond(plan: BudgetPlan, outlook: Outlook) -> str:
@@ -130,7 +128,7 @@ def _schedule(plan: BudgetPlan) -> Table:
 
 
 def _ends(plan: BudgetPlan, place: int) -> tuple[str, str]:
-    """The first and the last day of a table's runs."""
+    """Return the first and the last day of a table's runs."""
     days = [str(run.day) for run in plan.runs if run.place == place]
     return days[0], days[-1]
 
@@ -171,9 +169,9 @@ def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None)
         "share_before": share_of(plan.before.fullest(), plan.before.fullest().spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
-        "spent_after": {name: str(value) for name, value in end.spent.items()},
+        "spent_after": plain(end.spent),
         **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
-        "instead": [{"change": found.change, "runs": found.runs} for found in instead],
+        "instead": [asdict(each) for each in instead],
         "beyond": None
         if outlook is None
         else {"fitting": outlook.walked, "first_refused": None if outlook.refused is None else _run_data(plan, outlook.refused)},

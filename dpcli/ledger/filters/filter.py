@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from dpcli.accountants.base import Steps
     from dpcli.file.pipeline.model import Pipeline
 
-# What every filter rests on, beside its theorem.
+
+# What every filter rests on, besides its theorem.
 PREMISES: Premises = (
     Premise(
         "Whatever is released of the dataset is charged, before anybody sees it.",
@@ -45,14 +46,14 @@ PREMISES: Premises = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run costs: amounts by name as decimal strings, rounded up; detail: how they came about, for people."""
+    """The cost of one run: amounts by name as decimal strings, rounded up; detail: how they came about, for people."""
 
     amounts: Mapping[str, str]
     detail: str
 
 
 def sum_of(costs: Sequence[Cost]) -> Cost:
-    """What they cost together, rounded up."""
+    """Return what runs cost together, rounded up."""
     total: Amounts = {}
     for cost in costs:
         total = add(total, read(cost.amounts))
@@ -60,152 +61,131 @@ def sum_of(costs: Sequence[Cost]) -> Cost:
 
 
 class Filter(Protocol):
-    """One privacy filter with its parameters, which are fixed when a ledger is opened."""
+    """A privacy filter with its parameters, which are fixed when a ledger is opened.
 
-    @property
-    def name(self) -> str: ...
+    name, source: its theorem. premises: what must be true for its numbers to hold beyond the theorem.
+    summary: its currency and use, in a few words. currency: the names of its amounts; labels: how they are printed, where that differs.
+    ranges: its parameters and the numbers that each may be, both ends included. needs_delta: whether it refuses a ledger at delta = 0.
+    group_power: k such that a group of j changes costs j^k times as much in each amount but delta; None where that is not proved.
+    """
 
-    @property
-    def summary(self) -> str:
-        """Currency, and what it is for, in a few words."""
-        ...
+    name: ClassVar[str]
+    source: ClassVar[str]
+    summary: ClassVar[str]
+    currency: ClassVar[tuple[str, ...]]
+    premises: ClassVar[Premises] = PREMISES
+    labels: ClassVar[Mapping[str, str]] = {}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    needs_delta: ClassVar[bool] = True
+    group_power: ClassVar[int | None] = None
 
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Its amounts as they are called in print, where that differs from their names."""
-        ...
+    @classmethod
+    def chosen(cls, epsilon: float, delta: float) -> Self:
+        """Return the filter for a cap; a filter with parameters takes them as further arguments, and chooses those that are None."""
+        cls.refuse_delta(delta)
+        return cls()
 
-    @property
-    def source(self) -> str:
-        """The theorem."""
-        ...
+    @classmethod
+    def refuse_delta(cls, delta: float) -> None:
+        """Raise InputError at delta = 0 where the currency needs more."""
+        if cls.needs_delta and delta <= 0.0:
+            raise InputError(f"--delta: expected a number in (0, 1) with --filter {cls.name}, found {delta!r}")
 
-    @property
-    def premises(self) -> Premises:
-        """What must be true for its numbers to hold, beside the theorem."""
-        ...
-
-    @property
-    def currency(self) -> tuple[str, ...]:
-        """The names of its amounts."""
-        ...
-
-    @property
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Its parameters, and the numbers that each may be, both ends included."""
-        ...
-
-    @property
-    def group_power(self) -> int | None:
-        """k such that a group of j changes costs j^k times as much in each amount but delta; None where that is not proved."""
-        ...
-
-    def parameters(self) -> Mapping[str, Any]:
-        """What the opening entry must remember beside the name."""
-        ...
+    def parameters(self) -> Mapping[str, float]:
+        """Return what the opening entry must remember besides the name."""
+        return {name: getattr(self, name) for name in self.ranges}
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        """The most of each amount that keeps the whole within (epsilon, delta), rounded down. Raises InputError where nothing does."""
+        """Return the most of each amount that keeps the sum within (epsilon, delta), rounded down. Raise InputError where nothing does."""
         ...
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        """What one run of `pipeline` costs, described at `delta` where the currency needs one.
+        """Return what one run of `pipeline` costs, described at `delta` where the currency needs one.
 
-        Raises NotRepresentable or CannotCertify where the currency has no number for it.
+        Raise NotRepresentable or CannotCertify where the currency has no number for it.
         """
         ...
 
     def pure_room(self, left: float) -> float:
-        """The largest pure epsilon, rounded down, that costs at most `left` of the first amount; a closed form, without arrays."""
+        """Return the largest pure epsilon, rounded down, that costs at most `left` of the first amount; a closed form, without arrays."""
         ...
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        """An upper bound on epsilon at the ledger's `delta` of everything that sums to `amounts`."""
+        """Return an upper bound on epsilon at the ledger's `delta` of everything that sums to `amounts`."""
         ...
 
 
 def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
-    """The filter of an opening entry. Raises InputError for one that is not known."""
+    """Return the filter of an opening entry. Raise InputError for one that is not known."""
     if name not in FILTERS:
         raise InputError(f"expected a filter among {', '.join(FILTERS)}, found '{name}'")
-    found: Filter = load(FILTERS[name])(**parameters)
-    return found
+    rule: Filter = load(FILTERS[name])(**parameters)
+    return rule
 
 
 def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
-    """The filter for a new ledger, its own parameters chosen for the cap. Raises InputError where it cannot hold that cap."""
+    """Return the filter for a new ledger, its own parameters chosen for the cap. Raise InputError where it cannot hold that cap."""
     if name not in FILTERS:
         raise InputError(f"--filter: expected {filter_wanted()}, found {repr(name) if name else 'none'}")
-    found: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
-    return found
+    rule: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
+    return rule
 
 
 def filter_wanted() -> str:
-    """What --filter takes, in words."""
-    words = "; ".join(f"{key}: {text}" for key, text in summaries().items())
+    """Return what --filter takes, in words."""
+    words = "; ".join(f"{name}: {load(target).summary}" for name, target in FILTERS.items())
     return f"one, which cannot be changed later ({words})"
 
 
-def summaries() -> dict[str, str]:
-    """What each filter is for, by name."""
-    return {name: load(target).summary for name, target in FILTERS.items()}
-
-
 def label(name: str) -> str:
-    """An amount as it is called in print."""
+    """Return an amount as it is called in print."""
     labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}
     return labels.get(name, name)
 
 
 def steps_of(pipeline: Pipeline) -> Steps:
-    """What an accountant adds up."""
+    """Return what an accountant adds up."""
     from dpcli.file.pipeline.resolve import resolve
 
     return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
 
 
 def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
-    """(epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
+    """Return (epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
 
-    Raises CannotCertify where there is none.
+    Raise CannotCertify where there is none.
     """
     from dpcli.analysis.account import headline
 
-    found = headline(pipeline, delta=delta).listed  # an adaptive file's mechanisms are fixed when they are charged
-    if found is None or math.isinf(found.upper):
+    row = headline(pipeline, delta=delta).listed  # an adaptive file's mechanisms are fixed when they are charged
+    if row is None or math.isinf(row.upper):
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
         )
-    return found.upper, found.accountant.name
+    return row.upper, row.accountant.name
 
 
 def floored(cost: float, steps: Steps) -> float:
-    """The cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
+    """Return the cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
     from dpcli.mechanisms.stated.pure_and_approx import Free
 
     return max(cost, math.ulp(0.0) * sum(count for mechanism, count in steps if mechanism != Free()))
 
 
 def finite(cost: float, what: str) -> float:
-    """The cost, or CannotCertify where it is infinite."""
+    """Return the cost. Raise CannotCertify where it is infinite."""
     if not cost < math.inf:
         raise CannotCertify(f"its {what} is infinite: there is no cost that could be charged")
     return cost
 
 
-def require_delta(delta: float, name: str) -> None:
-    """Refuse a ledger at delta = 0 for filters whose currency needs some."""
-    if delta <= 0.0:
-        raise InputError(f"--delta: expected a number in (0, 1) with --filter {name}, found {delta!r}")
-
-
 def pure_within(cost: Callable[[float], float], left: float) -> float:
-    """The largest pure epsilon, rounded down, whose `cost` is at most `left`, also as the filter rounds it up."""
+    """Return the largest pure epsilon, rounded down, whose `cost` is at most `left`, also as the filter rounds it up."""
     return largest(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 
 def largest(holds: Callable[[float], bool], high: float) -> float:
-    """The largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 where none has it."""
+    """Return the largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 where none has it."""
     low = 0.0
     if holds(high):
         return high

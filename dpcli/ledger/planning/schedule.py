@@ -20,23 +20,87 @@ Runs are made in the order of their days; on one day, in the order of the file. 
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import heapq
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import MAXYEAR, date, timedelta
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
-from dpcli.base.fields import COUNT, Key
-from dpcli.file.toml.findings import Problem
-from dpcli.ledger.planning.rhythm import EVERY, rhythm_of
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, Constraint, Key
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.keys.compound import Listed
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.keys.member import Member, Members, read_members
+from dpcli.file.keys.tables import KeyTable
+from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.read import refuse, toml_document
+from dpcli.file.toml.findings import Findings, Problem, TooMany
+from dpcli.file.toml.limits import read_bytes
+from dpcli.ledger.blocks.kinds import BlockKind
+
+_RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
+DAYS = {"day": 1, "week": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Every so many days, weeks or months.
+
+    A month goes from a day to the same day of the next one: from the 31st to the last day where a month has no such day.
+    """
+
+    count: int
+    unit: str
+
+    @property
+    def words(self) -> str:
+        """The words of a file for it."""
+        return self.unit if self.count == 1 else f"{self.count} {self.unit}s"
+
+    def days(self, first: date) -> Iterator[date]:
+        """Yield the first day, and every later one; the calendar ends with the year 9999."""
+        number = 0
+        while (day := self._after(first, number * self.count)) is not None:
+            yield day
+            number += 1
+
+    def _after(self, first: date, units: int) -> date | None:
+        if self.unit in DAYS:
+            ordinal = first.toordinal() + units * DAYS[self.unit]
+            return date.fromordinal(ordinal) if ordinal <= date.max.toordinal() else None
+        years, month = divmod(first.month - 1 + units, 12)
+        year = first.year + years
+        return None if year > MAXYEAR else date(year, month + 1, min(first.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def rhythm_of(text: str) -> Rhythm:
+    """Return the rhythm that a file states, for which `EVERY` holds."""
+    match = _RHYTHM.fullmatch(text)
+    assert match is not None
+    return Rhythm(int(match[1] or 1), match[2])
+
+
+def _stated(text: str) -> bool:
+    match = _RHYTHM.fullmatch(text)
+    return match is not None and (bool(match[3]) == (match[1] not in (None, "1")))
+
+
+EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _stated, (("pattern", f"^{_RHYTHM.pattern}$"),))
+
 
 MOST = 10_000  # runs in a schedule
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """One run, or one that is repeated. Without every it is made once, on the day `from`."""
+    """A planned run, by the names of its fields."""
 
     file: Annotated[str, Key("the pipeline file of the run, from the folder of the schedule")]
     first: Annotated[datetime.date, Key("the day of the first run")]
@@ -52,10 +116,10 @@ class ScheduledRun:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """What its keys do not agree on."""
+        """Yield what its keys do not agree on."""
         if self.every is None:
-            for key, found in (("to", self.last), ("count", self.count)):
-                if found is not None:
+            for key, value in (("to", self.last), ("count", self.count)):
+                if value is not None:
                     yield (key,), f"every with {key}", "nothing"
         elif (self.last is None) == (self.count is None):
             yield (("to",), "either to or count with every", "nothing" if self.last is None else "both")
@@ -63,7 +127,7 @@ class ScheduledRun:
             yield ("to",), f"a day from {self.first} on", str(self.last)
 
     def days(self) -> Iterator[datetime.date]:
-        """The days on which it is made, in order."""
+        """Yield the days on which it is made, in order."""
         if self.every is None:
             yield self.first
             return
@@ -75,7 +139,7 @@ class ScheduledRun:
 
     @property
     def endless(self) -> ScheduledRun:
-        """The same, with no end where it is repeated."""
+        """The run with no end where it is repeated."""
         return replace(self, last=None, count=None)
 
 
@@ -87,18 +151,120 @@ class Schedule:
     path: str = ""
 
     def days(self, endless: bool = False) -> Iterator[tuple[datetime.date, int]]:
-        """(day, place of the run in the file) in the order in which they are made; with no end where `endless`."""
+        """Return (day, place of the run in the file) in the order in which they are made; with no end where `endless`."""
         return heapq.merge(*(_placed(run.endless if endless else run, place) for place, run in enumerate(self.runs)))
 
     def replaced(self, place: int, run: ScheduledRun) -> Schedule:
-        """With another run in a place."""
+        """Return the schedule with another run in a place."""
         return replace(self, runs=(*self.runs[:place], run, *self.runs[place + 1 :]))
 
     @property
     def too_long(self) -> bool:
-        """Whether it has more runs than anybody walks."""
+        """True where it has more runs than anybody walks."""
         return next(islice(self.days(), MOST, None), None) is not None
 
 
 def _placed(run: ScheduledRun, place: int) -> Iterator[tuple[datetime.date, int]]:
     return ((day, place) for day in run.days())
+
+
+_TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
+
+
+@dataclass(frozen=True, slots=True)
+class Trailing:
+    """The days up to the one before a run.
+
+    Weeks are counted back from the day of the run where blocks are days, and from its Monday where they are weeks. A block of which some
+    day is read is read, and charged, as a whole.
+    """
+
+    count: int
+    unit: str
+
+    @property
+    def words(self) -> str:
+        """The words of a file for it."""
+        return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
+
+    def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
+        """Return the blocks that a run on a day reads. Raise InputError where blocks or the calendar have no such days."""
+        today = kind.of_day(day)
+        if today is None:
+            raise InputError(f'expected the names of blocks, found "{self.words}": the blocks are not days or weeks')
+        block_start = kind.first_day(today)
+        end = day if self.unit == "day" or block_start is None else block_start
+        try:
+            first, last = (kind.of_day(end - timedelta(back)) for back in (self.count * DAYS[self.unit], 1))
+        except OverflowError:
+            raise InputError(f'expected days of the calendar, found "{self.words}" of {day}') from None
+        assert first is not None and last is not None  # as today has a block
+        return kind.between(first, last)
+
+
+def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
+    """Return the days that a window counts back, None where it names blocks."""
+    match = None if kind.holds(text) else _TRAILING.fullmatch(text)
+    return None if match is None else Trailing(int(match[1]), match[2])
+
+
+WORDS = {"first": "from", "last": "to"}  # which Python keeps for itself, or means otherwise
+FIELDS = {word: name for name, word in WORDS.items()}
+
+
+class StatedRun:
+    """A run that is made once, on the day `from`, or repeated where `every` is stated."""
+
+    def __init__(self, **stated: Any) -> None:
+        self.stated = stated
+
+    @property
+    def run(self) -> ScheduledRun:
+        """The run, with the names of its fields."""
+        return ScheduledRun(**{FIELDS.get(key, key): value for key, value in self.stated.items()})
+
+
+def _run_members(_: type) -> Members:
+    return {WORDS.get(name, name): replace(member, name=WORDS.get(name, name)) for name, member in members_of(ScheduledRun).items()}
+
+
+KEYS: Members = {
+    "format": TOP["format"],
+    "run": Member("run", Listed(KeyTable(StatedRun, _run_members)), doc="what is planned, one [[run]] table each"),
+}
+
+
+def read_schedule(path: str) -> Schedule:
+    """Return the schedule in a file, or on standard input ("-"); the files that it names are found from its folder.
+
+    Raises:
+        InputError: there is no such file. InvalidFile: with every problem found, at its place.
+    """
+    return read_schedule_bytes(read_bytes(path), path)
+
+
+def read_schedule_bytes(data: bytes, path: str) -> Schedule:
+    """Return the schedule in the bytes of a file that messages call `path`. Raises InvalidFile as `read_schedule` does."""
+    text, tables = toml_document(data, path)
+    findings = Findings()
+    runs: tuple[ScheduledRun, ...] = ()
+    with suppress(TooMany):
+        runs = _runs(tables, findings)
+    refuse(findings, tables, text, path)
+    folder = "" if path == "-" else os.path.dirname(path)
+    return Schedule(tuple(replace(run, file=os.path.join(folder, run.file)) for run in runs), path)
+
+
+def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
+    values = read_members(KEYS, tables, KeyPlace((), findings))
+    runs = tuple(stated.run for stated in values.get("run", ()))
+    if findings.items:
+        return ()
+    for i, run in enumerate(runs):
+        for key, expected, value in run.problems():
+            findings.add("DP005", ("run", i, *key), expected, value)
+    if "run" not in tables or tables["run"] == []:
+        findings.add("DP005", ("run",), "at least one [[run]] table", "none")
+    elif not findings.items and Schedule(runs).too_long:
+        findings.add("DP004", ("run",), f"at most {MOST:,} runs in all", "more")
+    return runs

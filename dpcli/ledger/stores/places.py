@@ -1,10 +1,9 @@
-"""From what a user writes (a path, sqlite:///path, postgresql://...) to a store."""
+"""The places of ledgers, as a user writes them (a path, sqlite:///path, postgresql://...), and the stores there."""
 
 from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,7 +27,7 @@ CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
 
 
 def open_store(url: str) -> Store:
-    """The store at a path or URL, which must be there. Raises LedgerError where it is not, InputError for another scheme."""
+    """Return the store at a path or URL, which must be there. Raise LedgerError where it is not, InputError for another scheme."""
     if url.startswith(POSTGRES):
         store: Store = load("dpcli.ledger.stores.postgres:PostgresStore")(url)
         return store
@@ -38,12 +37,12 @@ def open_store(url: str) -> Store:
 
 
 def everywhere(url: str) -> str:
-    """What means the same ledger from every working directory."""
+    """Return the place as it means the same ledger from every working directory."""
     return url if url.startswith(POSTGRES) else os.path.abspath(path_of(url))
 
 
 def path_of(url: str) -> str:
-    """The path of a ledger in a file."""
+    """Return the path of a ledger in a file. Raise InputError for what is none."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         if CONNINFO.search(url):
@@ -52,12 +51,12 @@ def path_of(url: str) -> str:
             raise InputError(f"{EXPECTED}, found what may hold a password (before the path of a file write ./)")
         return url
     if scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
-        raise InputError(f"{EXPECTED}, found {f'{scheme}://...' if SCHEME.fullmatch(scheme) else 'another kind of URL'}")
+        raise InputError(f"{EXPECTED}, found {without_secrets(url) if scheme != 'sqlite' else 'sqlite:// without a path'}")
     return rest[1:]  # sqlite:///relative, sqlite:////absolute
 
 
 def without_secrets(url: str) -> str:
-    """A place as a message may quote it: nothing of a URL but its scheme, as its other parts may hold a password."""
+    """Return a place as a message may quote it: nothing of a URL but its scheme, as its other parts may hold a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
@@ -65,7 +64,7 @@ def without_secrets(url: str) -> str:
 
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
-    """The ledger of a dataset; of the only one where None. Raises LedgerError where it is not there, InputError where it is not named."""
+    """Return the ledger of a dataset; of the only one where None. Raise LedgerError where there is none, InputError without its name."""
     if dataset is not None and not TYPES["name"](dataset):
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
@@ -77,31 +76,27 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
 
 
 def _only(store: Store) -> str:
-    found = store.datasets()
-    if len(found) != 1:
-        seen = (
-            f"shows this login {first_names(found, 'no dataset')}" if store.hides else f"holds {first_names(found, 'no dataset')}"
-        )
-        raise InputError(f"--dataset: expected the name of one, found none; {store.place} {seen}")
-    return found[0]
+    names = store.datasets()
+    if len(names) != 1:
+        holds = "shows this login" if store.hides else "holds"
+        raise InputError(f"--dataset: name one; {store.place} {holds} {first_names(names, 'no dataset')}")
+    return names[0]
 
 
-def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledger:
+def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
     """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
 
-    new: although its name looks like that of another one there.
-
-    Raises InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
+    Raise InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
     """
-    _refuse_name(dataset)
-    _refuse_spelling(dataset)
+    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
+        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
     terms = checked(terms)
     if terms.team is not None and not url.startswith(POSTGRES):
-        raise InputError("--team: expected postgresql://... with it, found a file, which cannot tell one user from another")
+        raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot tell one user from another; use postgresql://...")
 
     def fill(store: Store) -> None:
         version = store.version if store.version > 1 else None
-        open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version), new=new)
+        open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version))
 
     created(url, fill)
     try:
@@ -113,9 +108,9 @@ def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledge
 
 
 def upgrade(url: str) -> tuple[str, ...]:
-    """Make the definitions of a ledger again, and note it in every dataset that is to be seen; the names of those that needed it.
+    """Make the definitions of a ledger again, and note it in every visible dataset. Return the names of those that needed it.
 
-    Raises LedgerError where the user may not, or the definitions are not those of any version.
+    Raise LedgerError where the user may not, or the definitions are not those of any version.
     """
     _refuse_changed(url)
     backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))
@@ -127,21 +122,21 @@ def upgrade(url: str) -> tuple[str, ...]:
 
 
 def _refuse_changed(url: str) -> None:
-    """What somebody did to the definitions by hand would be noted as if a version of dpcli had made them so.
+    """Raise LedgerError for definitions that were changed by hand: they would be noted as if a version of dpcli had made them so.
 
-    Asked twice: whoever upgrades at this moment changes them between two questions of one look.
+    Looked at twice: whoever upgrades at this moment changes them between two questions of one look.
     """
-    if _changed(url) is not None and (found := _changed(url)) is not None:
-        raise LedgerError(found)
+    if _changed(url) is not None and (problem := _changed(url)) is not None:
+        raise LedgerError(problem)
 
 
 def _changed(url: str) -> str | None:
     store = open_store(url)
     try:
-        found = digest(store.schema())
+        schema = digest(store.schema())
         for name in store.datasets():
             state = Ledger(store, name).state()
-            if state.version >= store.version and state.schema != found and not state.not_open:
+            if state.version >= store.version and state.schema != schema and not state.not_open:
                 return (
                     f'{store.place}: dataset "{name}": the definitions that guard the entries were changed since they were noted, and no '
                     "version of dpcli did that; nothing was upgraded: restore a backup"
@@ -151,25 +146,13 @@ def _changed(url: str) -> str | None:
         store.close()
 
 
-def _refuse_name(dataset: str) -> None:
-    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
-        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
-
-
-def _refuse_spelling(dataset: str) -> None:
-    """A new name has no spaces at its ends and the form in which it is usually typed."""
-    usual = unicodedata.normalize("NFKC", dataset).strip()
-    if dataset != usual:
-        raise InputError(f"--dataset: expected a name without spaces at its ends, in its usual form {usual!r}, found {dataset!a}")
-
-
 def address(url: str, store: Store) -> str:
-    """As `Store.address`, of a file also before it has its name."""
+    """Return `Store.address`, of a file also before it has its name."""
     return store.address if url.startswith(POSTGRES) else os.path.realpath(path_of(url))
 
 
 def created(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
-    """A store at a path or URL, made where there is none, and what `fill` writes to it; in a database within so many seconds."""
+    """Make a store at a path or URL where there is none, and let `fill` write to it; in a database within `seconds`."""
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return

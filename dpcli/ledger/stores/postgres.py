@@ -16,9 +16,17 @@ from typing import Any
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
-from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
+from dpcli.ledger.stores.postgres_connection import (
+    CONNECT_SECONDS,
+    WORK,
+    Limits,
+    bounded,
+    driver,
+    place_of,
+    settings_of,
+    unreachable,
+)
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
-from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, WORK, Limits, bounded
 from dpcli.ledger.stores.store import StoredCheckpoint, standing
 
 BUSY_SECONDS = 30.0
@@ -54,9 +62,9 @@ class PostgresTail:
         return self.page(seq, None)
 
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
-        """So many of them at most.
+        """Return up to `most` of them.
 
-        Raises LedgerError where the last entries that were written are not there: what is read would understate the spending.
+        Raise LedgerError where the last entries that were written are not there: what is read would understate the spending.
         """
         end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
         rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq, most)).fetchall()]
@@ -74,7 +82,7 @@ class PostgresTail:
         self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """A login is not believed what it says of a total."""
+        """Do nothing: a login is not believed what it says of a total."""
 
 
 class PostgresStore:
@@ -119,7 +127,7 @@ class PostgresStore:
 
     @property
     def version(self) -> int:
-        """Of the definitions in the database: an older one can be read and written, and has weaker checks."""
+        """The version of the definitions in the database: an older one can be read and written, and has weaker checks."""
         return self._version
 
     @property
@@ -137,10 +145,6 @@ class PostgresStore:
     @property
     def takes_notes(self) -> bool:
         return False
-
-    @property
-    def keeps_time(self) -> bool:
-        return True
 
     def now(self) -> str:
         """The server's clock."""
@@ -163,10 +167,6 @@ class PostgresStore:
         with self._bounded() as connection:
             return PostgresTail(connection, dataset, self._place).page(seq, most)
 
-    def opening(self, dataset: str) -> Sequence[StoredRow]:
-        with self._bounded() as connection:
-            return [StoredRow(*row) for row in connection.execute(READ, (dataset, 0, 1)).fetchall()]
-
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
             return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]
@@ -179,8 +179,8 @@ class PostgresStore:
         if self._version < NOTED:
             return None
         with self._bounded() as connection:
-            found = connection.execute("SELECT body, digest FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
-        return StoredCheckpoint(*found) if found else None
+            row = connection.execute("SELECT body, digest FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
+        return StoredCheckpoint(*row) if row else None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
@@ -196,15 +196,14 @@ class PostgresStore:
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
         with self._bounded() as connection:
-            asked = {"dataset": dataset}
-            return tuple(text for check in CHECKS for (text,) in connection.execute(check, asked).fetchall())
+            return tuple(text for check in CHECKS for (text,) in connection.execute(check, {"dataset": dataset}).fetchall())
 
     def close(self) -> None:
         self._open.close()
 
     @contextmanager
     def _bounded(self, writes: bool = False) -> Iterator[Any]:
-        """The connection, in a transaction whose every wait has an end."""
+        """Yield the connection, in a transaction whose every wait has an end."""
         try:
             connection = self.connection
             with bounded(connection, self._place, self._limits, writes=writes):
@@ -235,7 +234,7 @@ class PostgresStore:
 
 
 def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
-    """The schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
+    """Make the schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
 
     Whoever makes it at the same moment comes first: then the schema is there.
     """
@@ -250,14 +249,14 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
             except Raced:
                 if last:
                     raise LedgerError(
-                        f"{store.place}: others are making a ledger here again and again; nothing was written"
+                        f"{store.place}: others are making a ledger in this database again and again; nothing was written"
                     ) from None
     finally:
         store.close()
 
 
 def upgraded(url: str) -> PostgresStore:
-    """The store after its definitions were made again as this version has them. Raises LedgerError where the user may not."""
+    """Return the store after its definitions were made again as this version has them. Raise LedgerError where the user may not."""
     store = PostgresStore(url)
     try:
         if store.version < VERSION:
@@ -270,7 +269,7 @@ def upgraded(url: str) -> PostgresStore:
 
 
 def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
-    """What opens a connection, in autocommit and READ COMMITTED. The password is in the closure alone."""
+    """Return a function that opens a connection, in autocommit and READ COMMITTED. The password is in the closure alone."""
     psycopg = driver()
 
     def connect() -> Any:
@@ -292,7 +291,7 @@ def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], An
 
 
 def _connect_seconds(settings: dict[str, Any]) -> int:
-    """What a URL says, but never for ever (0 and less mean that)."""
+    """Return what a URL says, but never for ever (0 and less mean that)."""
     text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
     stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     return min(stated, 600) or CONNECT_SECONDS

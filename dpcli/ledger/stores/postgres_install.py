@@ -22,7 +22,7 @@ RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # made again by eve
 
 
 def found_version(connection: Any) -> int | None:
-    """The version of the schema, None where there is none."""
+    """Return the version of the schema, None where there is none."""
     if connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli'").fetchone() is None:
         return None
     version: int = connection.execute("SELECT max(version) FROM dpcli.format").fetchone()[0]
@@ -34,11 +34,11 @@ class Raced(Exception):
 
 
 def install(connection: Any, place: str) -> int:
-    """Schema and roles, inside the caller's transaction; nothing where they are there. Returns the version of what is there.
+    """Make schema and roles, inside the caller's transaction, where they are missing; return the version of what is there.
 
     No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
 
-    Raises LedgerError where they cannot be made, Raced where somebody else has.
+    Raise LedgerError where they cannot be made, Raced where somebody else has.
     """
     from psycopg import errors
 
@@ -62,22 +62,22 @@ def install(connection: Any, place: str) -> int:
 
 
 def renew(connection: Any, place: str) -> int:
-    """The functions of an older ledger made again as this version has them, inside the caller's transaction. Entries stay as they are.
+    """Make the functions of an older ledger again as this version has them, inside the caller's transaction. Entries stay as they are.
 
     Whoever does the same at that moment waits, and then finds it done.
     """
     _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
-    found = found_version(connection)
-    if found == VERSION:
+    version = found_version(connection)
+    if version == VERSION:
         return VERSION
-    if found is not None and found < NOTED:
+    if version is not None and version < NOTED:
         _make(connection, place, definitions("postgres_checkpoint.sql"))
     _make(connection, place, *map(definitions, RENEWED), f"INSERT INTO dpcli.format VALUES ({VERSION})")
     return VERSION
 
 
 def definitions(name: str) -> str:
-    """A file of definitions, with the rules of the grammar in their place, and how names look."""
+    """Return a file of definitions, with the rules of the grammar in their place, and how names look."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return text.replace("{rules}", canonical(rules())).replace("{letters}", canonical(letters()))
 

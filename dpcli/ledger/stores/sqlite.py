@@ -20,10 +20,22 @@ from urllib.parse import quote
 
 from dpcli.base.errors import LedgerError
 from dpcli.base.posix import require_posix
-from dpcli.ledger.chain import StoredRow, owner_of
-from dpcli.ledger.expiry import clock
-from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
-from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, intact, renew, schema_of, spelled, version_of
+from dpcli.ledger.chain import StoredRow, clock, owner_of
+from dpcli.ledger.stores.sqlite_file import (
+    APPLICATION,
+    CUT_OFF,
+    KEY,
+    LATEST,
+    SCHEMA,
+    VERSION,
+    intact,
+    network_file_system,
+    refuse,
+    renew,
+    schema_of,
+    spelled,
+    version_of,
+)
 from dpcli.ledger.stores.store import StoredCheckpoint, standing
 
 BUSY_SECONDS = 30.0
@@ -61,7 +73,7 @@ MEANINGS = {
 
 
 def connect(path: str, seconds: float) -> sqlite3.Connection:
-    """A connection to a file that exists; transactions are begun and ended by hand."""
+    """Return a connection to a file that exists; transactions are begun and ended by hand."""
     return sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=seconds, isolation_level=None)
 
 
@@ -77,7 +89,7 @@ class SqliteTail:
         return self.page(seq, ALL)
 
     def page(self, seq: int, most: int) -> Sequence[StoredRow]:
-        """So many of them at most."""
+        """Return up to `most` of them."""
         if self.version < LATEST:
             return self.rows(READ, seq, most)
         end = self._end()  # asked first: what others write meanwhile comes after it
@@ -90,16 +102,16 @@ class SqliteTail:
             )
         return rows
 
-    def rows(self, statement: str, *asked: object) -> list[StoredRow]:
-        rows = self.connection.execute(statement, (self.dataset, *asked)).fetchall()
+    def rows(self, statement: str, *values: object) -> list[StoredRow]:
+        rows = self.connection.execute(statement, (self.dataset, *values)).fetchall()
         if any(tuple(map(type, row)) != (int, str, str) for row in rows):
             raise sqlite3.DataError(NOT_TEXT)
         return [StoredRow(*row) for row in rows]
 
     def _end(self) -> int:
-        """The number of the last entry as it is noted beside them, 0 where none is."""
-        found = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
-        return int(found[0]) if found else 0
+        """Return the number of the last entry as it is noted, 0 where none is."""
+        row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
+        return int(row[0]) if row else 0
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
         self.connection.execute(NOTE, (self.dataset, checkpoint.body, checkpoint.digest))
@@ -121,7 +133,7 @@ class SqliteStore:
         self._strays: tuple[tuple[str, int, object], ...] = ()
         self.wrote = False
         with _OPENING:
-            self._stated_size = 0 if trusted else refuse(path, held=any(store.holds(path) for store in _OPEN))
+            self._stated_size = 0 if trusted else refuse(path, is_open=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
             _OPEN.add(self)
         with self._explained():
@@ -148,7 +160,7 @@ class SqliteStore:
             self.connection.execute("COMMIT")
 
     def _refuse_damaged(self) -> None:
-        """One flipped bit in a page's list of cells can hide the last entries, and the chain before them is whole.
+        """Raise LedgerError for a damaged file: one flipped bit can hide the last entries, and the chain before them is whole.
 
         Once there is a checkpoint, only its length is looked at: the file is too long to be read by everybody who opens it. Then a last
         entry that is hidden, or has moved to another name, is missed as `head` names it; `verify` reads every page.
@@ -163,7 +175,7 @@ class SqliteStore:
         self._strays = tuple(self.connection.execute(STRAYS).fetchall())
 
     def _refuse_strays(self, dataset: str) -> None:
-        """An entry that moved to another name is missing from both, and from no third dataset; one that names none may be anybody's."""
+        """Raise LedgerError where an entry moved to another name: it is missing from both; one that names none may be anybody's."""
         for name, seq, body in self._strays:
             if owner_of(body) in (dataset, None) or name == dataset:
                 raise LedgerError(
@@ -204,15 +216,11 @@ class SqliteStore:
     def takes_notes(self) -> bool:
         return self._version == LATEST
 
-    @property
-    def keeps_time(self) -> bool:
-        return False
-
     def now(self) -> str:
         return clock()
 
     def holds(self, path: str) -> bool:
-        """Whether `path` is the file that this store was opened on."""
+        """Check whether `path` is the file that this store was opened on."""
         return self._file is not None and self._file == _identity(path)
 
     def datasets(self) -> tuple[str, ...]:
@@ -230,11 +238,6 @@ class SqliteStore:
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset, self._version)
 
-    def opening(self, dataset: str) -> Sequence[StoredRow]:
-        self._refuse_strays(dataset)
-        with self._explained():
-            return self._tail(dataset).page(0, 1)
-
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explained():
             return self._tail(dataset).rows(ABOUT, spelled(key))
@@ -248,8 +251,8 @@ class SqliteStore:
         if self._version < LATEST:
             return None
         with self._explained():
-            found = self.connection.execute("SELECT body, digest FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
-        return StoredCheckpoint(*map(str, found)) if found else None
+            row = self.connection.execute("SELECT body, digest FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
+        return StoredCheckpoint(*map(str, row)) if row else None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[SqliteTail]:
@@ -277,8 +280,8 @@ class SqliteStore:
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
         with self._explained():
-            found = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
-        return () if found == ["ok"] else tuple(found)
+            lines = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
+        return () if lines == ["ok"] else tuple(lines)
 
     def close(self) -> None:
         self.connection.close()
@@ -304,18 +307,18 @@ _OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()  # while one holds a loc
 
 
 def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = connect) -> None:
-    """A new ledger at `path`, there with everything that `fill` writes or not at all.
+    """Make a new ledger at `path`, with everything that `fill` writes or not at all.
 
-    It is built beside its place, synced, and linked to its name, which fails where something is there already. Mode 0600.
+    It is built next to its place, synced, and linked to its name, which fails where something is there already. Mode 0600.
     """
     require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.lexists(path):
         raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once")
-    beside = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
-    if beside is not None:
+    leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
+    if leftover is not None:
         raise LedgerError(
-            f"{path}: expected no leftover of another ledger next to a new one, found {beside}, which SQLite would play back"
+            f"{path}: expected no leftover of another ledger next to a new one, found {leftover}, which SQLite would play back"
         )
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")  # not the process id: a container has the same one again
     try:
@@ -340,7 +343,7 @@ def _try_link(draft: str) -> None:
         os.link(draft, other)
     except OSError as error:
         raise LedgerError(
-            f"{os.path.dirname(draft)}: expected a file system with hard links, by which a new ledger gets its name, found none "
+            f"{os.path.dirname(draft)}: a new ledger gets its name by a hard link, which this file system does not take "
             f"({error.strerror}); nothing was written"
         ) from None
     os.unlink(other)
@@ -365,9 +368,9 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
 
 
 def upgraded(path: str) -> SqliteStore:
-    """The store with the definitions of this version, made where it has those of an earlier one; entries stay as they are.
+    """Return the store with the definitions of this version, made where it has those of an earlier one; entries stay as they are.
 
-    Raises LedgerError where they would still not be those of this version: somebody else had a hand in them.
+    Raise LedgerError where they would still not be those of this version: somebody else had a hand in them.
     """
     store = SqliteStore(path)
     try:

@@ -1,13 +1,24 @@
-"""Whether a path may be opened as a ledger: every way in which it may not has its own message, and none of them writes anything."""
+"""The file of a ledger: when a path may be opened as one, and its definitions.
+
+Every way in which a path may not be opened has its own message, and none of them writes anything.
+
+The definitions are those of the entries and, since version 2, of what spares a reader all of them. `head` is kept by a trigger, so that an
+earlier version of dpcli, which knows nothing of it, keeps it too: a last entry that damage hides is missed. `entry_by_key` finds the
+entries of a run. `checkpoint` holds what dpcli.ledger.checkpoint wrote.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dpcli.base.errors import LedgerError
 
@@ -27,7 +38,7 @@ NETWORK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileWords:
-    """What messages call a file, and what they say of an empty one."""
+    """The words of messages for a file: what it is called, and what an empty one means."""
 
     noun: str
     empty: str
@@ -38,12 +49,12 @@ LEDGER_WORDS = FileWords(
 )
 
 
-def refuse(path: str, held: bool = False) -> int:
-    """Raise LedgerError unless `path` is a regular, private file that this version can read as a ledger; the bytes it says to hold.
+def refuse(path: str, is_open: bool = False) -> int:
+    """Return the bytes that `path` says to hold. Raise LedgerError unless it is a regular, private file that can be read as a ledger.
 
-    Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells. held: a
-    connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of it would
-    drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
+    is_open: a connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of it
+    would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
     if DRAFT.fullmatch(os.path.basename(path)):
         raise LedgerError(
@@ -58,7 +69,7 @@ def refuse(path: str, held: bool = False) -> int:
         raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, LEDGER_WORDS)
     _refuse_stray(path)
-    if held:
+    if is_open:
         return 0
     try:
         with open(path, "rb") as file:
@@ -73,23 +84,23 @@ def refuse(path: str, held: bool = False) -> int:
 
 
 def _refuse_stray(path: str) -> None:
-    """What SQLite would open beside a ledger is a file: it waits for ever for somebody who writes into a named pipe."""
-    for beside in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
+    """Raise LedgerError where SQLite would open what is no file with a ledger: it would wait for ever for a writer of a named pipe."""
+    for stray in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
         try:
-            mode = os.lstat(beside).st_mode
+            mode = os.lstat(stray).st_mode
         except OSError:  # there is none, or none any more
             continue
         if not stat.S_ISREG(mode):
             kind = "a symbolic link" if stat.S_ISLNK(mode) else _kind(mode)
-            raise LedgerError(f"{path}: expected nothing but a journal beside it, found {kind} at {beside}: move it away")
+            raise LedgerError(f"{path}: expected nothing but a journal next to it, found {kind} at {stray}: move it away")
 
 
 def _refuse_foreign_log(path: str, header: bytes) -> None:
-    """A ledger in rollback mode has no write-ahead log: SQLite would play one all the same, and its pages are of another file or time."""
+    """Raise LedgerError for a write-ahead log, which a ledger does not have: SQLite would play pages of another file or time."""
     log = f"{path}-wal"
     if header[18] == 1 and os.path.lexists(log) and os.lstat(log).st_size:
         raise LedgerError(
-            f"{path}: expected nothing but a journal beside it, found {log}, left by another file or an older copy: move it away"
+            f"{path}: expected nothing but a journal next to it, found {log}, left by another file or an older copy: move it away"
         )
 
 
@@ -136,7 +147,7 @@ CHECKS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 
 
 def network_file_system(path: str) -> str | None:
-    """The type of the network file system that holds `path`, whose locks SQLite cannot rely on; None on a local one or where unknown."""
+    """Return the type of the network file system that holds `path`, whose locks are not reliable; None on a local one or where unknown."""
     try:
         mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
     except OSError:
@@ -145,3 +156,63 @@ def network_file_system(path: str) -> str | None:
     kinds = {fields[1].replace("\\040", " "): fields[2] for line in mounts if len(fields := line.split()) > 2}
     holder = max((point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")), key=len, default="")
     return kinds[holder] if kinds.get(holder) in NETWORK else None
+
+
+ENTRIES = (
+    """CREATE TABLE entry (
+  dataset TEXT NOT NULL, seq INTEGER NOT NULL CHECK (seq >= 1), body TEXT NOT NULL, hash TEXT NOT NULL,
+  PRIMARY KEY (dataset, seq)
+) WITHOUT ROWID""",
+    "CREATE TRIGGER entry_never_changes BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entries never change'); END",
+    "CREATE TRIGGER entry_never_goes BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END",
+)
+# A key as it is spelled in an entry (`dpcli.ledger.chain.canonical`): names are sorted, quotation marks in strings are escaped, and what
+# comes before has no names of its own but those of amounts. SQLite's functions for JSON are none that a definition may use safely.
+KEY = """CASE WHEN instr(body, ',"key":"') THEN
+  substr(body, instr(body, ',"key":"') + 8, instr(body, '","kind":"') - instr(body, ',"key":"') - 8) END"""
+ADDED = {
+    "head": "CREATE TABLE head (dataset TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID",
+    "checkpoint": "CREATE TABLE checkpoint (dataset TEXT PRIMARY KEY, body TEXT NOT NULL, digest TEXT NOT NULL)",
+    "entry_by_key": f"CREATE INDEX entry_by_key ON entry (dataset, {KEY})",
+    "entry_is_the_last": "CREATE TRIGGER entry_is_the_last AFTER INSERT ON entry BEGIN "
+    "INSERT INTO head VALUES (NEW.dataset, NEW.seq) ON CONFLICT (dataset) DO UPDATE SET seq = max(seq, NEW.seq); END",
+}
+SCHEMA = (*ENTRIES, *ADDED.values())
+# For entries that were there before.
+FILL = "INSERT INTO head SELECT dataset, max(seq) FROM entry GROUP BY dataset"
+LATEST = 2
+
+
+def spelled(key: str) -> str:
+    """Return a key as `KEY` finds it."""
+    return json.dumps(key)[1:-1]
+
+
+def version_of(connection: Any) -> int:
+    """Return the version of the definitions in a file: 2 where all of them are there, else 1, which is read as a whole."""
+    marks = ", ".join("?" * len(ADDED))
+    (count,) = connection.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", tuple(ADDED)).fetchone()
+    return LATEST if count == len(ADDED) else 1
+
+
+def schema_of(connection: Any) -> str:
+    """Return the definitions in a file, as text."""
+    rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+    return "\n".join(str(sql) for (sql,) in rows)
+
+
+def intact(connection: Any) -> bool:
+    """Check whether the definitions in a file are those of this version, and no others."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        for statement in SCHEMA:
+            fresh.execute(statement)
+        return schema_of(connection) == schema_of(fresh)
+
+
+def renew(connection: Any) -> None:
+    """Make the definitions of version 2 in a file of version 1, inside the caller's transaction."""
+    for name, statement in ADDED.items():
+        kind = statement.split()[1]
+        connection.execute(f"DROP {kind} IF EXISTS {name}")
+        connection.execute(statement)
+    connection.execute(FILL)

@@ -1,4 +1,4 @@
-"""The port: what a backend must do, and no more. Rows go in at the end and never change.
+"""The port: what a backend must do. Rows go in at the end and never change.
 
 A backend knows nothing of privacy: it keeps rows in order, lets one writer at a time look and append, and returns from `writing` only when
 what was appended would survive a power failure.
@@ -24,7 +24,7 @@ STANDS = "what was written before stands"
 
 
 def standing(error: LedgerError) -> LedgerError:
-    """The same, of a request that came after something was written."""
+    """Return the error of a request that came after something was written."""
     text = str(error)
     if UNSURE in text or STANDS in text:
         return error
@@ -33,7 +33,7 @@ def standing(error: LedgerError) -> LedgerError:
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """What dpcli.ledger.checkpoint says of a chain at one of its entries, as a backend keeps it: a text, and the SHA-256 of it."""
+    """A checkpoint of a chain (dpcli.ledger.checkpoint), as a backend keeps it: a text, and the SHA-256 of it."""
 
     body: str
     digest: str
@@ -43,7 +43,7 @@ class Tail(Protocol):
     """The end of one dataset's chain, held by one writer."""
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        """The rows with a number above `seq`, ascending."""
+        """Return the rows with a number above `seq`, ascending."""
         ...
 
     def append(self, row: StoredRow) -> None:
@@ -51,7 +51,7 @@ class Tail(Protocol):
         ...
 
     def take(self, row: StoredRow) -> None:
-        """Add a row of another place at the end of a chain that is being copied here (dpcli.ledger.copying)."""
+        """Add a row of another place at the end of a chain that is being copied here (dpcli.ledger.stores.copying)."""
         ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
@@ -60,12 +60,12 @@ class Tail(Protocol):
 
 
 class Store(Protocol):
-    """Where chains are kept. Every method raises LedgerError with a message of its own where the place is missing, locked or damaged."""
+    """A place where chains are kept. Every method raises LedgerError where the place is missing, locked or damaged."""
 
     wrote: bool
-    """Whether something was written by it before: what fails later says so."""
+    """True once something was written by it: what fails later says so."""
     hides: bool
-    """Whether it shows a login only some datasets: one that is not seen may be there."""
+    """True where it shows a login only some datasets: one that is not seen may be there."""
 
     @property
     def place(self) -> str:
@@ -79,80 +79,71 @@ class Store(Protocol):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same for two stores where a row that is written to one is in the other."""
+        """An identity that two stores share where a row that is written to one is in the other."""
         ...
 
     @property
     def who(self) -> str | None:
-        """Who is logged in, where the backend knows; None where it cannot."""
+        """The login, None where the backend cannot know it."""
         ...
 
     def datasets(self) -> tuple[str, ...]:
-        """Names, sorted."""
+        """Return the names, sorted."""
         ...
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
-        """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset.
+        """Return the rows of one dataset with a number above `seq`, ascending, as of one moment, up to `most` from the first.
 
-        most: of them, from the first.
+        Empty for an unknown dataset.
         """
         ...
 
-    def opening(self, dataset: str) -> Sequence[StoredRow]:
-        """The first row of one dataset, whatever became of the others; none for an unknown dataset."""
-        ...
-
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
-        """The rows that name a key, ascending, found without reading the others. Asked only of a store that has a checkpoint."""
+        """Return the rows that name a key, ascending, without reading the others. Only for a store that has a checkpoint."""
         ...
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        """The rows that name a key which begins with `start`, an ASCII character at its end; otherwise as `about`."""
+        """Return the rows that name a key which begins with `start`, an ASCII character at its end; otherwise as `about`."""
         ...
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        """The last one of a dataset, as it was kept; None where there is none."""
+        """Return the last one of a dataset, as it was kept; None where there is none."""
         ...
 
     @property
     def takes_notes(self) -> bool:
-        """Whether it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
+        """True where it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
         ...
 
     @property
     def takes_counts(self) -> bool:
-        """Whether its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
+        """True where its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
-        """One writer at a time: what `after` answers inside stays true until the end. Leaving commits durably; an error rolls back."""
+        """Open the transaction of one writer: what `after` answers stays true until its end, which commits durably; an error rolls back."""
         ...
 
     def schema(self) -> str:
-        """The definitions that guard the rows, as text: hashed at `init`, compared by `verify`."""
+        """Return the definitions that guard the rows, as text: hashed at `init`, compared by `verify`."""
         ...
 
     @property
     def version(self) -> int:
-        """Of the definitions that guard the rows."""
+        """The version of the definitions that guard the rows."""
         ...
 
     @property
     def outdated(self) -> str:
-        """What is amiss as a later version has better definitions, which dpcli budget upgrade would make; "" where nothing is."""
-        ...
-
-    @property
-    def keeps_time(self) -> bool:
-        """Whether it has a clock of its own, and takes no entry dated by another."""
+        """A sentence where a later version has better definitions, which dpcli budget upgrade would make; "" where it has not."""
         ...
 
     def now(self) -> str:
-        """The time that an entry is given (STAMP): the server's where there is one, else this machine's."""
+        """Return the time that an entry is given (STAMP): the server's where there is one, else this machine's."""
         ...
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        """What the backend's own integrity check finds wrong about a dataset, or about all; nothing where all is well."""
+        """Return what the backend's own integrity check finds wrong about a dataset, or about all; nothing where all is well."""
         ...
 
     def close(self) -> None:

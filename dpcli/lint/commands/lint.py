@@ -112,7 +112,7 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 
 def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
-    from dpcli.ledger.commands.options import opened
+    from dpcli.ledger.commands.budget import opened
     from dpcli.ledger.findings import findings
 
     with opened(ledger, dataset) as one:

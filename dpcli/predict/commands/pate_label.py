@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dpcli.cli.options import emit, output_options
-from dpcli.sessions.commands.charging import charged_ledger
+from dpcli.sessions.commands.predicting import charged_ledger
 
 
 @click.command(short_help="Answer the queries with noise, and leave labels and a statement.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.ledger.commands.options import opened
+from dpcli.ledger.commands.budget import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,7 @@ import click
 
 from dpcli.audit.commands.trials import progress
 from dpcli.cli.options import emit, output_options
-from dpcli.sessions.commands.charging import charged_ledger
-from dpcli.sessions.commands.predicting import charged_to, on_window
+from dpcli.sessions.commands.predicting import charged_ledger, charged_to, on_window
 
 
 @click.command(short_help="Fine-tune a model on each shard, and pay for all tokens.")

@@ -16,10 +16,9 @@ from dpcli.predict.models.content import content_of
 from dpcli.predict.models.load import language_model
 from dpcli.predict.queries.counted import counted, require_count_of
 from dpcli.predict.session import RESTORED, session_of
-from dpcli.sessions.charged import charge, commit, noted
+from dpcli.sessions.charged import charge, commit, noted, reason
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.plan import fingerprint
-from dpcli.sessions.reason import reason
+from dpcli.sessions.priced import fingerprint
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

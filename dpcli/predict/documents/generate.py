@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import up
 from dpcli.document.document import Document
-from dpcli.sessions.documents.dry_run import dry_run, shown
-from dpcli.sessions.documents.window_rows import rows_data, window_note
+from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
 
 if TYPE_CHECKING:
     from dpcli.predict.decode.plan import GenerationPlan

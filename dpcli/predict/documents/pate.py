@@ -13,8 +13,7 @@ from dpcli.predict.documents.pate_statement import BOTH
 from dpcli.predict.pate.session import LABELS, STATEMENT
 from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
-from dpcli.sessions.documents.dry_run import shown
-from dpcli.sessions.documents.window_rows import window_note
+from dpcli.sessions.documents.dry_run import shown, window_note
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

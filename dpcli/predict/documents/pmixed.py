@@ -13,8 +13,7 @@ from dpcli.predict.pmixed.costs import ChangeCost, Costs
 from dpcli.predict.pmixed.fit import FitOutcome
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import NO_GUARANTEE
-from dpcli.sessions.documents.dry_run import shown
-from dpcli.sessions.documents.window_rows import rows_data, window_note
+from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 
 COUNTED_HERE = (
     "tokens are counted in that folder: nothing can tell whether it was put back to an earlier state; keep it as one keeps a ledger"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
 from dpcli.base.rounding import up
-from dpcli.sessions.documents.window_rows import rows_words
+from dpcli.sessions.documents.dry_run import rows_words
 
 if TYPE_CHECKING:
     from dpcli.sessions.priced import PricedSession

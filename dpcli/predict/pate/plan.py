@@ -13,8 +13,7 @@ from dpcli.predict.pate.settings import BUILT_IN, HELD_OUT, Pate, read_pate
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
-from dpcli.sessions.plan import fingerprint
-from dpcli.sessions.priced import PricedSession, one_entry, priced_file
+from dpcli.sessions.priced import PricedSession, fingerprint, one_entry, priced_file
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

@@ -17,9 +17,8 @@ from dpcli.predict.pate.sanitised import require_sanitisable, sanitise, sanitise
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, opened, read_transcript
 from dpcli.predict.queries.counted import counted, require_count_of
 from dpcli.predict.session import session_of
-from dpcli.sessions.charged import charge, commit, noted, require_same_books, session_there
+from dpcli.sessions.charged import charge, commit, noted, reason, require_same_books, session_there
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

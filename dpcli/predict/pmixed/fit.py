@@ -20,10 +20,9 @@ from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.pmixed.tuning import cut, rehearsed, taught, tuning
 from dpcli.predict.queries.counted import counted
 from dpcli.predict.session import session_of
-from dpcli.sessions.charged import charge, commit, noted, session_there
+from dpcli.sessions.charged import charge, commit, noted, reason, session_there
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.plan import fingerprint
-from dpcli.sessions.reason import reason
+from dpcli.sessions.priced import fingerprint
 from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.shards import refuse_replaced_units
-from dpcli.sessions.plan import FilePlan
-from dpcli.sessions.priced import one_entry, priced_file, require_budget
+from dpcli.sessions.priced import FilePlan, one_entry, priced_file, require_budget
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

@@ -14,7 +14,7 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.sessions.plan import fingerprint
+from dpcli.sessions.priced import fingerprint
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from dpcli.train.tasks.user_code import beside, private_result
 

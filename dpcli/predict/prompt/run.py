@@ -22,9 +22,8 @@ from dpcli.predict.session import RESTORED, session_of
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.random.streams import SystemStream
-from dpcli.sessions.charged import charge, commit, noted
+from dpcli.sessions.charged import charge, commit, noted, reason
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.reason import reason
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

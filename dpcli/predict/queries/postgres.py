@@ -14,9 +14,8 @@ from typing import Any, Self
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connector
-from dpcli.ledger.stores.postgres_errors import MEANINGS as OF_LEDGERS
-from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of
-from dpcli.ledger.stores.postgres_patience import Kept, Limits, bounded
+from dpcli.ledger.stores.postgres_connection import MEANINGS as OF_LEDGERS
+from dpcli.ledger.stores.postgres_connection import Kept, Limits, bounded, driver, place_of, settings_of
 from dpcli.predict.queries.budget import Granted
 from dpcli.predict.queries.count import ANSWERS, LOST, UNSURE, WRITTEN, Count, checked_count
 

@@ -10,7 +10,7 @@ from dpcli.cli.kept import keep, ledger_files, require_writable
 from dpcli.cli.options import each_once, emit, output_options, write
 from dpcli.cli.picture_path import parted
 from dpcli.cli.printing import show
-from dpcli.sessions.commands.charging import charged_ledger
+from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
     from dpcli.release.plan import ReleasePlan
@@ -67,7 +67,7 @@ def command(
     if compare:
         return _compared(plan, format_, outputs)
     if dry_run:
-        from dpcli.ledger.documents.quoted import quoted
+        from dpcli.ledger.documents.ledger_answers import quoted
         from dpcli.release.run import charged_before
 
         with opened_or_none(ledger, dataset) as found:

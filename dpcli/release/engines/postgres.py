@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.extras import require
-from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
+from dpcli.ledger.stores.postgres_connection import driver, place_of, settings_of, unreachable
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.engines.conversions import LARGEST, SMALLEST, Family
 from dpcli.release.engines.engine import SqlEngine, quoted

@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcli.cli.options import composed
 from dpcli.cli.printing import complain
-from dpcli.ledger.commands.options import opened
+from dpcli.ledger.commands.budget import opened, window_option
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -19,46 +20,47 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.sessions.window import Plan
 
+
 UNCHARGED = "charged to no ledger: other runs on the same data add up (--ledger)"
 EVERY = 0.5  # seconds between two lines
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """The ledger, closed at the end; None where none is named, and a line on standard error that says so."""
+    """Open the ledger, closed at the end; None where none is named, and a line on standard error that says so."""
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
     return opened_or_none(ledger, dataset)
 
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """The ledger, closed at the end; None where none is named."""
+    """Open the ledger, closed at the end; None where none is named."""
     return nullcontext() if ledger is None else opened(ledger, dataset)
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """The plan on the blocks that a dry run is asked about."""
+    """Return the plan on the blocks that a dry run is asked about."""
     from dpcli.sessions.window import over_window
 
-    with opened_or_none(ledger, dataset) as found:
-        return over_window(plan, found, window)
+    with opened_or_none(ledger, dataset) as book:
+        return over_window(plan, book, window)
 
 
 def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """The plan on the blocks that it is charged on, and a line on standard error that says which rows are read."""
+    """Return the plan on the blocks that it is charged on, with a line on standard error that says which rows are read."""
     from dpcli.file.pipeline.window import UNCHECKED
     from dpcli.sessions.window import over_window
 
-    found = over_window(plan, ledger, window)
-    read = found.pipeline.privacy.window
-    if read is not None and any(text.startswith("last ") for text in window) and not click.get_current_context().obj.quiet:
-        complain(f"--window: {', '.join(read)}")
-    if found.pipeline.privacy.window is not None and not click.get_current_context().obj.quiet:
-        complain(UNCHECKED if found.rows is None else found.rows.words)
-    return found
+    plan = over_window(plan, ledger, window)
+    blocks = plan.pipeline.privacy.window
+    if blocks is not None and not click.get_current_context().obj.quiet:
+        if any(text.startswith("last ") for text in window):
+            complain(f"--window: {', '.join(blocks)}")
+        complain(UNCHECKED if plan.rows is None else plan.rows.words)
+    return plan
 
 
 def noted(ledger: Ledger | None, run: str) -> None:
-    """What is to be known of a run whose noise was drawn: that no ledger knows of it, or that it took most of a ledger's delta."""
+    """Print what is to be known of a run whose noise was drawn: that no ledger knows of it, or that it took most of a ledger's delta."""
     if click.get_current_context().obj.quiet:
         return
     if ledger is None:
@@ -74,7 +76,7 @@ def noted(ledger: Ledger | None, run: str) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """What is told how much is done, and says so on standard error where that is a terminal, once it takes over a second."""
+    """Yield a function to report progress to, which prints it on standard error where that is a terminal, after a second."""
     begun = last = time.monotonic()
     quiet = not sys.stderr.isatty() or click.get_current_context().obj.quiet
     shown = False
@@ -92,3 +94,12 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         if shown:
             click.echo(err=True)
+
+
+def charged_ledger(what: str) -> Callable[..., Any]:
+    """Return the options --ledger, with its help `what`, --dataset and --window."""
+    return composed(
+        click.option("--ledger", metavar="LEDGER", help=what),
+        click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several."),
+        window_option,
+    )

@@ -15,8 +15,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
-from dpcli.ledger.commands.options import opened
-from dpcli.sessions.commands.charging import charged_ledger
+from dpcli.ledger.commands.budget import opened
+from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dpcli.cli.options import emit, output_options
-from dpcli.sessions.commands.charging import charged_ledger
+from dpcli.sessions.commands.predicting import charged_ledger
 
 
 @click.command(short_help="Train a model privately, as a file declares it.")
@@ -38,7 +38,7 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
-        from dpcli.ledger.documents.quoted import quoted
+        from dpcli.ledger.documents.ledger_answers import quoted
         from dpcli.sessions.commands.predicting import windowed
 
         plan = windowed(plan, ledger, dataset, window)

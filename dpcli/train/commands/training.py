@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.ledger.commands.options import opened
+from dpcli.ledger.commands.budget import opened
 from dpcli.train.run.outcome import STATE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR
 from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import figures, up
-from dpcli.sessions.documents.window_rows import rows_words
+from dpcli.sessions.documents.dry_run import rows_words
 from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.run.facts import stated
 

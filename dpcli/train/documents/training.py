@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, visible
-from dpcli.sessions.documents.dry_run import dry_run, shown
-from dpcli.sessions.documents.window_rows import rows_data, window_note
+from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
 from dpcli.train.documents.run_statement import words
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage

@@ -15,7 +15,7 @@ from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.base.rounding import up
-from dpcli.ledger.handed import texts_of
+from dpcli.ledger.budget import texts_of
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings_loop import Loop

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 from dpcli.train.loop.around import require_no_hooks, require_plain_modes
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
 from dpcli.train.noise.step import Noise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from dpcli.base.errors import InputError, InternalError
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream, normals, singles
-from dpcli.sessions.process import this_process
+from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,7 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.samples import together
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
-from dpcli.sessions.plan import fingerprint
-from dpcli.sessions.priced import PricedFile, priced_file
+from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 from dpcli.train.plan.entries import performed
 from dpcli.train.plan.made_of import made_of
 from dpcli.train.plan.settings import Train, in_full, read_train

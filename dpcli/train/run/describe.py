@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
-from dpcli.ledger.blocks.spelling import spelled
+from dpcli.ledger.blocks.family import spelled
 from dpcli.sessions.folder import replaced
 from dpcli.train.run.description import SCHEMA, digest_of, is_left
 from dpcli.train.run.guarantee import guarantee

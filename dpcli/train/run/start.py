@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import DpcliError, InputError
-from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
+from dpcli.sessions.charged import charge_run, reason, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
-from dpcli.sessions.reason import reason
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import KEPT, STATE

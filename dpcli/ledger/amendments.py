@@ -1,0 +1,200 @@
+"""Requests that change who may charge how much: another cap, a quota; and, in a two-person ledger, proposals and their approval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.file.keys.words import has_words
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import expiry, later
+from dpcli.ledger.governance import DAYS, MOST_DAYS, Proposal, numbered
+from dpcli.ledger.requests import LedgerRequest, Move
+from dpcli.ledger.state import LedgerState
+
+
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """Another cap on epsilon; everything else of a ledger is fixed for good.
+
+    who: whoever asks. unseen: the word that no output had been seen when the cap was raised. acknowledged: that a cap which is raised after
+    outputs bounds nothing, or that a lower one does not mean less privacy loss: it stops further runs, and what was released keeps its
+    guarantee.
+    """
+
+    epsilon: float
+    why: str
+    approver: str
+    who: str
+    unseen: bool = False
+    acknowledged: bool = False
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        terms = state.open_terms()
+        if terms.mode == "declared":
+            raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
+        if not 0.0 < self.epsilon < float("inf"):
+            raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
+        if self.epsilon < state.epsilon and not self.acknowledged:
+            bound = "nothing" if state.guaranteed is None else f"the largest cap there was, epsilon {state.guaranteed!r}"
+            raise InputError(
+                f"--epsilon: a cap of {self.epsilon!r} would stop further runs, and means nothing for those that were made, as what they "
+                f"showed may be why they stop: they are guaranteed {bound}; --acknowledge lowers the cap all the same"
+            )
+        asks = {"kind": "amend", "epsilon": self.epsilon, "caps": terms.caps(self.epsilon), "why": self.why}
+        if terms.two_person:
+            self._refuse_alone()
+            return asks
+        if not has_words(self.why) or not has_words(self.approver):
+            raise InputError("state --reason and --approver in words")
+        if self.approver.strip().casefold() == self.who.casefold():
+            raise InputError(f"--approver: expected another person than {self.who}, who asks for it, found {self.approver!a}")
+        return {**asks, "approver": self.approver, **raised(self.epsilon, state, self.unseen, self.acknowledged)}
+
+    def _refuse_alone(self) -> None:
+        """Raise InputError where a two-person ledger is told what only the approver can say."""
+        for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
+            if given:
+                raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
+        if not has_words(self.why):
+            raise InputError("state --reason in words")
+
+
+def raised(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
+    """Return what an amendment says of the outputs where it raises the cap above all that is guaranteed.
+
+    Before the first charge there is no output. Raise InputError where nobody says whether one was seen.
+    """
+    if state.guaranteed is None or epsilon <= state.largest:
+        return {}
+    if unseen or not state.charges:
+        return {"unseen": True}
+    if acknowledged:
+        return {}
+    raise InputError(
+        f"--epsilon: expected at most {state.largest!r}, which is guaranteed, found {epsilon!r}: a cap that is raised because of an output "
+        "bounds nothing, neither as it was nor as it will be; --no-output-seen, where nobody who decides this has seen an output of a run "
+        "that was charged to this ledger; else --acknowledge, after which no epsilon is guaranteed"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """The most that a person, or the members of a team together, may charge: `share` of the cap, a decimal from 0 to 1; 1 lifts it.
+
+    of: person or team. members: of a team, sorted; a person's own name.
+    """
+
+    of: str
+    name: str
+    members: tuple[str, ...]
+    share: str
+    alert_at: str
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        if state.open_terms().mode == "declared":
+            raise InputError("expected a ledger in adaptive mode for quotas, found declared mode: each of its runs is fixed")
+        _require_reason(self.why)
+        asks = {"of": self.of, "name": self.name, "members": list(self.members)}
+        return {"kind": "quota", **asks, "share": self.share, "alert_at": self.alert_at, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposable:
+    """A request that takes two persons where the ledger does, and is granted at once where it does not.
+
+    expires: until when it may be approved (a time, 7d, 36h); a week where None.
+    """
+
+    request: LedgerRequest
+    expires: str | None = None
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        asks = self.request.entry(state, now)
+        if not state.open_terms().two_person:
+            if self.expires is not None:
+                raise InputError(f'--expires: "{state.dataset}" takes no second person, found {self.expires[:40]}')
+            return asks
+        if asks is None:
+            return None
+        until = str(expiry(self.expires or f"{DAYS}d", now))
+        if until > later(now, MOST_DAYS):
+            raise InputError(f"--expires: expected at most {MOST_DAYS} days, found {str(self.expires)[:40]}")
+        return {"kind": "propose", "asks": asks, "expires": until}
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Make what entry `seq` proposes effective, by somebody else than its proposer. unseen, acknowledged: as in `Amend`."""
+
+    seq: int
+    who: str
+    why: str
+    unseen: bool = False
+    acknowledged: bool = False
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        proposal = _open_proposal(state, self.seq)
+        _require_reason(self.why)
+        if proposal.made_by(self.who):
+            raise LedgerError(
+                f"entry {self.seq}: expected the approval of another person than {proposal.who}, who proposed it, found {self.who}"
+            )
+        if proposal.expires <= now:
+            raise LedgerError(
+                f"entry {self.seq}: expected a proposal within its time, found one that expired on {proposal.expires}"
+            )
+        signed = {"proposal": self.seq, "approval": self.why}
+        return {**proposal.asks, **signed, **self._checked(proposal, state, now)}
+
+    def _checked(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
+        """Return what the approver adds, once what is proposed may be done as things stand."""
+        if proposal.asks["kind"] == "amend":
+            _refuse_wide(proposal, state)
+            return {"approver": self.who, **raised(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
+        if proposal.asks["kind"] == "void":
+            Move("void", proposal.asks["key"], self.who, proposal.asks["why"]).entry(state, now)
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Close the proposal of entry `seq` for good: its proposer withdraws it, or another refuses it."""
+
+    seq: int
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        _open_proposal(state, self.seq)
+        _require_reason(self.why)
+        return {"kind": "refuse", "proposal": self.seq, "why": self.why}
+
+
+def _open_proposal(state: LedgerState, seq: int) -> Proposal:
+    if not state.open_terms().two_person:
+        raise InputError(f'expected a two-person ledger, found "{state.dataset}", in which nothing is proposed')
+    proposal = numbered(state.proposals, seq)
+    if proposal is None:
+        waiting = ", ".join(str(each.seq) for each in state.proposals.values()) or "none"
+        raise LedgerError(
+            f"expected the number of an entry that proposes something and is still open ({waiting}), found {seq}: a proposal ends when it "
+            "is approved or refused, and when what it is about has changed since (the cap was amended, the run was started, somebody "
+            "proposed anew); nothing was written"
+        )
+    return proposal
+
+
+def _require_reason(why: str) -> None:
+    if not has_words(why):
+        raise InputError("--reason: state why, in words")
+
+
+def _refuse_wide(proposal: Proposal, state: LedgerState) -> None:
+    """Raise LedgerError for caps above those of the epsilon that the approver reads: whoever proposed them wrote them."""
+    caps = amounts.read(state.open_terms().caps(proposal.asks["epsilon"]))
+    if amounts.exceeded(amounts.read(proposal.asks["caps"]), caps) is not None:
+        raise LedgerError(
+            f"entry {proposal.seq}: proposes caps that are wider than its epsilon {proposal.asks['epsilon']!r} allows"
+        )

@@ -1,0 +1,218 @@
+"""The pictures of a ledger: its blocks by the share of their caps that is used, and what each entry or planned run leaves of the cap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+from math import floor
+
+from dpcli.base.rounding import percent_used
+from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone
+from dpcli.ledger import amounts
+from dpcli.ledger.amounts import block_shares
+from dpcli.ledger.balance import share_of
+from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.planning.rehearsal import BudgetPlan
+from dpcli.ledger.state import LedgerState
+
+STEPS = (
+    (0.0, "under 20 %"),
+    (0.2, "20 to 40 %"),
+    (0.4, "40 to 60 %"),
+    (0.6, "60 to 80 %"),
+    (0.8, "80 to under 100 %"),
+    (1.0, "used up"),
+)
+EMPTY, CLOSED = "no charge", "retired"
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+ACROSS = 53  # weeks in one strip of the calendar
+TALL = 9  # rows from one strip to the next: the months, seven days, air
+STRIPS = 10  # of them, at most
+NAMED, ROW = 300, 6  # squares with names in them, at most, and in one row
+NARROW, EACH = 3, 4  # weeks that the name of a month takes; between two numbers of weeks
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Squares and headings. hidden: how many of the blocks that were charged or retired have no room."""
+
+    squares: tuple[Square, ...]
+    headings: tuple[Heading, ...]
+    named: bool = False
+    hidden: int = 0
+
+
+Squared = Callable[[str, int, int], Square]  # the square of a block at a column and row
+
+
+def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
+    """Return a picture of every block, None where there are none, or nothing was charged or retired yet. when: of the shares."""
+    terms = state.open_terms()
+    family = terms.family
+    known = set() if family is None else {*block_shares(state.spent, state.caps), *state.retired}
+    if family is None or not (known or family.kind.listed):
+        return None
+    drawn = _drawn(family, known, _squared(state))
+    grid = Grid("block", drawn.squares, drawn.headings, STEPS, EMPTY, CLOSED, drawn.named)
+    return Chart(
+        kind="blocks",
+        title=f"blocks of {state.dataset} by share used, {when}",
+        subtitle=f"blocks by {family.by} of {family.column}, {_stretch(family, known)}; cap epsilon {state.epsilon!r} "
+        f"at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
+        x=Axis("column", 0.0, float(grid.columns)),
+        y=Axis("row", 0.0, float(grid.rows)),
+        grid=grid,
+        notes=(f"{drawn.hidden:,} blocks are not shown",) if drawn.hidden else (),
+    )
+
+
+def _stretch(family: BlockFamily, known: set[str]) -> str:
+    if family.kind.listed:
+        return f"{len(family.kind.listed):,} of them"
+    return f"{min(known, key=family.kind.rank)} to {max(known, key=family.kind.rank)}"
+
+
+def _squared(state: LedgerState) -> Squared:
+    spent = block_shares(state.spent, state.caps)
+
+    def square(block: str, column: int, row: int) -> Square:
+        share = amounts.share(spent[block], state.caps) if block in spent else None
+        retired = block in state.retired
+        words = (EMPTY if share is None else percent_used(share)) + (f", {CLOSED}" if retired else "")
+        return Square(block, column, row, share, words, retired)
+
+    return square
+
+
+def _drawn(family: BlockFamily, known: set[str], square: Squared) -> Drawn:
+    kind = family.kind
+    days = {day for block in known if (day := kind.first_day(block)) is not None}
+    if days:
+        return _days(days, square) if kind.weekly else _weeks(days, square)
+    every = sorted(kind.listed, key=kind.rank)
+    shown = every if len(every) <= NAMED else sorted(known, key=kind.rank)[:NAMED]
+    squares = tuple(square(block, i % ROW, i // ROW) for i, block in enumerate(shown))
+    return Drawn(squares, (), named=True, hidden=len(known - set(shown)))
+
+
+def _days(days: set[date], square: Squared) -> Drawn:
+    """Draw weeks as columns, in strips of a year from the last week backwards; strips in which nothing was charged are left out."""
+    first, last = min(days), max(days)
+    end = _week(last)
+    strips = sorted({(end - _week(day)) // ACROSS for day in days}, reverse=True)
+    shown = strips[-STRIPS:]
+    squares: list[Square] = []
+    headings: list[Heading] = []
+    for strip, number in enumerate(shown):
+        start = max(end - ACROSS * (number + 1) + 1, _week(first))
+        weeks = range(start, end - ACROSS * number + 1)
+        within = [day for week in weeks for day in _days_of(week) if first <= day <= last]
+        squares += [square(day.isoformat(), _week(day) - start, TALL * strip + 1 + day.weekday()) for day in within]
+        headings += [Heading(name, -1, TALL * strip + 1 + i) for i, name in enumerate(WEEKDAYS)]
+        months = _months(within)
+        headings += [Heading(text, _week(day) - start, TALL * strip) for day, text in months]
+        headings.append(Heading(f"{months[0][0].year:04}", -1, TALL * strip))
+    hidden = sum((end - _week(day)) // ACROSS not in shown for day in days)
+    return Drawn(tuple(squares), tuple(headings), hidden=hidden)
+
+
+def _week(day: date) -> int:
+    """Return the number of a week, from Monday to Sunday, counted from the first."""
+    return (day.toordinal() - 1) // 7  # the calendar begins on a Monday
+
+
+def _days_of(week: int) -> list[date]:
+    ordinals = range(7 * week + 1, 7 * week + 8)
+    return [date.fromordinal(ordinal) for ordinal in ordinals if ordinal <= date.max.toordinal()]
+
+
+def _months(days: Sequence[date]) -> list[tuple[date, str]]:
+    """Return the days with which months begin; a later January is named by its year. Where the first two have no room, the second."""
+    begun = [day for i, day in enumerate(days) if i == 0 or day.day == 1]
+    if len(begun) > 1 and _week(begun[1]) - _week(begun[0]) < NARROW:
+        del begun[0]
+    return [(day, f"{day.year:04}" if i and day.month == 1 else MONTHS[day.month - 1]) for i, day in enumerate(begun)]
+
+
+def _weeks(mondays: set[date], square: Squared) -> Drawn:
+    """Draw years as rows, their weeks by number as columns."""
+    first, last = min(mondays), max(mondays)
+    years = sorted({day.isocalendar().year for day in mondays})
+    shown = years[-2 * STRIPS :]
+    squares: list[Square] = []
+    for row, year in enumerate(shown, 1):
+        weeks = [(week, monday) for week in range(1, 54) if (monday := _monday(year, week)) is not None]
+        squares += [square(f"{year:04}-W{week:02}", week - 1, row) for week, monday in weeks if first <= monday <= last]
+    columns = {each.column for each in squares}
+    headings = [Heading(f"{year:04}", -1, row) for row, year in enumerate(shown, 1)]
+    headings += [Heading(f"W{column + 1:02}", column, 0) for column in range(0, ACROSS, EACH) if column in columns]
+    return Drawn(tuple(squares), tuple(headings), hidden=sum(day.isocalendar().year not in shown for day in mondays))
+
+
+def _monday(year: int, week: int) -> date | None:
+    try:
+        return date.fromisocalendar(year, week, 1)
+    except ValueError:
+        return None
+
+
+def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
+    """Return the share of the cap that each entry left, as steps; None before the first charge. An amended cap moves it up or down."""
+    state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
+    for entry in entries:
+        state.apply(entry)
+        left.append(100.0 * max(1.0 - share_of(state, state.fullest().spent), 0.0))
+        if entry.kind == "amend":
+            amended.append(Marker(f"cap {state.epsilon!r}", float(entry.row.seq), left[-1], Tone.LIMIT))
+    if len(entries) < 2:
+        return None
+    terms = state.open_terms()
+    reserved = len(state.under_way)
+    return Chart(
+        kind="burn-down",
+        title="what is left of the budget",
+        subtitle=f"{state.dataset}: cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
+        x=Axis("entry", 1.0, float(len(entries))),
+        y=Axis("left of the cap", 0.0, 100.0, unit="%"),
+        lines=(
+            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", steps(left)),
+            Line("empty", ((1.0, 0.0), (float(len(entries)), 0.0)), Tone.LIMIT, dashed=True),
+        ),
+        markers=tuple(amended),
+        notes=(f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else (),
+    )
+
+
+def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float], ...]:
+    """Return a level between two entries, a jump at each; `first` is the number of the first."""
+    points = [(float(first), values[0])]
+    for i, (before, now) in enumerate(pairwise(values), start=first + 1):
+        points += [(float(i), before), (float(i), now)]
+    return tuple(points)
+
+
+def plan_chart(plan: BudgetPlan) -> Chart:
+    """Return the share of the cap that is left now and after each run, as steps; the first that does not fit is marked."""
+    state = plan.before.fullest()
+    left = [100.0 * max(1.0 - used, 0.0) for used in (share_of(state, state.spent), *(run.used for run in plan.runs))]
+    terms, last = state.open_terms(), float(len(plan.runs))
+    refused = [
+        Marker(f"{run.day}: does not fit", plan.in_order + 1.0, left[plan.in_order], Tone.LIMIT) for run in (plan.refused,) if run
+    ]
+    return Chart(
+        kind="plan",
+        title="what the plan leaves of the budget",
+        subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: cap epsilon {state.epsilon!r} at delta = "
+        f"{terms.delta!r}, per {terms.unit}, {terms.adjacency}",
+        x=Axis("run of the plan", 0.0, last),
+        y=Axis("left of the cap", 0.0, 100.0, unit="%"),
+        lines=(
+            Line("left", steps(left, first=0)),
+            Line("empty", ((0.0, 0.0), (last, 0.0)), Tone.LIMIT, dashed=True),
+        ),
+        markers=tuple(refused),
+    )

@@ -1,0 +1,209 @@
+"""The filters whose currency is a divergence: rho of zCDP, the Renyi divergence at one order, and mu^2 of Gaussian DP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, ClassVar
+
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.premise import Premise, Premises
+from dpcli.ledger.amounts import Amounts, upward, written, written_down
+from dpcli.ledger.filters.filter import PREMISES, Cost, Filter, finite, floored, largest, pure_within, steps_of
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.numerics.arrays import np
+from dpcli.numerics.closed.conversion import renyi_epsilon, zcdp_epsilon
+from dpcli.numerics.closed.normal import gaussian_epsilon_upper
+from dpcli.numerics.logspace import log_ndtr
+from dpcli.numerics.roots import minimise_scalar
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpFilter(Filter):
+    """A filter that stops before the sum of rho exceeds its cap: everything together is then cap-zCDP.
+
+    At each order a, rho-zCDP bounds the Renyi divergence by a rho, and the Renyi filter at that order adds these up.
+    """
+
+    name: ClassVar[str] = "zcdp"
+    source: ClassVar[str] = "Feldman & Zrnic 2021, arXiv:2008.11193, at every order; Whitehouse et al. 2023, arXiv:2203.05481"
+    currency: ClassVar[tuple[str, ...]] = ("rho",)
+    summary: ClassVar[str] = "rho; for Gaussian and pure mechanisms without sampling"
+    group_power: ClassVar[int | None] = 2
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        return {"rho": written_down(largest(lambda rho: self._epsilon(rho, delta) <= epsilon, 1e9))}
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        from dpcli.accountants.zcdp import ZcdpProfile
+
+        steps = steps_of(pipeline)
+        rho = finite(floored(ZcdpProfile(steps).rho(), steps), "rho")
+        return Cost({"rho": written(rho)}, "sum of rho")
+
+    def pure_room(self, left: float) -> float:
+        return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return self._epsilon(upward(amounts["rho"]), delta) if amounts["rho"] else 0.0
+
+    def _epsilon(self, rho: float, delta: float) -> float:
+        return zcdp_epsilon(rho, delta) * (1.0 + 1e-13)
+
+
+@dataclass(frozen=True, slots=True)
+class RdpFilter(Filter):
+    """A filter that stops before the sum of the Renyi divergences at `order` exceeds its cap.
+
+    The order must not depend on what is run: minimising over orders afterwards is no filter.
+    """
+
+    order: float
+    name: ClassVar[str] = "rdp"
+    source: ClassVar[str] = "Feldman & Zrnic 2021, arXiv:2008.11193; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21"
+    currency: ClassVar[tuple[str, ...]] = ("rdp",)
+    premises: ClassVar[Premises] = (
+        *PREMISES,
+        Premise(
+            "The order was chosen before the first run.",
+            "the ledger, whose opening entry states it",
+            "tests/premises/test_filters.py::test_an_order_that_is_chosen_afterwards_bounds_no_divergence",
+        ),
+    )
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"order": (1.0 + 1e-6, 1e6)}
+    summary: ClassVar[str] = "Renyi DP at one order; for DP-SGD and mixtures of mechanisms"
+    labels: ClassVar[Mapping[str, str]] = {"rdp": "Renyi divergence"}
+
+    @classmethod
+    def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
+        """Return the filter at `order`; where None, at the order where Gaussian-like runs get the most out of the cap."""
+        cls.refuse_delta(delta)
+        if order is None:
+            order = float(f"{1.0 + _best(epsilon, math.log(delta)):.4g}")
+        if not 1.0 + 1e-6 <= order <= 1e6:
+            raise InputError(f"--order: expected a number from 1.000001 to 10^6, found {order!r}")
+        return cls(order)
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        cap = largest(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + 1e9)
+        if cap == 0.0:
+            raise InputError(
+                f"order {self.order:g}: expected an order whose conversion leaves something of epsilon = {epsilon:g} at delta = {delta:g}, "
+                "and this one spends more on the conversion alone; a larger order may do"
+            )
+        return {"rdp": written_down(cap)}
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        from dpcli.accountants.renyi_curve import renyi_curve
+
+        steps = steps_of(pipeline)
+        rdp = floored(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
+        return Cost(
+            {"rdp": written(finite(rdp, f"Renyi divergence at order {self.order:g}"))}, f"Renyi divergence at order {self.order:g}"
+        )
+
+    def pure_room(self, left: float) -> float:
+        """Solve the Renyi divergence of randomised response at the order a for epsilon.
+
+        It is log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p.
+        """
+        above_one = self.order - 1.0
+
+        def cost(epsilon: float) -> float:
+            log_p = -math.log1p(math.exp(-epsilon))
+            return (log_p + math.log1p(math.exp(-(2.0 * above_one + 1.0) * epsilon))) / above_one + epsilon
+
+        return pure_within(cost, left)
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return self._epsilon(upward(amounts["rdp"]), delta) if amounts["rdp"] else 0.0
+
+    def _epsilon(self, rdp: float, delta: float) -> float:
+        return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
+
+
+def _best(epsilon: float, log_delta: float) -> float:
+    """Return order - 1 with the largest cap over order, which is the rho that a Gaussian could spend."""
+    tried: list[tuple[float, float]] = []
+
+    def negative_rho(z: float) -> float:
+        cap = epsilon + math.log1p(1.0 / z) + (log_delta + math.log1p(z)) / z
+        tried.append((-cap / (1.0 + z), z))
+        return tried[-1][0]
+
+    minimise_scalar(negative_rho, 2.0 * max(-log_delta, 1e-3) / epsilon)
+    return min(max(min(tried)[1], 1e-5), 1e5)
+
+
+@dataclass(frozen=True, slots=True)
+class GdpFilter(Filter):
+    """A filter that stops before the sum of mu^2 exceeds its cap.
+
+    Everything together is then sqrt(cap)-Gaussian DP, as if all had been fixed in advance.
+    """
+
+    name: ClassVar[str] = "gdp"
+    source: ClassVar[str] = "Smith & Thakurta 2022, arXiv:2210.17520; Koskela et al. 2022, arXiv:2209.15596"
+    currency: ClassVar[tuple[str, ...]] = ("mu_squared",)
+    summary: ClassVar[str] = "mu^2; tightest for Gaussian noise without sampling"
+    labels: ClassVar[Mapping[str, str]] = {"mu_squared": "mu^2"}
+    group_power: ClassVar[int | None] = 2
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        return {"mu_squared": written_down(largest(lambda square: _epsilon(square, delta) <= epsilon, 1e9))}
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        steps = steps_of(pipeline)
+        squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]
+        total = finite(floored(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
+        return Cost({"mu_squared": written(total)}, "sum of mu^2")
+
+    def pure_room(self, left: float) -> float:
+        return pure_within(lambda epsilon: mu_of_pure(epsilon) ** 2, left)
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return _epsilon(upward(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0
+
+
+def _epsilon(square: float, delta: float) -> float:
+    return gaussian_epsilon_upper(math.sqrt(square) * (1.0 + 4e-16), delta) if square > 0.0 else 0.0
+
+
+def mu_of(mechanism: Mechanism) -> float:
+    """Return mu such that the mechanism is mu-Gaussian DP: its own where it is a Gaussian, else from its pure epsilon; an upper bound.
+
+    Raise NotRepresentable where it is neither.
+    """
+    try:
+        return mechanism.gdp()
+    except NotRepresentable:
+        return mu_of_pure(_pure(mechanism))
+
+
+def mu_of_pure(epsilon: float) -> float:
+    """Return mu such that epsilon-DP is mu-GDP: Phi(-mu/2) = 1/(1 + e^epsilon), rounded up; inf beyond epsilon = 700.
+
+    The trade-off curve of mu-GDP is convex, meets that of epsilon-DP at both ends and at its kink, and so lies below its straight lines.
+    """
+    log_kink = -math.log1p(math.exp(-epsilon)) - epsilon
+    mu = -2.0 * NormalDist().inv_cdf(math.exp(log_kink)) if log_kink > -700.0 else math.inf
+    mu = mu * (1.0 + 1e-12) + 1e-15  # the inverse is rounded
+    while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):
+        mu += 1e-12 * (1.0 + mu)
+    return mu
+
+
+def _pure(mechanism: Mechanism) -> float:
+    reason = "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this is neither"
+    try:
+        pure = mechanism.approx_dp(0.0)
+    except NotRepresentable:
+        raise NotRepresentable(reason) from None
+    if not pure < math.inf:
+        raise NotRepresentable(reason)
+    return pure

@@ -1,0 +1,212 @@
+"""Runs that are not held in memory: those before a checkpoint, the last ones of a chain, and those that a replay has passed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from dpcli.base.errors import LedgerError
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, alone, opened
+from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay, payer
+from dpcli.ledger.stores.store import Store
+
+PAGE, LAST_PAGE = 1000, 64  # rows that are read at once, from the first entry and from the last
+ENDED = ("committed", "void")
+
+
+class EarlierRuns(Mapping[str, Run]):
+    """The runs of a state that began at a checkpoint, by key: earlier ones are looked up when they are asked for.
+
+    A row that is looked up is checked by itself, and not against the chain before and after it. Iteration reads every entry, once.
+    """
+
+    def __init__(self, store: Store, dataset: str, end: Head, under_way: Mapping[str, UnderWay]) -> None:
+        self._store, self._dataset, self._end, self._under_way = store, dataset, end, under_way
+        self._known: dict[str, Run | None] = {}  # None: there is no such run up to the checkpoint
+        self._complete = False
+
+    def __setitem__(self, key: str, run: Run) -> None:
+        self._known[key] = run
+
+    def __getitem__(self, key: str) -> Run:
+        if key not in self._known:
+            self._known[key] = None if self._complete else self._looked_up(key)
+        run = self._known[key]
+        if run is None:
+            raise KeyError(key)
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        if not self._complete:
+            self._read_all()
+        return (key for key, run in self._known.items() if run is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def beginning(self, start: str) -> list[Run]:
+        """Return the runs whose keys begin so, in the order in which they were charged, without reading other entries."""
+        if not self._complete:
+            entries: dict[str, list[LedgerEntry]] = {}
+            for entry in (alone(row, self._dataset) for row in self._store.beginning(self._dataset, start)):
+                if entry.row.seq <= self._end.seq:
+                    entries.setdefault(entry.key, []).append(entry)
+            for key in (*entries, *self._under_way):
+                if key.startswith(start) and key not in self._known:
+                    self._known[key] = self._looked_up(key) if key in self._under_way else self._ended(key, entries[key])
+        runs = (run for key, run in self._known.items() if run is not None and key.startswith(start))
+        return sorted(runs, key=lambda run: run.seq)
+
+    def _read_all(self) -> None:
+        state = folded(self._store, self._dataset, self._end.seq)
+        later = {key: run for key, run in self._known.items() if run is not None}
+        self._known, self._complete = {**{run.key: run for run in state.runs.values()}, **later}, True
+
+    def _looked_up(self, key: str) -> Run | None:
+        about = [entry for entry in self._entries_about(key) if entry.key == key]
+        reserved = self._under_way.get(key)
+        if reserved is None:
+            return self._ended(key, about)
+        row = next(pages(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
+        entry = alone(row, self._dataset)
+        if entry.row.hash != reserved.hash:
+            raise self._contradiction(key)
+        return run_of(entry, reserved.status, counts_in(about))
+
+    def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
+        return (alone(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+
+    def _ended(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
+        """Return the run of a key that is not under way, by all of its entries."""
+        if not entries:
+            return None
+        ends = [entry.kind for entry in entries if entry.kind in ("spend", "commit", "void")]
+        charges = [entry for entry in entries if "cost" in entry.content]
+        if len(charges) != 1 or len(ends) != 1:
+            raise self._contradiction(key)
+        return run_of(charges[0], NEXT[ends[0]], counts_in(entries))
+
+    def _contradiction(self, key: str) -> LedgerError:
+        return LedgerError(
+            f'{self._store.place}: dataset "{self._dataset}": what is found of the run "{key}" is not what was noted of it: the ledger was '
+            "damaged or changed by hand; dpcli budget verify reads all of it"
+        )
+
+
+class ForgetfulRuns(Mapping[str, Run]):
+    """The runs of a replay from the first entry: of those that have ended, only key, status and counts, on the disk.
+
+    That a key is used is all that a replay needs to know of them. In a dictionary the keys alone would grow with the history.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Run] = {}
+        self._ended = sqlite3.connect("", isolation_level=None)  # a file without a name, which is gone with the connection
+        self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT, counts TEXT) WITHOUT ROWID")
+        self._ended.execute("PRAGMA journal_mode = OFF")
+
+    def close(self) -> None:
+        """Give the disk back."""
+        self._ended.close()
+
+    def _execute(self, statement: str, values: tuple[bytes | int | str, ...] = ()) -> sqlite3.Cursor:
+        try:
+            return self._ended.execute(statement, values)
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"while all entries are read, the keys of runs that have ended are in a temporary file, which cannot be used: {error}; "
+                "nothing was written to the ledger: free the disk of temporary files, or name another one in SQLITE_TMPDIR"
+            ) from None
+
+    def __setitem__(self, key: str, run: Run) -> None:
+        if run.status not in ENDED:
+            window = {"window": list(run.window)} if run.window else {}
+            self._under_way[key] = replace(run, content={"who": payer(run.content), **window})
+            return
+        self._under_way.pop(key, None)
+        counts = json.dumps(dict(run.counts))
+        self._execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (_bytes(key), run.seq, run.status, counts))
+
+    def __getitem__(self, key: str) -> Run:
+        if key in self._under_way:
+            return self._under_way[key]
+        row = self._execute("SELECT seq, status, counts FROM run WHERE key = ?", (_bytes(key),)).fetchone()
+        if row is None:
+            raise KeyError(key)
+        return Run(key, row[0], row[1], {}, {}, json.loads(row[2]))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._execute("SELECT key FROM run ORDER BY seq"))
+        yield from self._under_way
+
+    def __len__(self) -> int:
+        count: int = self._execute("SELECT count(*) FROM run").fetchone()[0]
+        return count + len(self._under_way)
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")  # somebody's entry may hold half a character
+
+
+def recent(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
+    """Return up to `count` of the last runs up to `head`, in the order in which they were charged.
+
+    Each entry is checked against the one after it.
+    """
+    runs: list[Run] = []
+    status: dict[str, str] = {}  # whatever became of a run is further towards the end than its charge
+    while head.seq and len(runs) < count:
+        first = max(head.seq - LAST_PAGE, 0)
+        entries = _linked(store.after(dataset, first, head.seq - first), dataset, head, store.place)
+        for entry in reversed(entries):
+            if entry.kind in NEXT:
+                status.setdefault(entry.key, NEXT[entry.kind])
+            if "cost" in entry.content:
+                runs.append(run_of(entry, status[entry.key], {}))
+        head = Head(first, str(entries[0].content["previous"]))
+    return runs[:count][::-1]
+
+
+def _linked(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
+    """Return the entries of the rows. Raise LedgerError where they do not lead to `end`."""
+    entries: list[LedgerEntry] = []
+    head = Head(rows[0].seq - 1, str(alone(rows[0], dataset).content.get("previous"))) if rows else Head()
+    for row in rows:
+        entries.append(opened(row, dataset, head))
+        head = Head(row.seq, row.hash)
+    if head != end:
+        raise LedgerError(
+            f'{place}: dataset "{dataset}", entry {end.seq}: is not what the entries before it lead to: the ledger was changed'
+        )
+    return entries
+
+
+def pages(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
+    """Yield the rows after `seq` up to `end`, read `count` at a time. Raise LedgerError where one is missing at the end of a page."""
+    while seq < end:
+        rows = store.after(dataset, seq, min(count, end - seq))
+        if not rows:
+            raise LedgerError(f'{store.place}: dataset "{dataset}", entry {seq + 1}: missing: the ledger was damaged')
+        yield from rows
+        seq = rows[-1].seq
+
+
+def folded(store: Store, dataset: str, end: int) -> LedgerState:
+    """Return what all entries up to `end` come to, without any totals that were noted."""
+    state = LedgerState(dataset)
+    for row in pages(store, dataset, end, PAGE):
+        state.apply(opened(row, dataset, state.head))
+    return state
+
+
+def run_of(entry: LedgerEntry, status: str, counts: Mapping[str, int]) -> Run:
+    """Return the run of a charge that stands alone."""
+    return Run(entry.key, entry.row.seq, status, amounts.read(entry.content["cost"]), entry.content, counts)
+
+
+def counts_in(entries: Sequence[LedgerEntry]) -> dict[str, int]:
+    """Return how far the session of a run has gone, by its entries in their order."""
+    return {str(entry.content["of"]): int(entry.content["count"]) for entry in entries if entry.kind == "count"}

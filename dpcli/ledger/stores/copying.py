@@ -1,0 +1,289 @@
+"""A dataset moved from one ledger to another, its chain as it is: between files and databases.
+
+The order, in which a death at any moment errs toward charging too much or not at all:
+
+1. every entry is read once, checked as `replay` does, and taken in where it goes: in one transaction, which nobody sees before its end;
+2. what was taken in is read again, and must lead to the same head;
+3. the dataset is closed at its origin, durably ("moved"): nobody is charged there from now on. What others wrote since step 1 goes along,
+   as does that entry;
+4. the copy gets a name that no other has (`Prepare`), and the transaction at the target ends: durable, complete, and closed as its chain
+   is;
+5. under the writer's lock at the origin a last entry names it, durably. A dataset names one copy, and never another;
+6. what was named is opened at the target ("copied"), and nothing else is;
+7. the copy is verified.
+
+After a death before 3 nothing has happened. After one between 3 and 6 nobody can charge it anywhere, and after 6 only at the target: the
+same command goes on. What the target has already must be a beginning of the same chain. A copy that was taken away from where it was made
+can be charged where it was opened before, and else nowhere; so can a draft that somebody renames.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from dpcli.base.errors import LedgerError
+from dpcli.ledger.chain import Head, StoredRow, digest, entry_of, opened
+from dpcli.ledger.grammar import TEXT, TYPES, seen
+from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
+from dpcli.ledger.past_runs import ForgetfulRuns, pages
+from dpcli.ledger.requests import Open, Prepare
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.places import address, created, open_ledger, open_store
+from dpcli.ledger.stores.store import Store, Tail
+from dpcli.ledger.verify import Verified, refuse_changed, verify
+
+DAY = 86_400.0  # seconds that a database may take to take all of it in
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A dataset that has moved. at: the end of its chain where it was; repeated: whether all was done before; verified: the copy."""
+
+    dataset: str
+    to: str
+    at: Head
+    repeated: bool
+    verified: Verified
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """A dataset on its way: from the ledger that it is in to the one at `url`, in whose own transaction `fill` runs."""
+
+    ledger: Ledger
+    url: str
+    why: str = ""
+    progress: Progress | None = None
+
+    def fill(self, target: Store) -> None:
+        """Take all of it in, close it at its origin, and give the copy its name (1 to 4); nothing where that was done.
+
+        Raise LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
+        """
+        to, dataset = address(self.url, target), self.ledger.dataset
+        self._refuse(target, to)
+        self._refuse_one(target, to)
+        with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
+            if self.arrived(target) is not None:
+                return
+            state = LedgerState(dataset, runs=runs)
+            self._take(target, tail, state, self._end())
+            self.read_again(target, state.head)
+            self._refuse_origin()
+            departure = self.ledger.leave(to, self.why).state.departure
+            assert departure is not None
+            self._take(target, tail, state, departure.at)
+            self._prepare(target, tail, state)
+
+    def name(self, copy: str) -> None:
+        """Name it where it was, under the writer's lock (5). Raise LedgerError where another was named meanwhile."""
+        departure = self.ledger.state().departure
+        assert departure is not None
+        if departure.copy != copy:
+            try:
+                self.ledger.arrived(copy)
+            except LedgerError:
+                if self.ledger.state().departure == departure:
+                    raise
+                raise LedgerError(f"{departure.to}: {_second(self.ledger.dataset)}") from None
+
+    def open(self, target: Ledger, copy: str) -> None:
+        """Open what was named (6); nothing where it is open."""
+        request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
+        target.append_all([(request, "")], moved=True)
+
+    def _refuse(self, target: Store, to: str) -> None:
+        store, state = self.ledger.store, self.ledger.state()
+        if store.identity == target.identity:
+            raise LedgerError(f"{store.place}: FROM and TO are one ledger")
+        for each in (store, target):
+            if each.outdated:
+                raise LedgerError(
+                    f"{each.place}: {each.outdated}; expected those of this version to move a dataset: dpcli budget upgrade"
+                )
+        damaged = store.check(self.ledger.dataset)
+        if damaged:
+            raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
+        refuse_changed(store, state)
+        if state.departure is not None and (state.departure.prepared or state.departure.to != to):
+            state.refuse_moved()
+
+    def _refuse_one(self, target: Store, to: str) -> None:
+        """In a two-person ledger, propose the move where nobody has. Raise LedgerError until another person has approved it."""
+        state = self.ledger.state()
+        if not state.open_terms().two_person or state.departure is not None:
+            return
+        self._refuse_origin()
+        proposal = state.proposals.get("place")
+        if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
+            left = self.ledger.leave(to, self.why).state
+            if left.departure is not None:  # proposed and approved by others meanwhile
+                return
+            proposal = left.proposals["place"]
+        raise LedgerError(
+            f'dataset "{self.ledger.dataset}": expected a move to {to} that two persons want; entry {proposal.seq} of {proposal.who} '
+            f"proposes it, until {proposal.expires}: once another person has approved that (dpcli budget approve LEDGER {proposal.seq} "
+            "--reason TEXT), the same command moves it; nothing was moved"
+        )
+
+    def _refuse_origin(self) -> None:
+        """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""
+        place = self.ledger.store.address
+        if not TYPES["said"](place):
+            raise LedgerError(
+                f"{place!a}: expected a path of visible characters, at most {TEXT}, which the copy names: rename it first; nothing was "
+                "moved"
+            )
+
+    def arrived(self, target: Store) -> DurableCopy | None:
+        """Return the copy that the target has completely, None where it has none. Raise LedgerError where another one was named."""
+        dataset, departure = self.ledger.dataset, self.ledger.state().departure
+        if departure is None:
+            return None
+        rows = target.after(dataset, departure.at.seq - 1, 3)
+        complete = len(rows) > 1 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
+        if departure.copy and not complete:
+            raise LedgerError(f"{target.place}: {_second(dataset)}")
+        if not complete:
+            return None
+        entries = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
+        if entries[0].kind != "copied" and entries[0].content.get("copy") != departure.at.hash:
+            return None  # a later state of the ledger that it comes from
+        return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
+
+    def _end(self) -> Head:
+        """Return the end of what is copied: the entry that closed it, or the last."""
+        state = self.ledger.state()
+        return state.head if state.departure is None else state.departure.at
+
+    def _take(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
+        """Check every entry after `state` up to `end`, and take in those that the target does not have."""
+        store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
+        if not first and not target.after(dataset, 0, 1):
+            refuse_known_data(target, dataset, self.ledger.state().open_terms())
+        for row, present in zip_longest(pages(store, dataset, end.seq, PAGE, first), _all(target, dataset, first)):
+            if present is not None and present != row:
+                raise LedgerError(
+                    f'{target.place}: expected no "{dataset}", or a beginning of the chain in {store.place}: entry {present.seq} '
+                    f"differs: a dataset is copied to a ledger that does not have it"
+                )
+            state.apply(opened(row, dataset, state.head))
+            if present is None:
+                tail.take(row)
+            if self.progress is not None:
+                self.progress(state.head.seq, end.seq)
+        if state.head != end:
+            raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
+
+    def read_again(self, target: Store, end: Head) -> None:
+        dataset, head = self.ledger.dataset, Head()
+        for row in _all(target, dataset, 0):
+            opened(row, dataset, head)
+            head = Head(row.seq, row.hash)
+        if head != end:
+            raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
+
+    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
+        copy = Ledger(target, self.ledger.dataset)
+        entry = copy.prepared(state, Prepare(secrets.token_hex(16)))
+        tail.take(entry.row)
+
+
+@dataclass(frozen=True, slots=True)
+class DurableCopy:
+    """A copy that was made durable, up to the entry `end` by whose hash it is named, and whether it can be charged."""
+
+    end: Head
+    open: bool
+
+    @property
+    def name(self) -> str:
+        """The name, which no other copy has."""
+        return self.end.hash
+
+
+def _second(dataset: str) -> str:
+    return (
+        f'dataset "{dataset}" has arrived in this ledger before, and is gone: a second copy would be a second budget; restore this '
+        "ledger from its own backup"
+    )
+
+
+def copied(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
+    """Move one dataset from the ledger at `source` to the one at `target`, made where there is none; done before, nothing is written.
+
+    Raise LedgerError as `Copying.fill`, and where the copy is not sound.
+    """
+    with open_ledger(source, dataset) as ledger:
+        repeated = _moved(Copying(ledger, target, why, progress))
+        departure = ledger.state().departure
+        assert departure is not None
+        with open_ledger(target, dataset) as copy:
+            return Copied(dataset, address(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
+
+
+def _moved(copying: Copying) -> bool:
+    """Do all but verify it (1 to 6). Return whether all was done before."""
+    ledger = copying.ledger
+    with _explained(ledger):
+        created(copying.url, copying.fill, DAY)
+    closed = ledger.state().departure
+    with _explained(ledger), open_ledger(copying.url, ledger.dataset) as copy:
+        durable = copying.arrived(copy.store)
+        if durable is None:
+            raise LedgerError(f"{copy.store.place}: the copy was taken away while it was made")
+        if not durable.open:
+            copying.read_again(copy.store, durable.end)
+        copying.name(durable.name)
+        if not durable.open:
+            with _explained(ledger, ended=False):
+                copying.open(copy, durable.name)
+        return durable.open and closed is not None and closed.copy == durable.name
+
+
+@contextmanager
+def _explained(ledger: Ledger, ended: bool = True) -> Iterator[None]:
+    """Add to what stops a move that the dataset is closed by then, which its ledger alone would not tell.
+
+    ended: whether a copy that was named is open.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(_standing(ledger, ended) or str(stop) or "nothing was moved") from None
+    except LedgerError as error:
+        standing = _standing(ledger, ended)
+        raise LedgerError(f"{error}; {standing}" if standing and standing not in str(error) else str(error)) from None
+
+
+def _standing(ledger: Ledger, ended: bool) -> str:
+    """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" where it was not closed or has arrived."""
+    with suppress(LedgerError):
+        departure = ledger.state().departure
+        if departure is not None and not (departure.copy and ended):
+            return f'"{ledger.dataset}" is closed in {ledger.store.place}: dpcli budget copy to {departure.to} completes the move'
+    return ""
+
+
+def all_of(url: str) -> tuple[str, ...]:
+    """Return the datasets of a ledger. Raise LedgerError where it has none."""
+    store = open_store(url)
+    try:
+        names = store.datasets()
+    finally:
+        store.close()
+    if not names:
+        raise LedgerError(f"{store.place}: no dataset to move{' that this login may see' if store.hides else ''}")
+    return names
+
+
+def _all(store: Store, dataset: str, seq: int) -> Iterator[StoredRow]:
+    """Yield the rows after `seq`, read a page at a time."""
+    while rows := store.after(dataset, seq, PAGE):
+        yield from rows
+        seq = rows[-1].seq

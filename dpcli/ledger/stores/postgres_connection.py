@@ -1,0 +1,272 @@
+"""Connections to PostgreSQL: errors in our own words, never with a password, and an end to every wait.
+
+A server that is stopped, or a network that swallows packets, keeps no limit of its own; then the socket is shut from this side.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.ledger.stores.store import NOTHING, UNSURE
+
+LOST = "the connection was lost: {unsure}"
+NOT_TEXT = "a name holds a null character; nothing was written"
+NUL = "cannot contain NUL (0x00) bytes"
+# By SQLSTATE or its first two characters (https://www.postgresql.org/docs/current/errcodes-appendix.html), the longer first.
+# DPL01 and DPL02 are raised by dpcli's own functions. {text} is the server's message, which names objects and holds no values; {unsure} is
+# what somebody knows who has no answer.
+MEANINGS = {
+    "DPL01": "refused by the database: {text}; nothing was written",
+    "DPL02": "permission denied: {text}; nothing was written",
+    "25006": "read-only: a standby, or default_transaction_read_only is set; nothing was written",
+    "42501": "permission denied: {text}; one of the roles dpcli_viewer, dpcli_spender and dpcli_admin is needed",
+    "53100": "the server's disk is full; nothing was written",
+    "53300": "the server takes no more connections; nothing was written",
+    "55P03": "locked by another writer for too long; nothing was written",
+    "57014": "the server took too long and was stopped (statement_timeout); nothing was written",
+    "23505": "written by somebody else at the same moment, or the same data under a second name, or a name that is taken by a dataset "
+    "which this login may not see; nothing was written",
+    "40": "another writer came in between; nothing was written: try again",
+    "42P01": "not a ledger of this version: {text}",
+    "42883": "not a ledger of this version: {text}",
+    "08": LOST,
+    "25P03": LOST,
+    "57P": LOST,
+    "22": "refused by the database: the entry is not what it expects ({text}); nothing was written",
+    "23": "refused by its own rules; nothing was written",
+    "53": "the server has run out of something ({text}); nothing was written",
+    "58": "the server's disk cannot be read or written ({text}); nothing is acknowledged",
+    "XX": "the server found its own data damaged ({text}): restore a backup, and compare with an anchor (dpcli budget verify --anchor)",
+}
+# Where no connection came about there is no SQLSTATE, but the server's text or the client library's; what is not known here is quoted.
+REFUSALS = (
+    (
+        r"password authentication failed|no password supplied|authentication failed",
+        "authentication failed: check the user and PGPASSWORD",
+    ),
+    (r"no pg_hba.conf entry", "the server lets nobody in from here as this user (pg_hba.conf)"),
+    (r"database .* does not exist", "the server has no database of that name"),
+    (r"role .* does not exist", "the server has no such user"),
+    (r"permission denied for database", "permission denied: this user may not connect to that database"),
+    (r"too many (clients|connections)|remaining connection slots", "the server takes no more connections"),
+    (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
+)
+
+
+def driver() -> Any:
+    """Return psycopg, imported when the first URL is opened. Raise InputError where it is not installed."""
+    try:
+        import psycopg
+        import psycopg.conninfo
+    except ImportError:
+        raise InputError("a ledger in PostgreSQL needs psycopg: pip install 'dpcli[postgres]'") from None
+    return psycopg
+
+
+def settings_of(url: str) -> dict[str, Any]:
+    """Return the parameters in a URL. Raise InputError, which quotes nothing of it, where it cannot be read."""
+    expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
+    try:
+        settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
+    except driver().Error:
+        raise InputError(f"{expected}, found a URL that cannot be read") from None
+    if any("@" in str(settings.get(name, "")) for name in ("host", "dbname", "port")):
+        raise InputError(f"{expected}, found a second @: in a user or a password it is written %40")
+    if ":" in str(settings.get("user", "")) or not all(port.isdigit() for port in str(settings.get("port", "0")).split(",")):
+        raise InputError(f"{expected}, found : or / in a user or a password: they are written %3A and %2F")
+    return settings
+
+
+def place_of(settings: dict[str, Any]) -> str:
+    """Return the database as messages call it: user, host, port and name, nothing else."""
+    user = f"{settings['user']}@" if settings.get("user") else ""
+    port = f":{settings['port']}" if settings.get("port") else ""
+    return f"postgresql://{user}{settings.get('host', '')}{port}/{settings.get('dbname', '')}"
+
+
+@contextmanager
+def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
+    """Turn every error of psycopg into a LedgerError. unsure: what somebody knows who has no answer now."""
+    psycopg = driver()
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise LedgerError(f"{place}: a name is not Unicode; nothing was written") from None
+    except psycopg.Error as error:
+        raise LedgerError(f"{place}: {_meaning(error, meanings, unsure())}") from None
+
+
+def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
+    """Return the error for a connection that did not come about."""
+    text = " ".join(str(error).split())
+    known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
+    secrets = sorted(
+        (str(value) for name, value in settings.items() if ("password" in name or name == "passfile") and value),
+        key=len,
+        reverse=True,
+    )
+    secrets = [part for each in secrets for part in dict.fromkeys((each, quote(each, safe="")))]
+    quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
+    return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
+
+
+def _meaning(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
+    state = error.sqlstate or ""
+    if not state:  # the server did not answer, or was not asked
+        return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
+    meaning = next(
+        (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
+    )
+    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
+    return meaning.format(text=text, state=state, unsure=unsure)
+
+
+CONNECT_SECONDS = 10
+WORK = 60.0
+HOLDER = "; held by "
+# Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
+OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+# A commit that its standby has not is told by a warning alone, which a setting of the database, the login or the URL may hold back.
+LIMITS = (
+    f"{OWN_NAMES}, pg_catalog.set_config('client_min_messages', 'warning', true), "
+    "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
+)
+# Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
+HOLDERS = (
+    "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+    "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %s AND c.relname IN ('dataset', 'format', 'entry', 'budget') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
+    "AND a.datname = pg_catalog.current_database() AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'AccessExclusiveLock') "
+    "ORDER BY a.pid"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The longest waits, in seconds: for a lock, for a statement, and for any answer at all."""
+
+    lock: float
+    work: float = WORK  # for a transaction, besides its waiting for the lock
+
+    @property
+    def statement(self) -> float:
+        """The wait for one statement; it may wait for a lock first."""
+        return self.lock + 30.0
+
+    @property
+    def answer(self) -> float:
+        """The wait for a transaction, after which the socket is shut."""
+        return self.lock + self.work
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A kind of data in a server, for messages: its schema, the meanings of errors, what somebody knows who got no answer."""
+
+    schema: str
+    meanings: Mapping[str, str]
+    unsure: str
+
+
+LEDGER = Kept("dpcli", MEANINGS, UNSURE)
+
+
+@contextmanager
+def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
+    """Open a transaction whose every wait ends, and whose names are the server's own.
+
+    writes: whether it may write something. Raise LedgerError, naming who is in the way, if any; where the server does not answer, it
+    says whether something may have been written, which only a commit does.
+    """
+    known = [NOTHING]
+    try:
+        with (
+            _confirmed(connection, place, kept.unsure) as warned,
+            explained(place, kept.meanings, lambda: known[-1]),
+            _patient(connection, place, limits.answer, known),
+            connection.transaction(),
+        ):
+            connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
+            yield
+            warned.clear()  # what comes now is about the commit
+            known[:] = [kept.unsure if writes else NOTHING]
+    except LedgerError as error:
+        if not _locked(error):
+            raise
+        holders = "" if HOLDER in str(error) else _holders(connection, place, limits, kept.schema)
+        raise LedgerError(f"{error}{holders}") from error.__context__
+
+
+@contextmanager
+def _confirmed(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
+    """Raise LedgerError where the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
+    warned: list[str] = []
+
+    def note(notice: Any) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            warned.append(str(notice.message_primary))
+
+    connection.add_notice_handler(note)
+    try:
+        yield warned
+    finally:
+        connection.remove_notice_handler(note)
+    if warned:
+        raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {unsure}")
+
+
+def _locked(error: BaseException | None) -> bool:
+    """Check whether an error came of a lock that was not to be had."""
+    while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
+        error = error.__context__
+    return error is not None
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(1000.0 * seconds)))
+
+
+@contextmanager
+def _patient(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
+    """Shut the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
+    descriptor, over = os.dup(connection.fileno()), threading.Event()
+
+    def shut() -> None:
+        over.set()
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
+            end.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except driver().Error:
+        if over.is_set():
+            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {known[-1]}") from None
+        raise
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(descriptor)
+
+
+def _holders(connection: Any, place: str, limits: Limits, schema: str) -> str:
+    """Return who holds the rows, for a message; "" where nobody does any more, or nobody says."""
+    with suppress(Exception):
+        with _patient(connection, place, limits.answer), connection.transaction():
+            connection.execute(OWN_NAMES)
+            rows = connection.execute(HOLDERS, (schema,)).fetchall()
+        if rows:
+            names = ", ".join(f"{name} (server process {number})" for name, number in rows)
+            return f"{HOLDER}{names}; an administrator of the server ends that: SELECT pg_terminate_backend({rows[0][1]})"
+    return ""
