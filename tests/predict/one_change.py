@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcli.predict.pate.plan import plan_of as pate_plan
+from dpcli.predict.pate.pate_plan import plan_of as pate_plan
 from dpcli.predict.pate.teachers import fit as teach
-from dpcli.predict.pmixed.fit import fit as fine_tune
-from dpcli.predict.pmixed.plan import PmixedPlan
-from dpcli.predict.pmixed.plan import plan_of as pmixed_plan
-from dpcli.predict.prompt.plan import plan_of as prompt_plan
-from dpcli.predict.prompt.run import vote_and_teach
+from dpcli.predict.pmixed.ensemble_fit import fit as fine_tune
+from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
+from dpcli.predict.pmixed.pmixed_plan import plan_of as pmixed_plan
+from dpcli.predict.prompt.prompt_plan import plan_of as prompt_plan
+from dpcli.predict.prompt.prompt_session import vote_and_teach
 from dpcli.predict.shards import shard_of
 from tests.predict.pmixed_files import HEAD, sentences
 from tests.predict.prompt_files import FILE
@@ -181,7 +181,7 @@ def of_adapters(folder: Path, habit: str, changed: bool) -> list[bytes]:
 
 def of_prompt(folder: Path, habit: str, changed: bool) -> list[bytes]:
     """The labels that each teacher gives."""
-    from dpcli.predict.prompt.voters import PromptTeachers
+    from dpcli.predict.prompt.prompt_teachers import PromptTeachers
 
     rows = [(f"text {n}", ["no", "yes"][n % 2], n // 2) for n in range(40)]
     (folder / "texts").write_text(

@@ -17,9 +17,9 @@ from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode import draw
-from dpcli.predict.decode.clipped import GRID, LogitClipping
-from dpcli.predict.decode.draw import LOWEST, below, token
+from dpcli.predict.decode import exact_draws
+from dpcli.predict.decode.exact_draws import LOWEST, below, token
+from dpcli.predict.decode.logit_clipping import GRID, LogitClipping
 from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import of_each
 
@@ -47,7 +47,7 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
             limits.add(Fraction(limit) * unit / sum(mass))
             return int(Fraction(share, ends[-1]) * limit)
 
-        monkeypatch.setattr(draw, "below", chosen)
+        monkeypatch.setattr(exact_draws, "below", chosen)
         return token(scores, SystemStream())
 
     for one, (first, last) in zip(order, itertools.pairwise(ends), strict=True):
@@ -151,7 +151,7 @@ def test_methods_recentre_as_their_papers_do() -> None:
 
 
 def test_a_clip_that_rounding_would_eat_is_refused() -> None:
-    with pytest.raises(InputError, match="clip: expected one that moves a logit"):
+    with pytest.raises(InputError, match="clip: moves a logit by less"):
         LogitClipping.of(SimpleNamespace(clip=1e-9, references=10**6, temperature=1.0))
     used = LogitClipping.of(spec(1.0, 100, 1.0)).clip
     assert 1.0 - 1e-6 < used < 1.0

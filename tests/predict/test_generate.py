@@ -20,13 +20,12 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.file.pipeline.model import Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
-from dpcli.predict.decode.plan import GenerationPlan, plan_of
-from dpcli.predict.decode.run import write_texts
-from dpcli.predict.decode.write import Writer
-from dpcli.predict.models.load import language_model
-from dpcli.predict.models.vocabularies import ByteVocabulary
-from dpcli.predict.queries.open import open_queries
+from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
+from dpcli.predict.decode.generation import write_texts
+from dpcli.predict.decode.private_contexts import ContextFrame, batches, frame_of
+from dpcli.predict.decode.text_writer import Writer
+from dpcli.predict.models.loading import ByteVocabulary, language_model
+from dpcli.predict.prediction_session import open_queries
 from dpcli.sessions.charged import session_in
 from tests.cases import of_each
 from tests.command import dpcli
@@ -147,9 +146,9 @@ def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder:
         os.waitpid(child, 0)
         numbers = [line["number"] for line in lines(folder)]
         assert len(set(numbers)) == len(numbers) > moment
-        with open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts) as budget:
-            assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
-            assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
+        budget = open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts)
+        assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
+        assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
@@ -404,8 +403,8 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
             "none of that type",
         ),
         (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
-        (('"notes:private"', '"notes:alone"'), "two lists"),
-        (('"notes:private"', '"notes:one_by_one"'), "two lists"),
+        (('"notes:private"', '"notes:alone"'), "2 lists, texts first"),
+        (('"notes:private"', '"notes:one_by_one"'), "2 lists, texts first"),
     ],
 )
 def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

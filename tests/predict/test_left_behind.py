@@ -65,8 +65,8 @@ def learn(inputs, labels):
 """
 RUNS = """
 from dpcli.numerics.arrays import np
-from dpcli.predict.apart import Apart
-from dpcli.predict.pate.data import Records
+from dpcli.predict.shard_processes import Apart
+from dpcli.predict.pate.records import Records
 from dpcli.predict.pate.teachers import Lesson
 with Apart(Lesson(np.zeros((2, 2)), "leaves:learn", 3, 8, "a.toml"), "gone") as apart:
     list(apart.each([(0, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1])))]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.predict.lines import add_line, whole_lines
+from dpcli.predict.prediction_session import add_line, whole_lines
 from tests.cases import of_each
 
 

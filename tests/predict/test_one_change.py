@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.predict import apart
+from dpcli.predict import shard_processes as apart
 from tests.predict.one_change import HABITS, LEARNERS, of_members, of_pate, of_pmixed
 from tests.predict.pmixed_files import HEAD
 
@@ -110,7 +110,7 @@ def test_one_change_of_the_data_changes_what_one_fitted_model_answers(
     habit: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a user's class keeps what its objects have learnt, and whoever is asked first."""
-    from dpcli.predict.pmixed.answer import ensemble
+    from dpcli.predict.pmixed.model_ensemble import ensemble
 
     rows = []
     for name, changed in (("before", False), ("after", True)):
@@ -130,7 +130,7 @@ DROPS = """
 import torch, random
 import numpy as np
 from pathlib import Path
-from dpcli.predict.models.vocabularies import WordVocabulary
+from dpcli.predict.models.loading import WordVocabulary
 texts = lambda: Path("texts").read_text().split("\\n")
 WORDS = [f"w{place}" for place in range(254)]
 class Net(torch.nn.Module):
@@ -242,8 +242,8 @@ def model():
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("code", [UNSEEDED, OWN], ids=["torch", "own"])
 def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge(code: str, place: Path) -> None:
-    from dpcli.predict.pmixed.fit import fit
-    from dpcli.predict.pmixed.plan import plan_of
+    from dpcli.predict.pmixed.ensemble_fit import fit
+    from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     (place / "own_code.py").write_text(code)
     table = '[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\nmodel = "own_code:model"\n'
@@ -273,9 +273,9 @@ def learn(inputs, labels):
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
     """As where the user's module starts a thread."""
     from dpcli.numerics.arrays import np
-    from dpcli.predict.apart import Apart
-    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.records import Records
     from dpcli.predict.pate.teachers import Lesson
+    from dpcli.predict.shard_processes import Apart
 
     thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
     records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(3)]
@@ -290,9 +290,9 @@ def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_an
 
 def test_a_process_that_is_killed_is_told(place: Path) -> None:
     from dpcli.numerics.arrays import np
-    from dpcli.predict.apart import Apart
-    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.records import Records
     from dpcli.predict.pate.teachers import Lesson
+    from dpcli.predict.shard_processes import Apart
 
     (place / "killed.py").write_text("import os\ndef learn(inputs, labels):\n    os.kill(os.getpid(), 9)\n")
     records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))

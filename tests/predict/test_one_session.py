@@ -13,11 +13,11 @@ import pytest
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.predict.decode.write import Writer
+from dpcli.predict.decode.text_writer import Writer
 from dpcli.predict.documents import pate_statement
-from dpcli.predict.pate import session as pate_session
-from dpcli.predict.pmixed import fit as fitting
-from dpcli.predict.pmixed.answer import Ensemble
+from dpcli.predict.pate import pate_session
+from dpcli.predict.pmixed import ensemble_fit as fitting
+from dpcli.predict.pmixed.model_ensemble import Ensemble
 from dpcli.predict.voting.aggregators import ConfidentGnMax
 from tests.command import Result, dpcli
 from tests.predict import generate_files, pmixed_files, prompt_files, samples
@@ -101,7 +101,7 @@ COMMANDS = {
         of_pate,
         "example",
         {"votes": other_votes, "queries": other_queries},
-        (pate_session, "_ask"),
+        (pate_session.Asking, "ask"),
     ),
     "pmixed": Kept(
         (("pmixed", "fit", "file.toml"), *[ASK] * 12),

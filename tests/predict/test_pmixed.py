@@ -24,14 +24,14 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.documents import pmixed as presented
 from dpcli.predict.documents.pmixed import accounted
 from dpcli.predict.models.texts import OwnedTexts
-from dpcli.predict.pmixed import fit as fitting
-from dpcli.predict.pmixed.answer import answered, ensemble
-from dpcli.predict.pmixed.costs import ChangeCost, Costs, costs
-from dpcli.predict.pmixed.fit import FITTED, fit, model_file, queries_of
-from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
-from dpcli.predict.pmixed.settings import Pmixed
-from dpcli.predict.pmixed.shared import private_texts, sharded
-from dpcli.predict.queries.budget import Granted
+from dpcli.predict.pmixed import ensemble_fit as fitting
+from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, queries_of
+from dpcli.predict.pmixed.model_ensemble import answered, ensemble
+from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
+from dpcli.predict.pmixed.public_side import private_texts, sharded
+from dpcli.predict.pmixed.token_costs import ChangeCost, Costs, costs
+from dpcli.predict.prediction_session import AnswerCount
+from dpcli.predict.queries.query_counts import Granted
 from dpcli.random.streams import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
@@ -118,15 +118,6 @@ class Counted:
             raise Denied("spent")
         self.granted += count
         return Granted(self.granted - count, count, self.total)
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Counted:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
@@ -235,7 +226,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
     monkeypatch.setattr(fitting, "replaced", whole)
     assert fit(plan, ledger, resume=True).resumed == 3
     assert [run.status for run in ledger.state().runs.values()] == ["committed"]
-    with pytest.raises(InputError, match="found fitted models: fitting again is a further release"):
+    with pytest.raises(InputError, match="holds fitted models: fitting again is a further release"):
         fit(plan, ledger)
     with pytest.raises(InputError, match="expected a session in"):
         fit(plan_of(str(written(place, output='"other"'))), resume=True)
@@ -271,14 +262,14 @@ def test_a_file_that_changed_since_the_fit_is_refused(place: Path, change: dict[
 
 def test_a_changed_or_missing_model_is_refused(place: Path) -> None:
     plan = plan_of(str(written(place)))
-    with pytest.raises(InputError, match="expected fitted models, found none"):
+    with pytest.raises(InputError, match="no fitted models"):
         ensemble(plan)
     fit(plan)
     Path(model_file(plan.folder, 2)).write_bytes(b"else")
-    with pytest.raises(InputError, match="expected the model that was fitted, found another one"):
+    with pytest.raises(InputError, match="was changed after the fit"):
         ensemble(plan)
     Path(model_file(plan.folder, 2)).unlink()
-    with pytest.raises(InputError, match="expected a fitted model, found none"):
+    with pytest.raises(InputError, match="expected a fitted model: No such file"):
         ensemble(plan)
     Path(plan.folder, FITTED).write_text("{}")
     with pytest.raises(InputError, match="expected what dpcli pmixed fit wrote"):
@@ -398,7 +389,9 @@ def test_one_change_touches_one_shard(place: Path) -> None:
 def test_where_one_change_could_touch_two_shards_the_file_is_refused(place: Path) -> None:
     with pytest.raises(InputError, match="the shards of both change"):
         plan_of(str(written(place, privacy_adjacency='"replace-one"', data='"small_texts:owned"', units='"who"')))
-    with pytest.raises(InputError, match=r"pmixed\.units: expected what tells whose a text is, as max_contributions = 4 needs"):
+    with pytest.raises(
+        InputError, match=r"pmixed\.units: set it to the column that names each text's owner, as max_contributions = 4 needs"
+    ):
         plan_of(str(written(place, privacy_unit='"user"', privacy_max_contributions="4")))
     with pytest.raises(InputError, match=r"as change = .remove-shard. needs"):
         plan_of(str(written(place, mechanism_change='"remove-shard"')))
@@ -466,8 +459,8 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
     assert asked(place, "fit", str(path)).code == 0
     found = asked(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
     assert found.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in found.err
-    with queries_of(plan_of(str(path)), ensemble(plan_of(str(path))).fit.session, None) as queries:
-        assert queries.taken() == 0
+    queries = queries_of(plan_of(str(path)), ensemble(plan_of(str(path))).fit.session, None)
+    assert queries.taken() == 0
     assert asked(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
     other = path.read_text().replace("short_model:model", "short_model:narrow").replace('name = "small"', 'name = "narrow"')
     path.write_text(other)
@@ -572,23 +565,23 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
 
 def test_a_copy_of_a_fit_that_was_not_counted_yet_is_charged_by_itself(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, first = written(place), place / "runs" / "small"
-    counts = fitting.counted
+    opened = AnswerCount.opened
 
-    def copying(*arguments: Any, **keys: Any) -> Any:
+    def copying(*arguments: Any) -> Any:
         if not (place / "copy").exists():
             shutil.copytree(first, place / "copy")
-        return counts(*arguments, **keys)
+        return opened(*arguments)
 
-    monkeypatch.setattr(fitting, "counted", copying)
+    monkeypatch.setattr(AnswerCount, "opened", copying)
     with books(place, epsilon=100.0) as ledger:
         fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"'))), ledger, resume=True)]
-        assert {one.fit.run for one in fits} == {*ledger.state().runs} and len(ledger.state().runs) == 2
+        assert {one.fit.session.run for one in fits} == {*ledger.state().runs} and len(ledger.state().runs) == 2
 
 
 FAILS = """
 import warnings
 from asyncio import CancelledError
-from dpcli.predict.models.vocabularies import WordVocabulary
+from dpcli.predict.models.loading import WordVocabulary
 from tests.predict.pmixed_files import WORDS
 import numpy as np
 

@@ -20,9 +20,8 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec
-from dpcli.predict.pmixed.paper_radius import Published
-from dpcli.predict.pmixed.project import ball, clip, mix
-from dpcli.predict.pmixed.project_paper import renyi_ball
+from dpcli.predict.pmixed.projection import ball, clip, mix
+from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from tests.cases import of_each
 from tests.command import ROOT
 

@@ -17,12 +17,12 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.documents.pmixed_evaluation import evaluated
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.pmixed.evaluate import evaluate
-from dpcli.predict.pmixed.measure import ensemble_losses, losses, perplexity
-from dpcli.predict.pmixed.modes import Sound
-from dpcli.predict.pmixed.plan import plan_of
-from dpcli.predict.pmixed.private_counts import noise_multiplier, private_bigrams, unit_counts
-from dpcli.predict.pmixed.project import ball, clip
+from dpcli.predict.pmixed.ensemble_evaluation import evaluate
+from dpcli.predict.pmixed.model_ensemble import Sound
+from dpcli.predict.pmixed.perplexity import ensemble_losses, losses, perplexity
+from dpcli.predict.pmixed.pmixed_plan import plan_of
+from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, unit_counts
+from dpcli.predict.pmixed.projection import ball, clip
 from dpcli.random.streams import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed_files import written
@@ -163,12 +163,12 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
     ("keys", "flags", "said"),
     [
         ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
-        ({}, ("--picture", "x.svg"), "--picture: expected --over"),
-        ({}, ("--values", "1,2"), "--values: expected --over"),
+        ({}, ("--picture", "x.svg"), "--picture: needs --over"),
+        ({}, ("--values", "1,2"), "--values: needs --over"),
         ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
         ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
         ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
-        ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found none at absent.txt"),
+        ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),
     ],
     ids=lambda value: str(value)[:40],
 )

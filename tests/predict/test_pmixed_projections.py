@@ -16,11 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcli.base.errors import InputError
-from dpcli.predict.pmixed.modes import Sound
-from dpcli.predict.pmixed.paper_radius import Published, beta
-from dpcli.predict.pmixed.project import Projection, ball, clip, mix
-from dpcli.predict.pmixed.project_paper import renyi_ball
-from dpcli.predict.pmixed.whole import ONE, drawn, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.model_ensemble import Sound
+from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.published_protocol import Published, beta, renyi_ball
 from dpcli.random.streams import SeededStream
 from tests.cases import of_each
 from tests.command import ROOT

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.predict.prompt.demonstrations import Shape, fitted, in_turn
 from dpcli.predict.prompt.labeller import labeller_of
-from dpcli.predict.prompt.plan import PromptPlan, plan_of
-from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
-from dpcli.predict.prompt.run import vote_and_teach
-from dpcli.predict.prompt.voters import prompt_teachers
-from dpcli.predict.voting.session import VoteTranscript
+from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
+from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
+from dpcli.predict.prompt.prompt_teachers import prompt_teachers
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
@@ -91,7 +90,7 @@ def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
     with pytest.raises(InputError, match="--resume goes on"):
         vote_and_teach(plan_of("stub.toml"))
     again = vote_and_teach(plan_of("stub.toml"), resume=True)
-    assert (again.asked, again.answered, again.run) == (first.asked, first.answered, first.run)
+    assert (again.queries, again.answered, again.run) == (first.queries, first.answered, first.run)
     assert (folder / "out" / "transcript.jsonl").read_bytes() == transcript
     (folder / "out" / "queries.db").unlink()
     with pytest.raises(LedgerError, match="no count of queries"):
@@ -205,7 +204,7 @@ def test_a_function_may_return_labels(folder: Path) -> None:
 
 
 MODEL = """
-from dpcli.predict.models.vocabularies import ByteVocabulary
+from dpcli.predict.models.loading import ByteVocabulary
 import numpy as np
 
 class Model:

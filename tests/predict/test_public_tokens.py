@@ -21,13 +21,13 @@ from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode import chances, compared, write
-from dpcli.predict.decode.chances import geometric, happens
-from dpcli.predict.decode.clipped import LogitClipping
-from dpcli.predict.decode.compared import PARTS, PublicTest
-from dpcli.predict.decode.turns import PrivateTurns
-from dpcli.predict.decode.write import Writer
-from dpcli.predict.queries.budget import Granted
+from dpcli.predict.decode import exact_draws, public_test
+from dpcli.predict.decode import text_writer as write
+from dpcli.predict.decode.exact_draws import geometric, happens
+from dpcli.predict.decode.logit_clipping import LogitClipping
+from dpcli.predict.decode.public_test import PARTS, PrivateTurns, PublicTest
+from dpcli.predict.decode.text_writer import Writer
+from dpcli.predict.queries.query_counts import Granted
 from dpcli.random.streams import SystemStream
 from tests.cases import of_each
 
@@ -87,7 +87,7 @@ def uniform(limit: int, ways: Ways) -> int:
 
 @of_each("exponent", ["0", "1/7", "1/2", "1", "3/2"])
 def test_an_event_of_probability_e_to_a_fraction(exponent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chances, "below", uniform)
+    monkeypatch.setattr(exact_draws, "below", uniform)
     x = Fraction(exponent)
     assert law_of(lambda ways: happens(x, ways))[True] == pytest.approx(math.exp(-x), abs=LEFT_OUT)
 
@@ -111,8 +111,8 @@ def test_noise_is_geometric(scale: str, monkeypatch: pytest.MonkeyPatch) -> None
             return -1
 
     for name in ("happens", "_happens"):
-        monkeypatch.setattr(chances, name, lambda x, ways: coin(math.exp(-x), ways))
-    monkeypatch.setattr(chances, "below", first)
+        monkeypatch.setattr(exact_draws, name, lambda x, ways: coin(math.exp(-x), ways))
+    monkeypatch.setattr(exact_draws, "below", first)
     found = law_of(program)
     taken, ratio = 1.0 - found.pop(-1, 0.0), math.exp(-1 / Fraction(scale))
     for k, chance in found.items():
@@ -254,9 +254,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         weights = np.exp(scores - scores.max())
         return ways.choose(list(weights / weights.sum()))
 
-    monkeypatch.setattr(compared, "PARTS", FEW)
-    monkeypatch.setattr(compared, "geometric", bar)
-    monkeypatch.setattr(compared, "happens", lambda x, ways: coin(math.exp(-x), ways))
+    monkeypatch.setattr(public_test, "PARTS", FEW)
+    monkeypatch.setattr(public_test, "geometric", bar)
+    monkeypatch.setattr(public_test, "happens", lambda x, ways: coin(math.exp(-x), ways))
     monkeypatch.setattr(write, "token", chosen)
 
 

@@ -15,9 +15,9 @@ from scipy.special import ndtri
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.predict.documents import pate_statement
 from dpcli.predict.pate import sanitised as sanitised_module
-from dpcli.predict.pate.sanitise import Release, released
-from dpcli.predict.voting.sensitivity import AnswerSensitivity
-from dpcli.predict.voting.winner import log_q_gaussian
+from dpcli.predict.pate.sanitised import Release, released
+from dpcli.predict.voting.vote_bounds import log_q_gaussian
+from dpcli.predict.voting.vote_sensitivity import AnswerSensitivity
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 

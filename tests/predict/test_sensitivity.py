@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import CannotCertify
-from dpcli.predict.pate.sanitise import Release, release_cost, released
-from dpcli.predict.voting.conditions import conditions
-from dpcli.predict.voting.gaussian_bound import rdp_gaussian
-from dpcli.predict.voting.sensitivity import AnswerSensitivity, inverse_log_ndtr, smooth, threshold_by_distance
-from dpcli.predict.voting.winner import log_answered, log_q_gaussian
+from dpcli.predict.pate.sanitised import Release, release_cost, released
+from dpcli.predict.voting.vote_bounds import log_answered, log_q_gaussian, rdp_gaussian
+from dpcli.predict.voting.vote_sensitivity import AnswerSensitivity, conditions, inverse_log_ndtr, smooth, threshold_by_distance
 from tests.cases import of_each
 from tests.predict.recipes import REFERENCE
 

@@ -20,14 +20,14 @@ import pytest
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.rounding import up
 from dpcli.predict.documents import pate_statement
-from dpcli.predict.pate import session as session_module
-from dpcli.predict.pate.account import vote_account
-from dpcli.predict.pate.held_costs import compared
-from dpcli.predict.pate.plan import VotingPlan, plan_of
-from dpcli.predict.pate.session import hold
+from dpcli.predict.pate import pate_session as session_module
+from dpcli.predict.pate.pate_plan import VotingPlan, plan_of
+from dpcli.predict.pate.pate_session import hold
+from dpcli.predict.pate.sanitised import compared
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
+from dpcli.predict.pate.vote_account import vote_account
 from dpcli.predict.voting.aggregators import ConfidentGnMax
-from dpcli.predict.voting.votes import vote_counts
+from dpcli.predict.voting.vote_counts import vote_counts
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
@@ -53,7 +53,7 @@ def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.np
 
 
 def held(plan: VotingPlan, seed: int | None = None) -> Transcript:
-    return hold(plan, None, seed, lambda put, queries, answered: None, lambda: pytest.fail("no student is asked")).transcript
+    return hold(plan, None, seed, lambda put, queries: None, lambda: pytest.fail("no student is asked")).transcript
 
 
 def lines(plan: VotingPlan) -> list[dict[str, Any]]:
@@ -65,8 +65,8 @@ def lines(plan: VotingPlan) -> list[dict[str, Any]]:
 def test_a_session_labels_what_it_was_planned_to_and_leaves_a_statement(entry: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, entry)
     found = held(plan)
-    assert found.asked == list(range(plan.queries)) and found.closed and not found.lost
-    assert set(found.labels) == found.answered <= set(found.asked)
+    assert found.queries == list(range(plan.queries)) and found.closed and not found.lost
+    assert set(found.labels) == found.answered <= set(found.queries)
     winners = counts()[sorted(found.labels)].argmax(axis=1)
     assert np.mean([found.labels[query] == winner for query, winner in zip(sorted(found.labels), winners, strict=True)]) > 0.7
     statement = json.loads((tmp_path / "run" / "statement.json").read_text())
@@ -85,7 +85,7 @@ def test_every_charge_is_durable_before_its_noise(entry: str, tmp_path: Path, mo
         """Queries that were charged and have no outcome, and answers."""
         kept = read_transcript(plan)
         assert kept is not None
-        return len(set(kept.asked) - kept.ended), len(kept.answered - kept.ended)
+        return len(set(kept.queries) - kept.ended), len(kept.answered - kept.ended)
 
     def compare(self: Any, largest: Any, stream: Any) -> list[bool]:
         assert open_now() == (len(largest), 0)
@@ -151,7 +151,7 @@ def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path, monkeypatch: 
 def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     """As many answers as fit, fixed beforehand; one more would not."""
     from dpcli.analysis.account import account
-    from dpcli.predict.pate.plan import _with
+    from dpcli.predict.pate.pate_plan import _with
     from dpcli.predict.voting.aggregators import aggregator_class
 
     whole = planned(tmp_path, entry)
@@ -235,7 +235,7 @@ def test_votes_that_changed_since_are_neither_asked_nor_priced(entry: str, tmp_p
         assert held(plan).closed and vote_account(plan).realised is not None
 
 
-def stopping(put: int, queries: int, answered: int) -> None:
+def stopping(put: int, queries: int) -> None:
     raise RuntimeError
 
 
@@ -262,7 +262,7 @@ def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, m
     (tmp_path / "queries.csv").write_text("a,b\n" + "0.5,1.5\n" * 60)
     said[:20] = 0.1  # half votes, where each label is as likely
     plan = planned(tmp_path, keys='votes = "votes.npy"\nqueries = "queries.csv"\ncheck = "student"')
-    found = hold(plan, None, 3, lambda put, queries, answered: None, lambda: lambda held, first, stop: said[first:stop]).transcript
+    found = hold(plan, None, 3, lambda put, queries: None, lambda: lambda held, first, stop: said[first:stop]).transcript
     votes = vote_counts(counts(), 250, 10, "votes")
     assert seen == compared(votes, found).tolist() and all(value == int(value) >= 0 for value in seen)
     for teachers in (5, 15, 250):
@@ -288,10 +288,10 @@ def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monke
         Path(path_of(plan)).write_bytes(whole[:cut])
         before = read_transcript(plan)
         assert before is not None
-        asked, labels, charged = list(before.asked), dict(before.labels), set(before.answered)
+        asked, labels, charged = list(before.queries), dict(before.labels), set(before.answered)
         found = held(plan)
-        assert found.asked == list(range(4)) and found.closed
-        assert found.asked[: len(asked)] == asked and charged <= found.answered
+        assert found.queries == list(range(4)) and found.closed
+        assert found.queries[: len(asked)] == asked and charged <= found.answered
         assert labels.items() <= found.labels.items()
         assert found.labels == labels and found.answered == set(range(4))  # what has no label here any more is charged and lost
 
@@ -357,8 +357,8 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        ("session_of", "no query was put, and the same command begins"),
-        ("_put", "the same command goes on with the next query"),
+        ("begin_session", "no query was put, and the same command begins"),
+        ("Asking.put", "the same command goes on with the next query"),
         ("_leave", "the same command leaves the labels and the statement"),
     ],
 )
@@ -370,11 +370,11 @@ def test_who_interrupts_is_told_what_the_same_command_does_next(
 
     plan = planned(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(session_module, at, interrupted)
+        patched.setattr(f"dpcli.predict.pate.pate_session.{at}", interrupted)
         found = dpcli("pate", "label", plan.path, folder=tmp_path)
     assert found.code == 130 and said in found.err and found.out == ""
     before = read_transcript(plan)
-    assert (before is None, before is not None and before.closed) == (at == "session_of", at == "_leave")
+    assert (before is None, before is not None and before.closed) == (at == "begin_session", at == "_leave")
     assert dpcli("pate", "label", plan.path, folder=tmp_path).code == 0 and (tmp_path / "run" / "labels.csv").exists()
 
 
@@ -483,12 +483,12 @@ def killed_until_it_ends(folder: Path, kills: int) -> None:
         process.wait(300)
         found = read_transcript(plan)
         assert found is not None
-        assert set(found.labels) <= found.answered <= set(found.asked)
-        assert len(set(found.asked)) == len(found.asked) <= plan.queries
-        assert seen.items() <= found.labels.items() and charged <= set(found.asked)
+        assert set(found.labels) <= found.answered <= set(found.queries)
+        assert len(set(found.queries)) == len(found.queries) <= plan.queries
+        assert seen.items() <= found.labels.items() and charged <= set(found.queries)
         assert all(query in seen for query in found.labels if query in charged), "a lost query was answered after all"
-        seen, charged = dict(found.labels), {*charged, *found.asked}
-    assert found.closed and found.asked == list(range(plan.queries))
+        seen, charged = dict(found.labels), {*charged, *found.queries}
+    assert found.closed and found.queries == list(range(plan.queries))
 
 
 def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:

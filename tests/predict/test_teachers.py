@@ -17,10 +17,9 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.pate.data import Records, query_inputs, shards, test_records
 from dpcli.predict.pate.learners import learnt
-from dpcli.predict.pate.plan import plan_of
-from dpcli.predict.pate.settings import Pate
+from dpcli.predict.pate.pate_plan import Pate, plan_of
+from dpcli.predict.pate.records import Records, query_inputs, shards, test_records
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.predict.samples import GNMAX, written
@@ -109,7 +108,7 @@ def test_a_file_is_refused_where_one_change_could_move_two_votes(
         after = members(shards(pate(**keys), adjacency, stored(tmp_path, neighbour)))
         several += sum(one != other for one, other in zip(before, after, strict=True)) > 1
     if several:
-        with pytest.raises(InputError, match=r"the shards of both change|expected what tells whose a record is"):
+        with pytest.raises(InputError, match=r"the shards of both change|the column that names each record's owner"):
             plan_of(str(path))
     elif not (most > 1 and not by_unit):
         plan_of(str(path))
@@ -174,7 +173,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a negative shard": ({"home": np.full(300, -1)}, {"units": "owner", "shards": "home"}, "expected shards from 0 to 19"),
     "shards that are no numbers": ({"home": np.full(300, "x")}, {"shards": "home"}, "expected whole numbers"),
     "fractions of shards": ({"home": np.full(300, 0.5)}, {"shards": "home"}, "expected the shard of each record"),
-    "owners of some": ({"owner": np.arange(299)}, {"units": "owner"}, "found another number of them"),
+    "owners of some": ({"owner": np.arange(299)}, {"units": "owner"}, "lists of different lengths"),
     "an owner who is not a number": (
         {"owner": np.full(300, np.nan)},
         {"units": "owner"},
@@ -184,7 +183,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "labels beyond the last": (
         {"labels": np.full(300, 3)},
         {},
-        "from 0 to 2, found another in some row (which one is private)",
+        "from 0 to 2; some row has none of these (which one is private)",
     ),
     "labels of some": ({"labels": np.zeros(299)}, {}, "expected one label for each record"),
     "fractions of labels": ({"labels": np.full(300, 0.5)}, {}, "expected labels from 0 to 2"),
@@ -397,7 +396,10 @@ def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path)
         .replace("epsilon = 8.0", "epsilon = 30")
     )
     refused = dpcli("pate", command, str(path), folder=tmp_path)
-    assert refused.code == 2 and "pate.units: expected what tells whose a record is, as max_contributions = 3 needs" in refused.err
+    assert (
+        refused.code == 2
+        and "pate.units: set it to the column that names each record's owner, as max_contributions = 3" in refused.err
+    )
     path.write_text(path.read_text() + 'units = "owner"\n')
     assert dpcli("pate", command, str(path), folder=tmp_path).code == (2 if command == "label" else 0)  # no votes yet
 
@@ -410,7 +412,7 @@ def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
     assert json.loads(again.out)["fitted_before"] == 0
     path.write_text(path.read_text().replace("nearest", "wrong", 1))
     refused = dpcli("pate", "account", str(path), folder=tmp_path)
-    assert refused.code == 2 and "found those of others: fit these anew" in refused.err
+    assert refused.code == 2 and "those of other teachers than this file's: fit these anew" in refused.err
 
 
 def other_data(path: Path) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.predict.pate import vote_file
-from dpcli.predict.pate.settings import Pate
-from dpcli.predict.pate.vote_file import table_of, votes_of
-from dpcli.predict.voting.votes import counted, vote_counts
+from dpcli.predict.pate import vote_files
+from dpcli.predict.pate.pate_plan import Pate
+from dpcli.predict.pate.vote_files import table_of, votes_of
+from dpcli.predict.voting.vote_counts import counted, vote_counts
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
@@ -223,7 +223,7 @@ def test_columns_that_only_can_be_turned_into_numbers_are_none(kind: str, tmp_pa
     }[kind]
     path = tmp_path / "votes.parquet"
     pa.parquet.write_table(pa.table({"a": made, "b": pa.array([0, 250])}), path)
-    with pytest.raises(InputError, match="expected columns of numbers, found something else"):
+    with pytest.raises(InputError, match="expected columns of numbers, found"):
         table_of(str(path))
 
 
@@ -233,7 +233,7 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path, 
     stored(np.zeros((1000, 3), dtype=int), path)
     import pyarrow.parquet
 
-    monkeypatch.setattr(vote_file, "MOST", 2999)
+    monkeypatch.setattr(vote_files, "MOST", 2999)
     monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read", lambda file: pytest.fail("it is read"))
     with pytest.raises(InputError, match="expected at most 2,999 numbers, found 3,000"):
         table_of(str(path))

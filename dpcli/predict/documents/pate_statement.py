@@ -1,60 +1,109 @@
-"""What a session leaves for those who use its labels: the guarantee, which holds whatever the votes are, and what was done."""
+"""The statement of a session of votes: the guarantee, which holds whatever the votes are, and what was done; and its machine form."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli import __version__
 from dpcli.base.rounding import up
 from dpcli.document.document import jsonable
-from dpcli.file.pipeline.model import Disclosure
-from dpcli.predict.documents.pate_setting import counts, sanitised_data, setting
-from dpcli.predict.session import RESTORED
+from dpcli.file.pipeline.window import window_data
+from dpcli.predict.documents.prediction_statement import file_statement
+from dpcli.predict.prediction_session import RESTORED
 
 if TYPE_CHECKING:
-    from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.sanitised import Sanitised
     from dpcli.predict.pate.transcript import Transcript
 
-
+SCHEMA = "dpcli/pate/v1"
 BOTH = "for these votes against any neighbouring ones and the reverse"
 EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
 
 
-def statement(plan: VotingPlan, held: Transcript, noised: Sanitised | None) -> tuple[str, dict[str, Any]]:
-    """Markdown, and the machine form. No number in either depends on the votes but through the labels that are released."""
-    from dpcli.disclosure.documents import disclosure as disclosure_report
-    from dpcli.disclosure.facts import gather
-    from dpcli.disclosure.statement import disclosure
-    from dpcli.document.formats import markdown as format_markdown
+def setting(plan: VotingPlan) -> dict[str, Any]:
+    """Return the part that every document of a session has, for the machine form."""
+    account = plan.account
+    return {
+        "schema": SCHEMA,
+        "pipeline": {"name": plan.pipeline.name, "path": plan.path, "sha256": plan.pipeline.sha256},
+        "mechanism": {"name": plan.entry.name, "type": plan.entry.type},
+        **window_data(plan.pipeline.privacy),
+        "teachers": plan.pate.teachers,
+        "classes": plan.pate.labels,
+        "queries": plan.queries,
+        "answers": plan.answers,
+        "result": {
+            "epsilon_upper": account.upper,
+            "delta": account.delta,
+            "accountant": account.winner.accountant.name if account.winner else None,
+        },
+    }
 
-    facts = gather(replace(plan.pipeline, path=plan.path, disclosure=_stated(plan, held)), None, ())
-    heading = "" if held.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
-    text = f"{heading}{_done(plan, held)}{_noised(plan, noised)}\n\n" + format_markdown.render(
-        disclosure_report.document(disclosure(facts))
-    )
-    machine = {**setting(plan), "private": held.private, "run": held.run, **counts(held), "sanitised": sanitised_data(plan, noised)}
+
+def counts(transcript: Transcript) -> dict[str, Any]:
+    """Return what came of the queries, for the machine form."""
+    return {
+        "asked": len(transcript),
+        "answered": len(transcript.labels),
+        "charged_answers": len(transcript.answered),
+        "lost": len(transcript.lost),
+    }
+
+
+def sanitised_data(plan: VotingPlan, noised: Sanitised | None) -> dict[str, Any] | None:
+    """Return what was released of the epsilon that depends on the votes, for the machine form."""
+    if noised is None or not plan.account.delta:
+        return None
+    return {
+        "epsilon_upper": noised.epsilon(plan.account.delta),
+        "delta": plan.account.delta,
+        "order": noised.order,
+        "rdp": noised.rdp,
+        "release_rdp": noised.release_rdp,
+        "failure": noised.failure,
+    }
+
+
+def statement(plan: VotingPlan, transcript: Transcript, noised: Sanitised | None) -> tuple[str, dict[str, Any]]:
+    """Return Markdown, and the machine form. No number in either depends on the votes but through the labels that are released."""
+    private = transcript.private
+    answers = {
+        "randomness": "the noise is drawn from the operating system (OpenSSL); no seed exists and nothing is saved"
+        if private
+        else "NOT PRIVATE: a seed that somebody knows",
+        "floating_point": "labels alone are released, never a noisy count: rounding changes one with probability below 1e-12 for each",
+        "clipping": "none: all records of a unit are in one teacher's shard, so that a unit moves one vote",
+    }
+    heading = "" if private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
+    text = f"{heading}{_done(plan, transcript)}{_noised(plan, noised)}\n\n{file_statement(plan, answers)}"
+    machine = {
+        **setting(plan),
+        "private": private,
+        "run": transcript.run,
+        **counts(transcript),
+        "sanitised": sanitised_data(plan, noised),
+    }
     return text, jsonable(machine)
 
 
-def _done(plan: VotingPlan, held: Transcript) -> str:
+def _done(plan: VotingPlan, transcript: Transcript) -> str:
     account = plan.account
     lines = [
-        f"{len(held):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
-        f"{len(held.labels):,} answered: epsilon <= {up(account.upper)} at delta = {account.delta!r}, which pays for up to "
+        f"{len(transcript):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
+        f"{len(transcript.labels):,} answered: epsilon <= {up(account.upper)} at delta = {account.delta!r}, which pays for up to "
         f"{plan.queries:,} queries and {plan.answers:,} answers and holds whatever the votes were."
     ]
-    if held.lost:
+    if transcript.lost:
         lines.append(
-            f"{len(held.lost):,} queries were charged and lost, in a crash or as an older transcript was put back; none was put again."
+            f"{len(transcript.lost):,} queries were charged and lost, in a crash or as an older transcript was put back; none was put "
+            "again."
         )
-    if held.sanitised is not None and "rdp" not in held.sanitised:
+    if transcript.sanitised is not None and "rdp" not in transcript.sanitised:
         lines.append("What was released of their cost given the votes is lost, and is not released again.")
-    if not held.session.charged:
+    if not transcript.session.charged:
         lines.append(RESTORED)
-    if held.reinforced:
-        lines.append(f"{len(held.reinforced):,} labels are the student's own predictions, which read no private data.")
+    if transcript.reinforced:
+        lines.append(f"{len(transcript.reinforced):,} labels are the student's own predictions, which read no private data.")
     return " ".join(lines)
 
 
@@ -67,18 +116,3 @@ def _noised(plan: VotingPlan, noised: Sanitised | None) -> str:
         f"cost epsilon <= {up(noised.epsilon(delta))} at delta = {delta!r}, {BOTH}, except with probability {noised.failure:g} over that "
         f"noise. {EX_POST}"
     )
-
-
-def _stated(plan: VotingPlan, held: Transcript) -> Disclosure:
-    """The file's own answers, and beside them the session's."""
-    known = {
-        "implementation": f"dpcli {__version__}",
-        "randomness": "the noise is drawn from the operating system (OpenSSL); no seed exists and nothing is saved"
-        if held.private
-        else "NOT PRIVATE: a seed that somebody knows",
-        "floating_point": "labels alone are released, never a noisy count: rounding changes one with probability below 1e-12 for each",
-        "clipping": "none: all records of a unit are in one teacher's shard, so that a unit moves one vote",
-        "privacy_model": "central",
-    }
-    own = plan.pipeline.disclosure
-    return replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})  # type: ignore[arg-type]

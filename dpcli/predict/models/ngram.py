@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     Ids = Any
 
-ENDLESS = 10**9  # a context of any length will do: the last tokens of it count
+ENDLESS = 10**9  # the last tokens of a context of any length count
 MOST_ORDERS = 3
 REMEMBERED = 2**23  # probabilities
 PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
@@ -38,7 +38,7 @@ class Below(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Below all counts where there is nothing else."""
+    """The distribution below all counts, where there is no other."""
 
     vocabulary: int
 
@@ -48,7 +48,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class BelowCounts:
-    """A model of counts below others, some of whose last answers are remembered: many models ask it the same."""
+    """A model of counts below others, some of whose last answers are remembered, as many models ask it the same."""
 
     model: CountingModel
     known: dict[Tokens, Array] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class BelowCounts:
 
 @dataclass(frozen=True, slots=True)
 class NGramCounts:
-    """How often each token followed each context of one length.
+    """Counts of the tokens that followed each context of one length.
 
     contexts: (c,) numbers of the contexts that occurred, ascending. starts: (c + 1,) where each one's tokens begin. tokens, counts: (n,).
     """
@@ -80,7 +80,7 @@ class NGramCounts:
     counts: Array
 
     def after(self, context: Tokens) -> tuple[Ids, Array]:
-        """The tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
+        """Return the tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
         if len(context) < self.length:
             return self.tokens[:0], self.counts[:0]
         number = 0
@@ -107,12 +107,12 @@ class CountingModel:
             return np.asarray(np.log(self.probabilities(contexts)))
 
     def probabilities(self, contexts: Sequence[Tokens]) -> Array:
-        """(contexts, vocabulary)."""
-        found = self.base.below(contexts)
-        for row, context in zip(found, contexts, strict=True):
+        """Return probabilities of the next token, (contexts, vocabulary)."""
+        rows = self.base.below(contexts)
+        for row, context in zip(rows, contexts, strict=True):
             for table in self.counts:
                 _interpolate(row, *table.after(context))
-        return found
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class NGram:
         return self.model.next_token(contexts)
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Its counts, by name."""
+        """Yield the counts, by name."""
         for table in self.model.counts:
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in PARTS)
 
@@ -156,16 +156,16 @@ class NGram:
 
 
 def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGram:
-    """The model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
-    found = tuple(counted(records, length, vocabulary) for length in range(order))
-    return NGram(CountingModel(vocabulary, Uniform(vocabulary), found), order)
+    """Return the model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
+    counts = tuple(counted(records, length, vocabulary) for length in range(order))
+    return NGram(CountingModel(vocabulary, Uniform(vocabulary), counts), order)
 
 
 def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
-    """The counts of all tokens of the records that have `length` tokens before them in their record."""
+    """Count all tokens of the records that have `length` tokens before them in their record."""
     flat = np.fromiter((token for record in records for token in record), np.int64)
     if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
-        raise InputError(f"expected token ids below {vocabulary}, found others")
+        raise InputError(f"expected token ids below {vocabulary}: the tokenizer is another model's")
     place = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
     ends = np.flatnonzero(place >= length)
     number = np.zeros(len(ends), np.int64)
@@ -177,7 +177,7 @@ def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCou
 
 
 def packed(counts: Sequence[NGramCounts]) -> bytes:
-    """As bytes."""
+    """Return counts as bytes."""
     file = io.BytesIO()
     parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in PARTS}
     np.savez_compressed(file, allow_pickle=False, **parts)
@@ -185,12 +185,12 @@ def packed(counts: Sequence[NGramCounts]) -> bytes:
 
 
 def unpacked(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
-    """What `packed` made. Raises InputError where the bytes are something else."""
+    """Return the counts that `packed` made bytes of. Raises InputError for other bytes."""
     try:
         with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
             return tuple(_tables(parts, vocabulary))
     except (OSError, ValueError, KeyError, EOFError) as problem:
-        raise InputError(f"expected the counts of an n-gram model, found something else: {problem}") from None
+        raise InputError(f"expected the counts of an n-gram model ({problem})") from None
 
 
 def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCounts]:

@@ -1,4 +1,4 @@
-"""What teachers and the student are: classifiers of scikit-learn, or what a user's own function returns.
+"""Learners of teachers and the student: classifiers of scikit-learn, or what a user's own function returns.
 
 A learner is given inputs (n, width) and labels (n,), and its result says probabilities, or labels alone, of inputs.
 """
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.settings import LEARNERS
-from dpcli.predict.places import on_private, own_function
+from dpcli.predict.pate.pate_plan import LEARNERS
+from dpcli.predict.private_calls import on_private
+from dpcli.train.tasks.user_code import user
 
 if TYPE_CHECKING:
-    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.records import Records
 
 ROUNDS = 200  # passes of an mlp, as scikit-learn counts them
 
@@ -24,12 +25,12 @@ class Learnt(Protocol):
     """A classifier that has learnt."""
 
     def probabilities(self, inputs: Array) -> Array:
-        """(n, classes); of a learner that says labels alone, 1 for the label."""
+        """Return probabilities, (n, classes); of a learner that says labels alone, 1 for the label."""
         ...
 
 
 class Constant:
-    """What has seen one label, or none: it says that label, or the first."""
+    """A classifier that has seen one label, or none: it says that label, or the first."""
 
     def __init__(self, label: int, classes: int) -> None:
         self.label, self.classes = label, classes
@@ -45,38 +46,33 @@ class Fitted:
         self.model, self.classes, self.target = model, classes, target
 
     def probabilities(self, inputs: Array) -> Array:
-        return np.asarray(on_private(self.target, self._said, inputs))
+        return np.asarray(on_private(self.target, self._probabilities, inputs))
 
-    def _said(self, inputs: Array) -> Array:
+    def _probabilities(self, inputs: Array) -> Array:
         known = getattr(self.model, "classes_", None)
         if known is not None and hasattr(self.model, "predict_proba"):
-            return self._chances(inputs, known)
+            chances = np.zeros((len(inputs), self.classes))
+            chances[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
+            return chances
         return one_hot(self._labels(inputs), self.classes)
 
-    def _chances(self, inputs: Array, known: Any) -> Array:
-        found = np.zeros((len(inputs), self.classes))
-        found[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
-        return found
-
     def _labels(self, inputs: Array) -> Any:
-        """(n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
-        found = self.model.predict(inputs)
-        if hasattr(found, "detach"):  # a tensor
-            found = found.detach().cpu().numpy()
-        labels = np.asarray(found)
-        whole = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
-        if not whole or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
-            raise InputError(
-                f"{self.target}: predict: expected a label from 0 to {self.classes - 1} for each input, found something else"
-            )
+        """Return labels, (n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
+        predicted = self.model.predict(inputs)
+        if hasattr(predicted, "detach"):  # a tensor
+            predicted = predicted.detach().cpu().numpy()
+        labels = np.asarray(predicted)
+        numbers = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
+        if not numbers or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
+            raise InputError(f"{self.target}: predict: expected a label from 0 to {self.classes - 1} for each input")
         return labels.astype(int)
 
 
 def one_hot(labels: Any, classes: int) -> Array:
-    """(n, classes) with 1 at each label."""
-    found = np.zeros((len(labels), classes))
-    found[np.arange(len(labels)), labels] = 1.0
-    return found
+    """Return (n, classes) with 1 at each label."""
+    rows = np.zeros((len(labels), classes))
+    rows[np.arange(len(labels)), labels] = 1.0
+    return rows
 
 
 def require_learner(name: str) -> None:
@@ -86,20 +82,20 @@ def require_learner(name: str) -> None:
 
 
 def learnt(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
-    """What learns from these records. Of a single label, or of none, nothing is to be learnt."""
+    """Return the classifier that has learnt from these records; from a single label, or from none, there is nothing to learn."""
     return learner_of(name, classes, hidden, path)(records)
 
 
 def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:
-    """What learns from records, with what it needs imported."""
-    own = None if name in LEARNERS else own_function(name, path)
+    """Return what learns from records, with what it needs imported."""
+    function = None if name in LEARNERS else user(name, path)
 
     def learner(records: Records) -> Learnt:
         seen = np.unique(records.labels)
         if len(seen) < 2:
             return Constant(int(seen[0]) if len(seen) else 0, classes)
-        if own is not None:
-            return Fitted(on_private(name, _own, name, own, records), classes, name)
+        if function is not None:
+            return Fitted(on_private(name, _returned, name, function, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
         # One that has not converged, which is warned of, votes all the same.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
@@ -107,7 +103,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
     return learner
 
 
-def _own(name: str, function: Callable[..., Any], records: Records) -> Any:
+def _returned(name: str, function: Callable[..., Any], records: Records) -> Any:
     model = function(records.inputs, records.labels)
     if not callable(getattr(model, "predict", None)):
         raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")
@@ -132,7 +128,7 @@ def _mlp(hidden: int, count: int) -> Any:
 
 
 def _svm(hidden: int, count: int) -> Any:
-    """With Gaussian kernels, which are as wide as the inputs vary; it says labels alone."""
+    """Return a machine with Gaussian kernels, which are as wide as the inputs vary; it says labels alone."""
     from sklearn.svm import SVC
 
     return SVC(C=10.0)
