@@ -6,9 +6,9 @@ from dpcli.base.plugin import Plugin
 
 # Types of mechanisms that aggregate votes of teachers: what each does with the votes of a query.
 AGGREGATORS: dict[str, str] = {
-    "gnmax": "dpcli.predict.voting.aggregators:GnMax",
-    "confident-gnmax": "dpcli.predict.voting.aggregators:ConfidentGnMax",
-    "lnmax": "dpcli.predict.voting.aggregators:LnMax",
+    "gnmax": "dpcli.predict.aggregators:GnMax",
+    "confident-gnmax": "dpcli.predict.aggregators:ConfidentGnMax",
+    "lnmax": "dpcli.predict.aggregators:LnMax",
 }
 
 # Types of mechanism by which a token is drawn from clipped logits.

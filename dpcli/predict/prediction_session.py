@@ -13,14 +13,14 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
-from dpcli.predict.queries.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, checked_count, require_counting
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, checked_count, require_counting
 from dpcli.sessions.charged import Session, charge, noted, session_in
 from dpcli.sessions.reason import reason
 from dpcli.sessions.window import Resumable
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.predict.queries.query_counts import QueryBudget
+    from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # done, of how many
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # in a session's folder
@@ -88,11 +88,9 @@ def open_queries(
         raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
     checked_count(total, "total")
     if place.startswith(POSTGRES):
-        budget: QueryBudget = load("dpcli.predict.queries.postgres_queries:PostgresQueries")(
-            place, identity, total, new, seconds, things
-        )
+        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(place, identity, total, new, seconds, things)
         return budget
-    from dpcli.predict.queries.sqlite_queries import SqliteQueries, create
+    from dpcli.predict.sqlite_queries import SqliteQueries, create
 
     path = path_of(place)
     if new:

@@ -28,7 +28,7 @@ from typing import Any, NoReturn, Protocol
 
 from dpcli.base.errors import DpcliError, InputError, Unavailable
 from dpcli.numerics.arrays import np
-from dpcli.predict.private_calls import on_private
+from dpcli.predict.models.model_answers import on_private
 
 # A fork has none of its parent's threads, and numeric libraries wait for theirs for ever: the parent has one.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

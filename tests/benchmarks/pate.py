@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpcli.numerics.closed.conversion import classic
-from dpcli.predict.voting.aggregators import ConfidentGnMax
+from dpcli.predict.aggregators import ConfidentGnMax
 from tests.predict.recipes import GRID
 
 QUERIES, CLASSES, TEACHERS, PART = 100_000, 10, 250, 2_000

@@ -15,12 +15,11 @@ from pathlib import Path
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
-from dpcli.predict.decode.private_contexts import batches, frame_of
-from dpcli.predict.decode.public_test import PrivateTurns, PublicTest
-from dpcli.predict.decode.text_writer import NextToken, Writer
+from dpcli.predict.decode.private_tokens import PrivateTurns, PublicTest
+from dpcli.predict.decode.text_writer import NextToken, Writer, batches, frame_of
 from dpcli.predict.models.loading import language_model
-from dpcli.predict.models.port import Tokens
-from dpcli.predict.queries.query_counts import Granted
+from dpcli.predict.models.model_answers import Tokens
+from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SystemStream
 
 FILE = Path(__file__).parents[2] / "examples" / "private-text.toml"

@@ -19,7 +19,7 @@ from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode import exact_draws
 from dpcli.predict.decode.exact_draws import LOWEST, below, token
-from dpcli.predict.decode.logit_clipping import GRID, LogitClipping
+from dpcli.predict.decode.private_tokens import GRID, LogitClipping
 from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import of_each
 

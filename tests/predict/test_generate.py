@@ -22,8 +22,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
 from dpcli.predict.decode.generation import write_texts
-from dpcli.predict.decode.private_contexts import ContextFrame, batches, frame_of
-from dpcli.predict.decode.text_writer import Writer
+from dpcli.predict.decode.text_writer import ContextFrame, Writer, batches, frame_of
 from dpcli.predict.models.loading import ByteVocabulary, language_model
 from dpcli.predict.prediction_session import open_queries
 from dpcli.sessions.charged import session_in

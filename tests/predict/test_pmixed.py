@@ -28,10 +28,10 @@ from dpcli.predict.pmixed import ensemble_fit as fitting
 from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, queries_of
 from dpcli.predict.pmixed.model_ensemble import answered, ensemble
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
-from dpcli.predict.pmixed.public_side import private_texts, sharded
+from dpcli.predict.pmixed.shard_models import private_texts, sharded
 from dpcli.predict.pmixed.token_costs import ChangeCost, Costs, costs
 from dpcli.predict.prediction_session import AnswerCount
-from dpcli.predict.queries.query_counts import Granted
+from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run

@@ -17,9 +17,8 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.documents.pmixed_evaluation import evaluated
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.pmixed.ensemble_evaluation import evaluate
+from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
 from dpcli.predict.pmixed.model_ensemble import Sound
-from dpcli.predict.pmixed.perplexity import ensemble_losses, losses, perplexity
 from dpcli.predict.pmixed.pmixed_plan import plan_of
 from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, unit_counts
 from dpcli.predict.pmixed.projection import ball, clip

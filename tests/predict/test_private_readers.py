@@ -16,8 +16,8 @@ from dpcli.base.errors import InputError
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.pate.records import inputs_of, labels_of, read_records
 from dpcli.predict.pate.vote_files import table_of
-from dpcli.predict.prompt.demonstrations import labelled
-from dpcli.predict.voting.vote_counts import counted, vote_counts
+from dpcli.predict.prompt.prompt_teachers import labelled
+from dpcli.predict.vote_counts import counted, vote_counts
 
 PROMPT: Any = SimpleNamespace(text="text", label="label", labels=("no", "yes"))
 

@@ -21,13 +21,12 @@ from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode import exact_draws, public_test
+from dpcli.predict.decode import exact_draws, private_tokens
 from dpcli.predict.decode import text_writer as write
 from dpcli.predict.decode.exact_draws import geometric, happens
-from dpcli.predict.decode.logit_clipping import LogitClipping
-from dpcli.predict.decode.public_test import PARTS, PrivateTurns, PublicTest
+from dpcli.predict.decode.private_tokens import PARTS, LogitClipping, PrivateTurns, PublicTest
 from dpcli.predict.decode.text_writer import Writer
-from dpcli.predict.queries.query_counts import Granted
+from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SystemStream
 from tests.cases import of_each
 
@@ -254,9 +253,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         weights = np.exp(scores - scores.max())
         return ways.choose(list(weights / weights.sum()))
 
-    monkeypatch.setattr(public_test, "PARTS", FEW)
-    monkeypatch.setattr(public_test, "geometric", bar)
-    monkeypatch.setattr(public_test, "happens", lambda x, ways: coin(math.exp(-x), ways))
+    monkeypatch.setattr(private_tokens, "PARTS", FEW)
+    monkeypatch.setattr(private_tokens, "geometric", bar)
+    monkeypatch.setattr(private_tokens, "happens", lambda x, ways: coin(math.exp(-x), ways))
     monkeypatch.setattr(write, "token", chosen)
 
 

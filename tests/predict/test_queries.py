@@ -18,7 +18,7 @@ import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict.prediction_session import open_queries
-from dpcli.predict.queries.query_counts import Granted, QueryBudget
+from dpcli.predict.query_counts import Granted, QueryBudget
 from dpcli.sessions import whereabouts
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import lines, started
@@ -286,7 +286,7 @@ def test_by_the_guards_alone_nothing_goes_back(path: str) -> None:
 
 
 def test_a_file_that_may_not_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.predict.queries import sqlite_queries as sqlite
+    from dpcli.predict import sqlite_queries as sqlite
 
     budget = open_queries(path, IDENTITY, 5)
     monkeypatch.setattr(
@@ -297,7 +297,7 @@ def test_a_file_that_may_not_be_written(path: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.predict.queries import sqlite_queries as sqlite
+    from dpcli.predict import sqlite_queries as sqlite
 
     monkeypatch.setattr(sqlite, "network_file_system", lambda path: "nfs4")
     with pytest.raises(LedgerError, match=r"network file system \(nfs4\)"):

@@ -13,11 +13,10 @@ import pytest
 from scipy.special import ndtri
 
 from dpcli.numerics.logspace import log_ndtr
-from dpcli.predict.documents import pate_statement
-from dpcli.predict.pate import sanitised as sanitised_module
-from dpcli.predict.pate.sanitised import Release, released
-from dpcli.predict.voting.vote_bounds import log_q_gaussian
-from dpcli.predict.voting.vote_sensitivity import AnswerSensitivity
+from dpcli.predict.documents import prediction_statement
+from dpcli.predict.pate import vote_account
+from dpcli.predict.pate.vote_account import Release, released
+from dpcli.predict.vote_bounds import AnswerSensitivity, log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -134,7 +133,9 @@ WRONG = {
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_does_not_hold_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))  # a whole statement takes long
+    monkeypatch.setattr(
+        prediction_statement, "pate_statement", lambda plan, content, noised: ("", {})
+    )  # a whole statement takes long
     entry, sanitise, code, message = WRONG[name]
     path = file(tmp_path, entry, sanitise)
     path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 1e6"))
@@ -159,7 +160,7 @@ def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
     for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
-        found = sanitised_module.rounded(value)
+        found = vote_account.rounded(value)
         assert value <= found <= value + abs(value) * 1e-5
         assert found == float(f"{found:.5e}")
 

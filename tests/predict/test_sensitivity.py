@@ -10,9 +10,17 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import CannotCertify
-from dpcli.predict.pate.sanitised import Release, release_cost, released
-from dpcli.predict.voting.vote_bounds import log_answered, log_q_gaussian, rdp_gaussian
-from dpcli.predict.voting.vote_sensitivity import AnswerSensitivity, conditions, inverse_log_ndtr, smooth, threshold_by_distance
+from dpcli.predict.pate.vote_account import Release, release_cost, released
+from dpcli.predict.vote_bounds import (
+    AnswerSensitivity,
+    conditions,
+    inverse_log_ndtr,
+    log_answered,
+    log_q_gaussian,
+    rdp_gaussian,
+    smooth,
+    threshold_by_distance,
+)
 from tests.cases import of_each
 from tests.predict.recipes import REFERENCE
 

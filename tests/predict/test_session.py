@@ -19,15 +19,14 @@ import pytest
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.rounding import up
-from dpcli.predict.documents import pate_statement
+from dpcli.predict.aggregators import ConfidentGnMax
+from dpcli.predict.documents import prediction_statement
 from dpcli.predict.pate import pate_session as session_module
 from dpcli.predict.pate.pate_plan import VotingPlan, plan_of
 from dpcli.predict.pate.pate_session import hold
-from dpcli.predict.pate.sanitised import compared
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
-from dpcli.predict.pate.vote_account import vote_account
-from dpcli.predict.voting.aggregators import ConfidentGnMax
-from dpcli.predict.voting.vote_counts import vote_counts
+from dpcli.predict.pate.vote_account import compared, vote_account
+from dpcli.predict.vote_counts import vote_counts
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
@@ -43,7 +42,7 @@ def each_entry(test: Any) -> Any:
 def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a test is about something else: a whole statement takes a second."""
     if "statement" not in request.node.name and "marked" not in request.node.name:
-        monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))
+        monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
 
 
 def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
@@ -151,8 +150,8 @@ def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path, monkeypatch: 
 def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     """As many answers as fit, fixed beforehand; one more would not."""
     from dpcli.analysis.account import account
+    from dpcli.predict.aggregators import aggregator_class
     from dpcli.predict.pate.pate_plan import _with
-    from dpcli.predict.voting.aggregators import aggregator_class
 
     whole = planned(tmp_path, entry)
     path = tmp_path / "votes.toml"
@@ -503,7 +502,7 @@ def test_the_distribution_of_what_is_answered() -> None:
     """Shares of winners and of answers against the probabilities that they are accounted by; a chance of 1e-6 to fail."""
     from scipy.special import ndtr
 
-    from dpcli.predict.voting.aggregators import ConfidentGnMax, LnMax
+    from dpcli.predict.aggregators import ConfidentGnMax, LnMax
     from dpcli.random.streams import SystemStream
 
     many, stream = 40_000, SystemStream()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
-from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.voting.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, rdp_gaussian, total_rdp_gaussian
+from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
+from dpcli.predict.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, rdp_gaussian, total_rdp_gaussian
 from tests.cases import of_each
 from tests.predict.recipes import GRID, REFERENCE, votes
 

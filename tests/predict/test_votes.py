@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.predict.pate import vote_files
 from dpcli.predict.pate.pate_plan import Pate
 from dpcli.predict.pate.vote_files import table_of, votes_of
-from dpcli.predict.voting.vote_counts import counted, vote_counts
+from dpcli.predict.vote_counts import counted, vote_counts
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written

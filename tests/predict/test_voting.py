@@ -16,12 +16,12 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.document import TOP
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
+from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax, laplace_noise, normal_noise
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_session import open_queries
 from dpcli.predict.prompt.prompt_session import Released, VoteTranscript, VotingSession
 from dpcli.predict.shards import refuse_replaced_units, shards_of, spread_names
-from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax, laplace_noise, normal_noise
-from dpcli.predict.voting.vote_counts import VoteCounts
+from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import SystemStream, insecure_seed
 
 VOTES = VoteCounts(np.array([[70, 20, 10]]), 100)

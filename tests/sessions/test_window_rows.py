@@ -49,7 +49,7 @@ class Reading:
 
 
 def voting(plan: Any) -> Any:
-    from dpcli.predict.prompt.demonstrations import labelled, teachers
+    from dpcli.predict.prompt.prompt_teachers import labelled, teachers
 
     private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
     return teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)

@@ -88,9 +88,9 @@ def label(
     Exit code 1 where the budget or the ledger says no, 2 where there are no votes, 130 where it was interrupted.
     """
     from dpcli.predict.documents.pate import labelled
+    from dpcli.predict.pate.learners import predictor
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold
-    from dpcli.predict.pate.pate_student import predictor
     from dpcli.sessions.commands.predicting import on_window, opened_or_none, progress
 
     plan = plan_of(file)
@@ -127,8 +127,8 @@ def student(file: str, format_: str, outputs: tuple[str, ...]) -> int:
     It reads public inputs and released labels alone, so that it costs nothing and may be done again as often as one likes.
     """
     from dpcli.predict.documents.pate import taught
+    from dpcli.predict.pate.learners import teach
     from dpcli.predict.pate.pate_plan import plan_of
-    from dpcli.predict.pate.pate_student import teach
 
     with working():
         outcome = teach(plan_of(file))

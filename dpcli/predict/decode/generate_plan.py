@@ -12,8 +12,7 @@ from dpcli.base.premise import Premise, Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.predict.decode.logit_clipping import LogitClipping
-from dpcli.predict.decode.public_test import PublicTest
+from dpcli.predict.decode.private_tokens import LogitClipping, PublicTest
 from dpcli.predict.plugin import DECODING
 from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, table_of, up_to
 from dpcli.predict.shards import SESSIONS, require_units

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
-from dpcli.predict.decode.private_contexts import batches, frame_of, require_same_answers
-from dpcli.predict.decode.public_test import PrivateTurns
-from dpcli.predict.decode.text_writer import Writer, Written
+from dpcli.predict.decode.private_tokens import PrivateTurns
+from dpcli.predict.decode.text_writer import Writer, Written, batches, frame_of, require_same_answers
 from dpcli.predict.models.loading import language_model
-from dpcli.predict.models.model_answers import content_of, spoken
-from dpcli.predict.models.port import Vocabulary
+from dpcli.predict.models.model_answers import Vocabulary, content_of, spoken
 from dpcli.predict.prediction_session import (
     RESTORED,
     STATEMENT,
@@ -31,7 +29,7 @@ from dpcli.sessions.plan import fingerprint
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.predict.queries.query_counts import QueryBudget
+    from dpcli.predict.query_counts import QueryBudget
 
 TEXTS = "texts.jsonl"
 

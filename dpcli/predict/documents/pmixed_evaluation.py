@@ -7,8 +7,7 @@ import math
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
-from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Way
-from dpcli.predict.pmixed.perplexity import Perplexity
+from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Perplexity, Way
 from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE
 
 PRIVATE = (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
-from dpcli.predict.models.model_answers import require_ids
-from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary, require_ids
 
 if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning

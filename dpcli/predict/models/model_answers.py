@@ -1,6 +1,7 @@
-"""Answers of models and tokenizers, judged, and a public model by content: those of the user's own need not keep what port.py asks of them.
+"""The port for language models, and their answers, judged: those of the user's own need not keep what the port asks of them.
 
-About a private context they are asked with `unless_it_fails`: an error would tell that something of the private data made it.
+About a private context they are asked with `unless_it_fails`: an error would tell that something of the private data made it. Of errors and
+warnings on private values no word is shown: they may quote a record.
 
 What is learnt on top of one public model is nothing on top of another. The content of weights and counts is the SHA-256 of their numbers;
 of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, where one is given.
@@ -11,13 +12,88 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from dpcli.audit.user_code import called
-from dpcli.base.errors import InputError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
-from dpcli.predict.private_calls import unless_it_fails
+
+Tokens = Sequence[int]
+
+
+class LanguageModel(Protocol):
+    """A causal language model. vocabulary: how many tokens it tells apart. context: most tokens that it looks back on; none are cut."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def context(self) -> int: ...
+
+    def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        """Return natural logarithms of the probabilities of the next token, (contexts, vocabulary), each row adding up to 1.
+
+        -inf is allowed, NaN is not. The answer for one context does not depend on the others.
+        """
+        ...
+
+
+class Tunable(LanguageModel, Protocol):
+    """A model that learns from records without noise: bytes, which together with it are another model."""
+
+    def tune(self, records: Sequence[Tokens]) -> bytes:
+        """Return what is learnt from these records alone, none of them longer than the context. There may be none."""
+        ...
+
+    def tuned(self, learnt: bytes) -> LanguageModel:
+        """Return the model with what `tune` returned, over the same vocabulary. Raises InputError where the bytes are something else."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """Text to tokens and back; public, as its tokens say much about the text that it was made from. end: the token that closes a text."""
+
+    def ids(self, text: str) -> list[int]:
+        """Return the tokens of one text, without anything added before or after it."""
+        ...
+
+    def text(self, ids: Tokens) -> str:
+        """Return the text of tokens; whatever is no text is replaced by U+FFFD."""
+        ...
+
+    @property
+    def end(self) -> int | None: ...
+
+
+Answer = TypeVar("Answer")
+
+
+def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what the function returns. Raises InputError for whatever it raises, without its words."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return function(*arguments)
+    except DpcliError:
+        raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None  # without the words of whoever raised it
+    except BaseException as error:  # what a cancelled task raises is no Exception, and would be shown whole
+        words = f"{type(error).__name__} (its message may quote a private record, and is not shown)"
+        raise InputError(f"{target}: raised {words}") from error
+
+
+def unless_it_fails(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
+    """Return the answer about something private; `otherwise` for whatever is raised, of which nothing is said: not that it was."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ask()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+    except BaseException:
+        return otherwise
+
 
 CLOSE = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
 CONTEXTS, TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer

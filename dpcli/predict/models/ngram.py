@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array
-from dpcli.predict.models.port import LanguageModel, Tokens
+from dpcli.predict.models.model_answers import LanguageModel, Tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,8 +19,7 @@ from torch.nn import functional
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.model_answers import CLOSE
-from dpcli.predict.models.port import LanguageModel, Tokens
+from dpcli.predict.models.model_answers import CLOSE, LanguageModel, Tokens
 from dpcli.train.tasks.lm_models import logits, lora
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to
 from dpcli.predict.shards import PREMISES, refuse_replaced_units
-from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedSession, one_entry, priced_file
 

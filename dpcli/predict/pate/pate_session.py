@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.records import queries_digest, query_inputs
-from dpcli.predict.pate.sanitised import require_sanitisable, sanitise, sanitised
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, opened, read_transcript
+from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanitised
 from dpcli.predict.pate.vote_files import votes_kept
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
 from dpcli.sessions.charged import commit, require_same_books, session_there
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pate.pate_plan import VotingPlan
-    from dpcli.predict.queries.query_counts import QueryBudget
-    from dpcli.predict.voting.vote_counts import VoteCounts
+    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.vote_counts import VoteCounts
     from dpcli.random.streams import Stream
 
 LABELS, MACHINE = "labels.csv", "statement.json"
@@ -198,13 +198,13 @@ class Asking:
 
 def _leave(plan: VotingPlan, content: Transcript) -> None:
     """Write the labels and the statement."""
-    from dpcli.predict.documents.pate_statement import statement
+    from dpcli.predict.documents.prediction_statement import pate_statement
 
     rows = [(query, label, "teachers") for query, label in content.labels.items()]
     rows += [(query, label, "student") for query, label in content.reinforced.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
     replaced(os.path.join(plan.folder, LABELS), text.encode())
     published = plan.pate.accounting == "data-dependent"
-    markdown, machine = statement(plan, content, sanitised(plan, content) if published else None)
+    markdown, machine = pate_statement(plan, content, sanitised(plan, content) if published else None)
     replaced(os.path.join(plan.folder, STATEMENT), markdown.encode())
     replaced(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())

@@ -12,9 +12,8 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.columns import instead_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.model_answers import digest_of
+from dpcli.predict.models.model_answers import digest_of, on_private
 from dpcli.predict.pate.pate_plan import BUILT_IN, HELD_OUT, Pate, ending
-from dpcli.predict.private_calls import on_private
 from dpcli.predict.shards import shards_of
 from dpcli.train.tasks.digits import images_and_labels
 from dpcli.train.tasks.user_code import beside, user

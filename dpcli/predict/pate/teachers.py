@@ -24,7 +24,7 @@ from dpcli.predict.pate.records import Records, query_inputs, shards
 from dpcli.predict.pate.vote_files import keep_votes, refuse_other_votes
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import Apart
-from dpcli.predict.voting.vote_counts import counted
+from dpcli.predict.vote_counts import counted
 from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.train.run.processes import several_processes
@@ -32,7 +32,7 @@ from dpcli.train.run.processes import several_processes
 if TYPE_CHECKING:
     from dpcli.numerics.arrays import Array
     from dpcli.predict.pate.pate_plan import VotingPlan
-    from dpcli.predict.voting.vote_counts import VoteCounts
+    from dpcli.predict.vote_counts import VoteCounts
     from dpcli.train.run.ranks import Several
 
 FOLDER, MADE_OF = "teachers", "made.json"

@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.pate_plan import Pate, ending
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
-from dpcli.predict.voting.vote_counts import MOST, VoteCounts, counted, vote_counts
+from dpcli.predict.vote_counts import MOST, VoteCounts, counted, vote_counts
 from dpcli.sessions.charged import session_there
 from dpcli.sessions.folder import replaced
 from dpcli.train.tasks.user_code import beside

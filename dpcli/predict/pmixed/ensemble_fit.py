@@ -15,8 +15,7 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.analysis.rho import OVER
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.public_side import private_texts, public_side, sharded
-from dpcli.predict.pmixed.shard_models import cut, rehearsed, taught, tuning
+from dpcli.predict.pmixed.shard_models import cut, private_texts, public_side, rehearsed, sharded, taught, tuning
 from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
 from dpcli.sessions.charged import commit, session_there
 from dpcli.sessions.folder import exclusive, replaced
@@ -25,7 +24,7 @@ from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.predict.queries.query_counts import QueryBudget
+    from dpcli.predict.query_counts import QueryBudget
     from dpcli.sessions.charged import Session
 
 FITTED = "fitted.json"

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING, Protocol
 from dpcli.base.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.loading import require_fits
-from dpcli.predict.models.model_answers import PUBLIC, next_token, private_rows, require_same_content, spoken, tokens
-from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.models.model_answers import (
+    PUBLIC,
+    LanguageModel,
+    Tokens,
+    Vocabulary,
+    next_token,
+    private_rows,
+    require_same_content,
+    spoken,
+    tokens,
+    unless_it_fails,
+)
 from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, fitted, learnt
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.projection import Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball
-from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
-from dpcli.predict.pmixed.shard_models import begun, members
-from dpcli.predict.private_calls import unless_it_fails
-from dpcli.predict.queries.query_counts import QueryBudget
+from dpcli.predict.pmixed.shard_models import PublicSide, begun, members, public_side
+from dpcli.predict.query_counts import QueryBudget
 from dpcli.random.streams import Stream, SystemStream
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from dpcli.audit.user_code import FAILURES, called, raised_at
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import first_names
 from dpcli.numerics.arrays import np
-from dpcli.predict.models.model_answers import content_of, next_token, tokens
-from dpcli.predict.models.port import LanguageModel, Vocabulary
+from dpcli.predict.models.model_answers import LanguageModel, Vocabulary, content_of, next_token, tokens
 from dpcli.predict.prompt.prompt_plan import Prompt
 from dpcli.train.tasks.user_code import user
 

@@ -10,10 +10,10 @@ from dpcli.base.fields import COUNT, Key, Note, Reader
 from dpcli.base.premise import Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
+from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, same_source, table_of, up_to
 from dpcli.predict.shards import PREMISES, require_units
-from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 

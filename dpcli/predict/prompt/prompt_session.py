@@ -25,19 +25,28 @@ from dpcli.predict.prediction_session import (
     require_count_of,
     whole_lines,
 )
-from dpcli.predict.prompt.demonstrations import Demonstration, Shape, Student, fitted, labelled, shape_of, student, teachers
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan
-from dpcli.predict.prompt.prompt_teachers import prompt_teachers
-from dpcli.predict.voting.vote_counts import VoteCounts
+from dpcli.predict.prompt.prompt_teachers import (
+    Demonstration,
+    Shape,
+    Student,
+    fitted,
+    labelled,
+    prompt_teachers,
+    shape_of,
+    student,
+    teachers,
+)
+from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import Session, commit
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.predict.queries.query_counts import QueryBudget
-    from dpcli.predict.voting.aggregators import Aggregator
+    from dpcli.predict.aggregators import Aggregator
+    from dpcli.predict.query_counts import QueryBudget
 
 TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"
 

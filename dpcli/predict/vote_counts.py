@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.voting.vote_bounds import Counts
+from dpcli.predict.vote_bounds import Counts
 
 MOST = 10**8  # numbers in a file
 SAY = 'say vote_rows = "labels" where each row holds the label that every teacher gave'

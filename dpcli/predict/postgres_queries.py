@@ -17,7 +17,7 @@ from dpcli.ledger.stores.postgres import connector
 from dpcli.ledger.stores.postgres_errors import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of
 from dpcli.ledger.stores.postgres_patience import Kept, Limits, bounded
-from dpcli.predict.queries.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, checked_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, checked_count
 
 ATTEMPTS = 5
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -93,7 +93,7 @@ class PostgresQueries:
                 with self._transaction() as connection:
                     try:
                         if connection.execute(INSTALLED).fetchone() is None:
-                            connection.execute(Path(__file__).with_name("postgres.sql").read_text(encoding="utf-8"))
+                            connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
                         connection.execute(ADD, (self._name, self._identity, self.total))
                     except raced as error:
                         raise _Raced from error

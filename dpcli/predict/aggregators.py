@@ -24,13 +24,21 @@ from dpcli.base.lazy import load
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.orders import least_over_orders
 from dpcli.predict.plugin import AGGREGATORS
-from dpcli.predict.voting.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, total_rdp_gaussian, total_rdp_laplace
-from dpcli.predict.voting.vote_sensitivity import AnswerSensitivity, conditions, threshold_by_distance
+from dpcli.predict.vote_bounds import (
+    AnswerSensitivity,
+    conditions,
+    log_answered,
+    log_q_gaussian,
+    log_q_laplace,
+    threshold_by_distance,
+    total_rdp_gaussian,
+    total_rdp_laplace,
+)
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Entry
     from dpcli.numerics.closed.conversion import Conversion
-    from dpcli.predict.voting.vote_bounds import Counts
+    from dpcli.predict.vote_bounds import Counts
     from dpcli.random.streams import Stream
 
 

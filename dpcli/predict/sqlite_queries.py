@@ -21,7 +21,7 @@ from dpcli.base.posix import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.queries.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, checked_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, checked_count
 from dpcli.sessions.whereabouts import Whereabouts, whereabouts
 
 APPLICATION = 0x64706371  # "dpcq"
