@@ -31,7 +31,7 @@ SESSIONS: Premises = (
     Premise(
         "What is said of a private record tells neither where it stands nor what it is.",
         "pate, pmixed, prompt and generate",
-        "tests/predict/test_private_readers.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
+        "tests/predict/test_votes.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
     ),
 )
 
@@ -61,7 +61,7 @@ PREMISES: Premises = (
     Premise(
         "What a learner starts, keeps or prints ends with it and is seen by nobody.",
         "pate, pmixed and prompt, but for what begins a session of its own",
-        "tests/predict/test_left_behind.py::test_nothing_is_left_of_a_learner_and_nothing_is_shown",
+        "tests/predict/test_one_change.py::test_nothing_is_left_of_a_learner_and_nothing_is_shown",
     ),
     Premise(
         "What a model remembers of one shard reaches no other.",

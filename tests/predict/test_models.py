@@ -107,8 +107,8 @@ def test_texts_have_owners(tmp_path: Path) -> None:
     (tmp_path / "mails.jsonl").write_text('{"who": 1, "text": "first"}\n{"who": 2, "text": "second"}\n')
     (tmp_path / "mails.txt").write_text("one\ntwo\n\nthree\n")
     path = str(tmp_path / "file.toml")
-    found = owned_texts(TextSource("mails.csv", path, "pmixed.data", units="who"))
-    assert (found.texts, found.units) == (("first", "second", "third"), ("ann", "bob", "ann"))
+    result = owned_texts(TextSource("mails.csv", path, "pmixed.data", units="who"))
+    assert (result.texts, result.units) == (("first", "second", "third"), ("ann", "bob", "ann"))
     assert owned_texts(TextSource("mails.jsonl", path, "pmixed.data", units="who")).units == (1, 2)
     assert owned_texts(TextSource("mails.txt", path, "pmixed.data")).texts == ("one", "two", "three")
     assert owned_texts(TextSource("mails.txt", path, "pmixed.data", record="paragraph")).texts == ("one\ntwo", "three\n")
@@ -118,16 +118,16 @@ def test_texts_have_owners(tmp_path: Path) -> None:
 
 
 @of_each(
-    "content, said",
+    "content, message",
     [
         ("who,text\nann,secret\n,other\n", "some that are missing"),
         ("owner,text\nann,secret\n", "found a row without it"),
         ("who,text\n", "found no text"),
     ],
 )
-def test_bad_texts_are_refused_without_quoting_them(tmp_path: Path, content: str, said: str) -> None:
+def test_bad_texts_are_refused_without_quoting_them(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "mails.csv").write_text(content)
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message) as error:
         owned_texts(TextSource("mails.csv", str(tmp_path / "file.toml"), "pmixed.data", units="who"))
     assert "secret" not in str(error.value)
 

@@ -90,8 +90,8 @@ def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.long
 def test_the_ensemble_and_dp_sgd_lie_between_the_public_model_and_no_privacy(path: Path) -> None:
-    found = json.loads(dpcli("pmixed", "evaluate", str(path), "-f", "json", folder=path.parent).out)
-    of = {way["kind"]: way["perplexity"] for way in reversed(found["ways"])}
+    result = json.loads(dpcli("pmixed", "evaluate", str(path), "-f", "json", folder=path.parent).out)
+    of = {way["kind"]: way["perplexity"] for way in reversed(result["ways"])}
     assert of["all"] < of["sound"] < of["public"] and of["all"] < of["dp"] < of["public"]
 
 
@@ -128,8 +128,8 @@ def test_adapters_answer_together_as_they_do_alone(path: Path, monkeypatch: pyte
     for room in (transformer.ROOM, 3 * 10**6, 1):
         monkeypatch.setattr(transformer, "ROOM", room)
         for order in (list(range(8)), [5, 2, 7]):
-            found = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
-            assert found == pytest.approx(alone[order], abs=1e-5)
+            result = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
+            assert result == pytest.approx(alone[order], abs=1e-5)
             rows = np.stack(models._private(order, context))
             assert rows == pytest.approx(alone[order], abs=1e-5)
     assert (models.members[3].next_token([context])[0] == alone[3]).all()
@@ -175,7 +175,7 @@ def test_models_that_cannot_be_asked_together_are_asked_alone(path: Path, monkey
     assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
         broken.setattr(
-            transformer, "_by", lambda held: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * held.transpose(1, 2))
+            transformer, "_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
         )
         assert models.public.together(models.members, context) is None  # type: ignore[attr-defined]
         assert asked_alone()

@@ -33,9 +33,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield str(tmp_path / "queries.db")
         return
-    found: Database = request.getfixturevalue("database")
-    yield f"{found.url}#answers"
-    found.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=found.name)
+    result: Database = request.getfixturevalue("database")
+    yield f"{result.url}#answers"
+    result.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=result.name)
 
 
 def made(place: str, total: int = 5) -> QueryBudget:
@@ -97,7 +97,7 @@ def answering(place: str, folder: Path, name: str, total: int, new: bool = False
 
 
 def answers(folder: Path) -> Counter[int]:
-    """How often each number was answered."""
+    """Return how often each number was answered."""
     return Counter(json.loads(line)["number"] for path in folder.iterdir() for line in lines(path) if line.endswith("}"))
 
 
@@ -106,7 +106,7 @@ def waited(children: list[int]) -> list[int]:
 
 
 def test_processes_share_the_answers(place: str, tmp_path: Path) -> None:
-    """They begin together, on a place that none of them has made."""
+    """Processes begin together, on a place that none of them has made."""
     folder, total = tmp_path / "answers", 40
     folder.mkdir()
     ended = waited([started(lambda name=f"w{i}": answering(place, folder, name, total, new=True)) for i in range(4)])  # type: ignore[misc]
@@ -131,9 +131,9 @@ def test_death_gives_no_free_answer(moments: int, place: str, tmp_path: Path) ->
         budget = open_queries(place, IDENTITY, total)
         assert answers(folder).total() <= budget.taken() <= answers(folder).total() + moment + 1
     answering(place, folder, "last", total)
-    found = answers(folder)
-    assert set(found.values()) == {1}
-    assert set(found) <= set(range(1, total + 1)) and len(found) >= total - moments
+    result = answers(folder)
+    assert set(result.values()) == {1}
+    assert set(result) <= set(range(1, total + 1)) and len(result) >= total - moments
     budget = open_queries(place, IDENTITY, total)
     with pytest.raises(Denied):
         budget.take()
@@ -158,11 +158,11 @@ def test_a_lock_that_is_not_given_back_ends_the_wait(place: str, request: pytest
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    found = str(tmp_path / "run" / "queries.db")
+    result = str(tmp_path / "run" / "queries.db")
     os.mkdir(tmp_path / "run")
-    budget = made(found)
+    budget = made(result)
     budget.take(3)
-    return found
+    return result
 
 
 def emptied(path: str) -> None:
@@ -252,18 +252,18 @@ def test_a_file_that_cannot_be_relied_on_grants_nothing(damage: Callable[[str], 
     budget = open_queries(path, IDENTITY, 5)
     damage(path)
     for ask in (budget.take, lambda: open_queries(path, IDENTITY, 5)):
-        with pytest.raises(LedgerError, match=DAMAGES[damage]) as found:
+        with pytest.raises(LedgerError, match=DAMAGES[damage]) as result:
             ask()
-        assert str(found.value).startswith(path)
+        assert str(result.value).startswith(path)
 
 
 @pytest.mark.parametrize("bits", [range(60), pytest.param(range(60, 400), marks=pytest.mark.nightly)], ids=["few", "many"])
 def test_a_flipped_bit_grants_no_number_again(bits: range, path: str) -> None:
     """Somewhere in the file, and the half of them in the row itself."""
-    whole = Path(path).read_bytes()
-    row = whole.index(IDENTITY.encode())
+    complete = Path(path).read_bytes()
+    row = complete.index(IDENTITY.encode())
     for bit in bits:
-        content, chance = bytearray(whole), random.Random(bit)
+        content, chance = bytearray(complete), random.Random(bit)
         place = chance.randrange(row - 20, len(content)) if bit % 2 else chance.randrange(len(content))
         content[place] ^= 1 << chance.randrange(8)
         Path(path).write_bytes(content)
@@ -368,9 +368,9 @@ def test_where_it_cannot_be_made(tmp_path: Path) -> None:
     "url", ["postgresql://u:pa#ss@host/db", "postgresql://u@host/db", "postgresql://u@host/db#", "postgresql://u@host/db#a b"]
 )
 def test_a_count_in_a_database_needs_a_name_and_no_password_is_told(url: str) -> None:
-    with pytest.raises(InputError, match="#name") as found:
+    with pytest.raises(InputError, match="#name") as result:
         made(url)
-    assert "pa#ss" not in str(found.value)
+    assert "pa#ss" not in str(result.value)
 
 
 @pytest.fixture
@@ -404,8 +404,8 @@ def test_a_user_who_may_not_count(base: Database) -> None:
         open_queries(f"{base.cluster.url(base.name, user)}#a", IDENTITY, 5)
 
 
-def said(task: Callable[[], object]) -> str:
-    """What it is refused with, if it is."""
+def message(task: Callable[[], object]) -> str:
+    """Return the refusal, if there is one."""
     try:
         task()
     except LedgerError as error:
@@ -417,6 +417,6 @@ def test_a_server_that_promises_nothing_is_refused(base: Database) -> None:
     budget = made(f"{base.url}#a")
     base.cluster.run("ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
     try:
-        assert until(lambda: "full_page_writes off" in said(budget.taken))
+        assert until(lambda: "full_page_writes off" in message(budget.taken))
     finally:
         base.cluster.run("ALTER SYSTEM RESET full_page_writes", "SELECT pg_reload_conf()")

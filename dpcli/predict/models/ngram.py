@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,41 +28,6 @@ ENDLESS = 10**9  # the last tokens of a context of any length count
 MOST_ORDERS = 3
 REMEMBERED = 2**23  # probabilities
 PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
-
-
-class Below(Protocol):
-    """Probabilities of the next token, (contexts, vocabulary), which counts are interpolated with."""
-
-    def below(self, contexts: Sequence[Tokens]) -> Array: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Uniform:
-    """The distribution below all counts, where there is no other."""
-
-    vocabulary: int
-
-    def below(self, contexts: Sequence[Tokens]) -> Array:
-        return np.full((len(contexts), self.vocabulary), 1.0 / self.vocabulary)
-
-
-@dataclass(frozen=True, slots=True)
-class BelowCounts:
-    """A model of counts below others, some of whose last answers are remembered, as many models ask it the same."""
-
-    model: CountingModel
-    known: dict[Tokens, Array] = field(default_factory=dict)
-
-    def below(self, contexts: Sequence[Tokens]) -> Array:
-        reach = max(table.length for table in self.model.counts)
-        return np.stack([self._row(tuple(context[max(0, len(context) - reach) :])) for context in contexts])
-
-    def _row(self, context: Tokens) -> Array:
-        if context not in self.known:
-            if len(self.known) >= REMEMBERED // self.model.vocabulary:
-                self.known.clear()
-            self.known[context] = self.model.probabilities([context])[0]
-        return self.known[context]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +60,13 @@ class NGramCounts:
 
 @dataclass(frozen=True, slots=True)
 class CountingModel:
-    """counts: from the shortest context to the longest, each interpolated with what lies below."""
+    """Counts from the shortest context to the longest, each interpolated with those below; below all, with a uniform distribution."""
 
     vocabulary: int
-    base: Below
     counts: tuple[NGramCounts, ...]
+    below: CountingModel | None = None
     context: int = ENDLESS
+    _known: dict[Tokens, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         with np.errstate(divide="ignore"):
@@ -108,57 +74,52 @@ class CountingModel:
 
     def probabilities(self, contexts: Sequence[Tokens]) -> Array:
         """Return probabilities of the next token, (contexts, vocabulary)."""
-        rows = self.base.below(contexts)
+        if self.below is None:
+            rows = np.full((len(contexts), self.vocabulary), 1.0 / self.vocabulary)
+        else:
+            rows = np.stack([self.below.remembered(context) for context in contexts])
         for row, context in zip(rows, contexts, strict=True):
             for table in self.counts:
                 _interpolate(row, *table.after(context))
         return rows
 
+    def remembered(self, context: Tokens) -> Array:
+        """Return probabilities after one context; the last ones are remembered, as many models ask for the same."""
+        reach = max(table.length for table in self.counts)
+        known = tuple(context[max(0, len(context) - reach) :])
+        if known not in self._known:
+            if len(self._known) >= REMEMBERED // self.vocabulary:
+                self._known.clear()
+            self._known[known] = self.probabilities([known])[0]
+        return self._known[known]
+
 
 @dataclass(frozen=True, slots=True)
-class NGram:
+class NGram(CountingModel):
     """A public model of counts, tuned by counts of its longest contexts alone: of the shorter ones it knows more."""
 
-    model: CountingModel
-    order: int
-    _below: BelowCounts = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_below", BelowCounts(self.model))
-
-    @property
-    def vocabulary(self) -> int:
-        return self.model.vocabulary
-
-    @property
-    def context(self) -> int:
-        return self.model.context
-
-    def next_token(self, contexts: Sequence[Tokens]) -> Array:
-        return self.model.next_token(contexts)
+    order: int = 1
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
         """Yield the counts, by name."""
-        for table in self.model.counts:
+        for table in self.counts:
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in PARTS)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
-        return packed(tuple(counted(records, length, self.vocabulary) for length in self._lengths()))
+        lengths = range(min(1, self.order - 1), self.order)
+        return packed(tuple(counted(records, length, self.vocabulary) for length in lengths))
 
     def tuned(self, learnt: bytes) -> LanguageModel:
         return self.with_counts(unpacked(learnt, self.vocabulary))
 
     def with_counts(self, counts: tuple[NGramCounts, ...]) -> LanguageModel:
-        return CountingModel(self.vocabulary, self._below, counts)
-
-    def _lengths(self) -> range:
-        return range(min(1, self.order - 1), self.order)
+        return CountingModel(self.vocabulary, counts, self)
 
 
 def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGram:
     """Return the model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
     counts = tuple(counted(records, length, vocabulary) for length in range(order))
-    return NGram(CountingModel(vocabulary, Uniform(vocabulary), counts), order)
+    return NGram(vocabulary, counts, order=order)
 
 
 def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:

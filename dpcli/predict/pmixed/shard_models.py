@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, cast
 
 from dpcli.base.errors import InputError
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 Records = list[list[int]]
 ANY = (0,)  # a context that every model is asked about
 TUNE, TUNED = "the public model: tune", "the public model: tuned"  # where messages begin
+GONE = "a process of a fitted model was killed, or out of memory"
+TUNING_GONE = "a process that fine-tunes a model was killed, or out of memory: models that were made are kept, and --resume goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,16 @@ class PublicSide:
         model = cast(LanguageModel, on_private(TUNED, self.model.tuned, learnt))
         on_private(TUNED, require_same_vocabulary, self.model, model, TUNED)
         return model
+
+    def known_records(self, texts: Sequence[str]) -> Records:
+        """Return the records of private texts. Raises InputError where the tokenizer fails, or has tokens that the model does not know."""
+        records = self.private_records(texts)
+        self.require_known(records)
+        return records
+
+    def rehearse(self) -> None:
+        """Raise InputError where a model that has learnt nothing, as of an empty shard, fails or has other tokens."""
+        self.tuned(self.taught([]))
 
     def require_known(self, records: Records) -> None:
         """Raise InputError where the tokenizer has tokens that the model does not know."""
@@ -161,14 +174,9 @@ def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
     return [units[unit] for unit in sorted(units, key=str)]
 
 
-TUNING_GONE = (
-    "a process that fine-tunes a model was killed, or out of memory: the models that were made are kept, and --resume goes on"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The public side, built in the process that others are forked from."""
+    """The public side, built in the process that others are forked from; their work is a method of it."""
 
     table: Pmixed
     path: str
@@ -177,37 +185,7 @@ class ShardTuning:
     def prepared(self) -> Preparation:
         side = public_side(self.table, self.path)
         getattr(side.model, "ready", lambda: None)()
-        return Preparation(side.content, lambda work: work.done(side))
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The texts of a shard, to be cut into records."""
-
-    texts: Sequence[str]
-
-    def done(self, side: PublicSide) -> Records:
-        records = side.private_records(self.texts)
-        side.require_known(records)
-        return records
-
-
-@dataclass(frozen=True, slots=True)
-class Learn:
-    """The records of a shard, of which a model learns."""
-
-    records: Records
-
-    def done(self, side: PublicSide) -> bytes:
-        return side.taught(self.records)
-
-
-@dataclass(frozen=True, slots=True)
-class Rehearse:
-    """An empty shard, of which a model learns too."""
-
-    def done(self, side: PublicSide) -> None:
-        side.tuned(side.taught([]))
+        return Preparation(side.content, lambda work: work(side))
 
 
 @contextmanager
@@ -222,32 +200,19 @@ def tuning(plan: PmixedPlan, side: PublicSide) -> Iterator[Apart]:
 
 
 def cut(apart: Apart, shards: Sequence[Sequence[str]]) -> list[Records]:
-    """Return the records of each shard. Raises InputError where the tokenizer fails, or has tokens that the model does not know."""
-    records = dict(apart.each((shard, Cut(texts)) for shard, texts in enumerate(shards)))
+    """Return the records of each shard. Raises InputError as `PublicSide.known_records` does."""
+    records = dict(apart.each((shard, methodcaller("known_records", texts)) for shard, texts in enumerate(shards)))
     return [records[shard] for shard in range(len(shards))]
 
 
 def rehearsed(apart: Apart) -> None:
-    """Raise InputError where a model that has learnt nothing fails, or has other tokens than the public one."""
-    list(apart.each([(0, Rehearse())]))
+    """Raise InputError as `PublicSide.rehearse` does."""
+    list(apart.each([(0, methodcaller("rehearse"))]))
 
 
 def taught(apart: Apart, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of each shard, and what a model learns from its records alone."""
-    return apart.each((shard, Learn(own)) for shard, own in records)
-
-
-GONE = "a process of a fitted model was killed, or out of memory"
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """The bytes that a model has learnt, of which it is made."""
-
-    learnt: bytes
-
-    def done(self, side: PublicSide) -> LanguageModel:
-        return side.tuned(self.learnt)
+    return apart.each((shard, methodcaller("taught", own)) for shard, own in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +271,9 @@ def members(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tupl
     apart = Apart(ShardTuning(plan.pmixed, plan.path), GONE)
     require_same_content(side.content, apart.content)
     model = side.model
-    return tuple(FittedModel(model.vocabulary, model.context, one) for one in apart.staying(map(Take, learnt)))
+    return tuple(
+        FittedModel(model.vocabulary, model.context, one) for one in apart.staying(methodcaller("tuned", one) for one in learnt)
+    )
 
 
 def _next_token(model: LanguageModel, contexts: Sequence[Tokens]) -> Array:
