@@ -34,7 +34,7 @@ from dpcli.gate.policy import KEYS
 from dpcli.ledger.planning.schedule import KEYS as SCHEDULE
 from dpcli.ledger.plugin import FILTERS, SUBCOMMANDS
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
-from dpcli.predict.commands.pmixed_group import SUBCOMMANDS as PMIXED
+from dpcli.predict.commands.pmixed import SUBCOMMANDS as PMIXED
 from dpcli.release.plugin import MEASURES
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import of_each

@@ -6,9 +6,9 @@ from dpcli.base.plugin import Plugin
 
 # Types of mechanisms that aggregate votes of teachers: what each does with the votes of a query.
 AGGREGATORS: dict[str, str] = {
-    "gnmax": "dpcli.predict.voting.aggregators:GnMax",
-    "confident-gnmax": "dpcli.predict.voting.aggregators:ConfidentGnMax",
-    "lnmax": "dpcli.predict.voting.aggregators:LnMax",
+    "gnmax": "dpcli.predict.aggregators:GnMax",
+    "confident-gnmax": "dpcli.predict.aggregators:ConfidentGnMax",
+    "lnmax": "dpcli.predict.aggregators:LnMax",
 }
 
 # Types of mechanism by which a token is drawn from clipped logits.
@@ -18,9 +18,9 @@ PLUGIN = Plugin(
     names=("audit", "disclosure", "ledger", "train"),
     commands={
         "generate": ("dpcli.predict.commands.generate:command", "Write private texts, token by token."),
-        "pate": ("dpcli.predict.commands.pate_group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
+        "pate": ("dpcli.predict.commands.pate:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
         "pmixed": (
-            "dpcli.predict.commands.pmixed_group:command",
+            "dpcli.predict.commands.pmixed:command",
             "Text from language models on private shards, mixed with a public one.",
         ),
         "prompt": (
@@ -29,12 +29,12 @@ PLUGIN = Plugin(
         ),
     },
     sections={
-        "pate": "dpcli.predict.pate.settings:Pate",
-        "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
-        "prompt": "dpcli.predict.prompt.settings:Prompt",
-        "generate": "dpcli.predict.decode.settings:Generate",
+        "pate": "dpcli.predict.pate.pate_plan:Pate",
+        "pmixed": "dpcli.predict.pmixed.pmixed_plan:Pmixed",
+        "prompt": "dpcli.predict.prompt.prompt_plan:Prompt",
+        "generate": "dpcli.predict.decode.generate_plan:Generate",
     },
     judged_in_file={
-        "pmixed": "dpcli.predict.pmixed.settings:judge_mode",
+        "pmixed": "dpcli.predict.pmixed.pmixed_plan:judge_mode",
     },
 )

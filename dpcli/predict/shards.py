@@ -31,11 +31,11 @@ SESSIONS: Premises = (
     Premise(
         "What is said of a private record tells neither where it stands nor what it is.",
         "pate, pmixed, prompt and generate",
-        "tests/predict/test_private_readers.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
+        "tests/predict/test_votes.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
     ),
 )
 
-# What those of pate, pmixed and prompt rest on, beside the mechanism.
+# What those of pate, pmixed and prompt rest on, besides the mechanism.
 PREMISES: Premises = (
     *SESSIONS,
     Premise(
@@ -61,7 +61,7 @@ PREMISES: Premises = (
     Premise(
         "What a learner starts, keeps or prints ends with it and is seen by nobody.",
         "pate, pmixed and prompt, but for what begins a session of its own",
-        "tests/predict/test_left_behind.py::test_nothing_is_left_of_a_learner_and_nothing_is_shown",
+        "tests/predict/test_one_change.py::test_nothing_is_left_of_a_learner_and_nothing_is_shown",
     ),
     Premise(
         "What a model remembers of one shard reaches no other.",
@@ -72,14 +72,14 @@ PREMISES: Premises = (
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """The shard of a unit, 0 to shards - 1: a hash of its name, which spreads units evenly. salt: public; another one spreads anew."""
+    """Return the shard of a unit, 0 to shards - 1: an evenly spread hash of its name. salt: public; another one spreads anew."""
     kind = "number" if isinstance(unit, int) else "text"
     name = hashlib.blake2b(f"{len(salt)} {salt} {kind} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(name[:16], "big") % shards
 
 
 def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[list[int]]:
-    """For each shard, the places in `units` of the records in it, in order; a shard may be empty."""
+    """Return, for each shard, the places in `units` of the records in it, in order; a shard may be empty."""
     places: list[list[int]] = [[] for _ in range(shards)]
     for place, unit in enumerate(units):
         places[shard_of(unit, shards, salt)].append(place)
@@ -87,7 +87,7 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
 
 
 def spread_names(units: Sequence[str | int], stated: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """By what texts are spread over shards: whose they are, where the file says that (`stated`).
+    """Return the names by which texts are spread over shards: their owners, where the file names them (`stated`).
 
     Else by their places under replace-one, as what changes stays in its place; elsewhere by what they say (`units` then), as places move
     when others come and go, or are blanked: a blank text is none, and whoever spreads texts leaves it out.
@@ -98,7 +98,7 @@ def spread_names(units: Sequence[str | int], stated: bool, adjacency: Adjacency)
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
     """Raise InputError where one unit may take another's place: the shards of both change, and one is what is priced.
 
-    key: the key that says whose a record is, or in which shard.
+    key: the key that names each record's owner, or shard.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(
@@ -108,11 +108,11 @@ def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
 
 
 def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
-    """Raise InputError where a unit may own several records and nothing tells whose a record is, or one may take another's place."""
+    """Raise InputError where a unit may own several records and no key names owners, or where one may take another's place."""
     privacy = pipeline.privacy
     if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
         raise InputError(
-            f'{path}: {table}.units: expected what tells whose a record is, as the unit of privacy is "{privacy.unit}", found none'
+            f'{path}: {table}.units: set it to the column that names each record\'s owner, as the unit of privacy is "{privacy.unit}"'
         )
     if units is not None:
         refuse_replaced_units(f"{table}.units", privacy.adjacency, path)

@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode.contexts import batches, frame_of
-from dpcli.predict.decode.draw import token
-from dpcli.predict.decode.plan import GenerationPlan, plan_of
-from dpcli.predict.decode.write import Writer
-from dpcli.predict.models.load import language_model
-from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.decode.exact_draws import token
+from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
+from dpcli.predict.decode.text_writer import Writer, batches, frame_of
+from dpcli.predict.models.loading import language_model
+from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary
 from dpcli.random.streams import SystemStream
 
 FILE = Path(__file__).parents[2] / "examples" / "private-text.toml"

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dpcli.numerics.closed.conversion import classic
-from dpcli.predict.voting.aggregators import ConfidentGnMax
-from tests.predict.recipes import GRID
+from dpcli.predict.aggregators import ConfidentGnMax
+from tests.predict.samples import GRID
 
 QUERIES, CLASSES, TEACHERS, PART = 100_000, 10, 250, 2_000
 THRESHOLD, THRESHOLD_SIGMA, SIGMA, DELTA = 200.0, 150.0, 40.0, 1e-8

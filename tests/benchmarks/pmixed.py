@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcli.predict.pmixed.modes import Paper, Sound
-from dpcli.predict.pmixed.paper_radius import Published
-from dpcli.predict.pmixed.project import ball, clip, mix
-from dpcli.predict.pmixed.project_paper import renyi_ball
-from dpcli.predict.pmixed.whole import drawn
+from dpcli.predict.pmixed.model_ensemble import Paper, Sound
+from dpcli.predict.pmixed.projection import ball, clip, drawn, mix
+from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.random.streams import SystemStream
 
 HALVINGS = 20

@@ -14,14 +14,12 @@ from pathlib import Path
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import Denied
-from dpcli.predict.decode.compared import PublicTest
-from dpcli.predict.decode.contexts import batches, frame_of
-from dpcli.predict.decode.plan import GenerationPlan, plan_of
-from dpcli.predict.decode.turns import PrivateTurns
-from dpcli.predict.decode.write import NextToken, Writer
-from dpcli.predict.models.load import language_model
-from dpcli.predict.models.port import Tokens
-from dpcli.predict.queries.budget import Granted
+from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
+from dpcli.predict.decode.private_tokens import PrivateTurns, PublicTest
+from dpcli.predict.decode.text_writer import NextToken, Writer, batches, frame_of
+from dpcli.predict.models.loading import language_model
+from dpcli.predict.models.model_answers import Tokens
+from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SystemStream
 
 FILE = Path(__file__).parents[2] / "examples" / "private-text.toml"

@@ -17,7 +17,7 @@ from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import verify
-from dpcli.predict.queries.ledger import require_counting
+from dpcli.predict.query_counts import require_counting
 from tests.command import ROOT, dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.pipelines import gaussian, pure

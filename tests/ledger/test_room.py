@@ -17,12 +17,12 @@ from dpcli.base.errors import Denied, DpcliError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
+from dpcli.ledger.balance import room
 from dpcli.ledger.filters.filter import opened_filter
-from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.planning.fit import fitting
+from dpcli.ledger.planning.quote import quote
 from dpcli.ledger.plugin import FILTERS
-from dpcli.ledger.quote import quote
-from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms

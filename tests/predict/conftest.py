@@ -1,4 +1,4 @@
-"""What the tests of sessions share."""
+"""Fixtures that the tests of sessions share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ("cluster", "database", "used_again")  # one server for all of them
 def short_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements of one line, as a whole one takes a second; `@pytest.mark.usefixtures("whole_statements")` leaves them as they are."""
     if "whole_statements" not in request.fixturenames:
-        monkeypatch.setattr(prediction_statement, "statement", lambda priced, said: said["done"])
+        monkeypatch.setattr(prediction_statement, "statement", lambda priced, message: message["done"])
 
 
 @pytest.fixture
 def whole_statements() -> None:
-    """As a user gets them."""
+    """Leave statements as a user gets them."""

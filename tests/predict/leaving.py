@@ -1,4 +1,4 @@
-"""What a right learner may leave: processes, folders with rows in them, shared memory, and what it prints."""
+"""Leftovers of a right learner: processes, folders with rows in them, shared memory, and what it prints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leave() -> None:
 
 
 def left(folder: Path) -> list[str]:
-    """What is there still, of processes and files."""
+    """Return the processes and files that are still there."""
     lines = [line.split(";") for line in (folder / "left").read_text().splitlines()]
     running = [pid for line in lines for pid in line[0].split() if _runs(int(pid))]
     return running + [path for line in lines for path in line[1].split() if os.path.exists(path)]

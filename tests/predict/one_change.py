@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcli.predict.pate.plan import plan_of as pate_plan
+from dpcli.predict.pate.pate_plan import plan_of as pate_plan
 from dpcli.predict.pate.teachers import fit as teach
-from dpcli.predict.pmixed.fit import fit as fine_tune
-from dpcli.predict.pmixed.plan import PmixedPlan
-from dpcli.predict.pmixed.plan import plan_of as pmixed_plan
-from dpcli.predict.prompt.plan import plan_of as prompt_plan
-from dpcli.predict.prompt.run import vote_and_teach
+from dpcli.predict.pmixed.ensemble_fit import fit as fine_tune
+from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
+from dpcli.predict.pmixed.pmixed_plan import plan_of as pmixed_plan
+from dpcli.predict.prompt.prompt_plan import plan_of as prompt_plan
+from dpcli.predict.prompt.prompt_session import vote_and_teach
 from dpcli.predict.shards import shard_of
 from tests.predict.pmixed_files import HEAD, sentences
 from tests.predict.prompt_files import FILE
@@ -117,12 +117,12 @@ def user_code(body: str, habit: str, torch: bool) -> str:
 
 
 def newcomer(name: str, kind: Callable[[str], str | int] = str) -> str:
-    """Of the first of six shards, after which the others come."""
+    """Return a name in the first of six shards, after which the others come."""
     return next(one for one in map(name.format, range(1000, 2000)) if shard_of(kind(one), 6) == 0)
 
 
 def of_pate(folder: Path, habit: str, changed: bool, model: str = "own_code:learn", torch: bool = True) -> list[bytes]:
-    """What each teacher says."""
+    """Return what each teacher says."""
     (folder / "own_code.py").write_text(user_code(PATE, habit, torch))
     random = np.random.default_rng(0)
     inputs, labels, home = random.normal(size=(60, 2)), random.integers(0, 3, 60), np.arange(60) % 6
@@ -181,7 +181,7 @@ def of_adapters(folder: Path, habit: str, changed: bool) -> list[bytes]:
 
 def of_prompt(folder: Path, habit: str, changed: bool) -> list[bytes]:
     """The labels that each teacher gives."""
-    from dpcli.predict.prompt.voters import PromptTeachers
+    from dpcli.predict.prompt.prompt_teachers import PromptTeachers
 
     rows = [(f"text {n}", ["no", "yes"][n % 2], n // 2) for n in range(40)]
     (folder / "texts").write_text(
@@ -190,20 +190,20 @@ def of_prompt(folder: Path, habit: str, changed: bool) -> list[bytes]:
     (folder / "own_code.py").write_text(user_code(PROMPT, habit, True))
     text = FILE.replace("stub:", "own_code:").replace("teachers = 40", "teachers = 6").replace('public = "own_code:public"\n', "")
     (folder / "own.toml").write_text(text)
-    found: list[bytes] = []
-    whole = PromptTeachers.labels_of
+    result: list[bytes] = []
+    complete = PromptTeachers.labels_of
 
     def kept(self: PromptTeachers, texts: object) -> object:
-        said = whole(self, texts)  # type: ignore[arg-type]
-        found.extend(repr(said[number]).encode() for number in sorted(said))
-        return said
+        message = complete(self, texts)  # type: ignore[arg-type]
+        result.extend(repr(message[number]).encode() for number in sorted(message))
+        return message
 
     PromptTeachers.labels_of = kept  # type: ignore[method-assign, assignment]
     try:
         vote_and_teach(prompt_plan(str(folder / "own.toml")))
     finally:
-        PromptTeachers.labels_of = whole  # type: ignore[method-assign]
-    return found
+        PromptTeachers.labels_of = complete  # type: ignore[method-assign]
+    return result
 
 
 LEARNERS: dict[str, Callable[[Path, str, bool], list[bytes]]] = {

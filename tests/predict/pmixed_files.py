@@ -37,20 +37,20 @@ WORDS = [f"w{place}" for place in range(12)]
 
 
 def sentences(count: int, seed: int, turn: int) -> list[str]:
-    """Of ten words; after each of them the one `turn` places on is the likeliest."""
+    """Return texts of ten words; after each of them the one `turn` places on is the likeliest."""
     source = random.Random(seed)
-    found = []
+    result = []
     for _ in range(count):
         place, text = source.randrange(12), []
         for _ in range(10):
             text.append(WORDS[place])
             place = (place + turn) % 12 if source.random() < 0.5 else source.randrange(12)
-        found.append(" ".join(text))
-    return found
+        result.append(" ".join(text))
+    return result
 
 
 MODULE = """
-from dpcli.predict.models.vocabularies import WordVocabulary
+from dpcli.predict.models.loading import WordVocabulary
 from tests.predict.pmixed_files import WORDS, sentences
 
 def vocabulary():

@@ -1,4 +1,4 @@
-"""One token of private decoding: what a context may move, what rounding does to it, and that the draw is exact."""
+"""A token of private decoding: what a context may move, what rounding does to it, and that the draw is exact."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode import draw
-from dpcli.predict.decode.clipped import GRID, LogitClipping
-from dpcli.predict.decode.draw import LOWEST, below, token
+from dpcli.predict.decode import exact_draws
+from dpcli.predict.decode.exact_draws import LOWEST, below, token
+from dpcli.predict.decode.private_tokens import GRID, LogitClipping
 from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import of_each
 
 
 def weights(scores: Array) -> list[Fraction]:
-    """As they are computed, exactly."""
+    """Return the weights as they are computed, exactly."""
     return [Fraction(float(one)) for one in np.exp(np.maximum(scores - scores.max(), LOWEST))]
 
 
@@ -47,7 +47,7 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
             limits.add(Fraction(limit) * unit / sum(mass))
             return int(Fraction(share, ends[-1]) * limit)
 
-        monkeypatch.setattr(draw, "below", chosen)
+        monkeypatch.setattr(exact_draws, "below", chosen)
         return token(scores, SystemStream())
 
     for one, (first, last) in zip(order, itertools.pairwise(ends), strict=True):
@@ -60,8 +60,8 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
 def test_frequencies_are_those_of_the_softmax() -> None:
     scores, n = np.array([0.0, -0.5, -1.0, -8.0]), 3_000
     expected = np.exp(scores) / np.exp(scores).sum()
-    found = np.bincount([token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
-    assert np.all(np.abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / n))
+    result = np.bincount([token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
+    assert np.all(np.abs(result - expected) < 5 * np.sqrt(expected * (1 - expected) / n))
 
 
 @given(st.integers(1, 2**200))
@@ -70,8 +70,8 @@ def test_a_whole_number_below_any_other(limit: int) -> None:
 
 
 def test_below_is_uniform() -> None:
-    found = np.bincount([below(6, SystemStream()) for _ in range(6_000)], minlength=6)
-    assert np.all(np.abs(found - 1_000) < 5 * math.sqrt(1_000))
+    result = np.bincount([below(6, SystemStream()) for _ in range(6_000)], minlength=6)
+    assert np.all(np.abs(result - 1_000) < 5 * math.sqrt(1_000))
 
 
 def test_many_tokens_are_no_matter() -> None:
@@ -98,8 +98,8 @@ def test_one_context_moves_the_loss_of_a_token_by_no_more_than_is_charged(
     clipping = LogitClipping.of(stated)
 
     def row() -> list[float]:
-        found = data.draw(st.lists(WILD, min_size=words, max_size=words))
-        return found if max(found) > -math.inf else [0.0] * words
+        result = data.draw(st.lists(WILD, min_size=words, max_size=words))
+        return result if max(result) > -math.inf else [0.0] * words
 
     public, private = np.array(row()), np.array([row() for _ in range(data.draw(st.integers(1, 4)))])
     base, add = (public, clipping.differences) if data.draw(st.booleans()) else (np.zeros(words), None)
@@ -108,8 +108,8 @@ def test_one_context_moves_the_loss_of_a_token_by_no_more_than_is_charged(
         sums = np.zeros(words, np.int64)
         if len(rows):
             sums = add(rows, public) if add is not None else clipping.logits(rows)
-        found = weights(clipping.scores(base, sums))
-        return [one / sum(found) for one in found]
+        result = weights(clipping.scores(base, sums))
+        return [one / sum(result) for one in result]
 
     with_, without = losses(private), losses(private[1:])
     loss = [math.log(one / other) for one, other in zip(with_, without, strict=True)]
@@ -119,7 +119,7 @@ def test_one_context_moves_the_loss_of_a_token_by_no_more_than_is_charged(
 
 
 def test_the_bound_is_met_where_a_context_pulls_two_tokens_apart() -> None:
-    """It is no larger than it must be: half of the range is reached by one context, all of it by replacing one."""
+    """The bound is no larger than it must be: half of the range is reached by one context, all of it by replacing one."""
     clipping = LogitClipping.of(spec(2.0, 10, 0.5))
     public = np.log(np.full(2, 0.5))
     up, down = (clipping.differences(np.array([row]), public) for row in ([0.0, -math.inf], [-math.inf, 0.0]))
@@ -133,13 +133,13 @@ def test_sums_are_exact_whatever_the_order_and_the_number_of_contexts() -> None:
     clipping = LogitClipping.of(spec(3.0, 7, 1.0))
     chance = np.random.default_rng()
     public, private = np.log(chance.dirichlet(np.ones(30))), np.log(chance.dirichlet(np.ones(30), 50))
-    whole = clipping.differences(private, public)
+    complete = clipping.differences(private, public)
     parts = sum(clipping.differences(private[[one]], public) for one in chance.permutation(50))
-    assert np.array_equal(whole, parts)
-    assert np.abs(whole).max() <= 50 * GRID
+    assert np.array_equal(complete, parts)
+    assert np.abs(complete).max() <= 50 * GRID
     mean = np.clip(private - public, -3.0, 3.0).sum(0) / 7
-    found = clipping.scores(public, whole)
-    assert found - found.max() == pytest.approx((public + mean) - (public + mean).max(), abs=1e-4)  # 50 roundings to 2^-20
+    result = clipping.scores(public, complete)
+    assert result - result.max() == pytest.approx((public + mean) - (public + mean).max(), abs=1e-4)  # 50 roundings to 2^-20
 
 
 def test_methods_recentre_as_their_papers_do() -> None:
@@ -151,7 +151,7 @@ def test_methods_recentre_as_their_papers_do() -> None:
 
 
 def test_a_clip_that_rounding_would_eat_is_refused() -> None:
-    with pytest.raises(InputError, match="clip: expected one that moves a logit"):
+    with pytest.raises(InputError, match="clip: moves a logit by less"):
         LogitClipping.of(SimpleNamespace(clip=1e-9, references=10**6, temperature=1.0))
     used = LogitClipping.of(spec(1.0, 100, 1.0)).clip
     assert 1.0 - 1e-6 < used < 1.0

@@ -20,13 +20,11 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.file.pipeline.model import Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
-from dpcli.predict.decode.plan import GenerationPlan, plan_of
-from dpcli.predict.decode.run import write_texts
-from dpcli.predict.decode.write import Writer
-from dpcli.predict.models.load import language_model
-from dpcli.predict.models.vocabularies import ByteVocabulary
-from dpcli.predict.queries.open import open_queries
+from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
+from dpcli.predict.decode.generation import write_texts
+from dpcli.predict.decode.text_writer import ContextFrame, Writer, batches, frame_of
+from dpcli.predict.models.loading import ByteVocabulary, language_model
+from dpcli.predict.prediction_session import open_queries
 from dpcli.sessions.charged import session_in
 from tests.cases import of_each
 from tests.command import dpcli
@@ -73,14 +71,14 @@ def owning(texts: int) -> Privacy:
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
-    """Those that were written whole."""
+    """Return the lines that were written in full."""
     return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines() if line.endswith("}")]
 
 
 def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: Path) -> None:
-    found = dpcli("generate", "notes.toml", "-f", "json", folder=folder)
-    assert found.code == 0, found.err
-    data = json.loads(found.out)
+    result = dpcli("generate", "notes.toml", "-f", "json", folder=folder)
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert (len(data["written"]), data["taken"], data["texts"]) == (6, 6, 6)
     assert [(line["number"], line["batch"]) for line in lines(folder)] == [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (6, 1)]
     assert all(len(str(line["text"])) <= 8 for line in lines(folder))
@@ -111,7 +109,7 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
 
 
 def test_without_a_clip_that_binds_the_secret_comes_out(folder: Path) -> None:
-    """What the private way keeps back is there to be said: one context, hardly averaged."""
+    """The secret that the private way keeps back is there to be said: one context, hardly averaged."""
     loose = (("clip = 4.0", "clip = 1000.0"), ("references = 60", "references = 1"), ('"{text}>"', '">{text}>"'))
     (folder / "notes.py").write_text(NOTES.replace('["aabaabab"] * 119 + ["aSECRETS"]', '["SECURITY"] * 120'))
     assert any("SECURI" in text for text in write_texts(edited(folder, *loose)).written)
@@ -147,9 +145,9 @@ def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder:
         os.waitpid(child, 0)
         numbers = [line["number"] for line in lines(folder)]
         assert len(set(numbers)) == len(numbers) > moment
-        with open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts) as budget:
-            assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
-            assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
+        budget = open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts)
+        assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
+        assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
@@ -161,8 +159,8 @@ def test_killed_at_any_moment_it_gives_no_private_token_for_nothing(moments: int
     def charged(batch: int) -> int:
         with open_queries(
             f"out/private-{batch}.db", session_in("out", plan.fingerprint(), True, None).identity, plan.entry.steps
-        ) as found:
-            return found.taken()
+        ) as result:
+            return result.taken()
 
     chance = random.Random()
     for _ in range(moments):
@@ -182,14 +180,14 @@ def test_killed_at_any_moment_it_gives_no_private_token_for_nothing(moments: int
 
 def test_private_tokens_end_before_texts_do(folder: Path) -> None:
     plan = edited(folder, SPARSE[0], ("texts = 3", "texts = 400"))  # of 40 they may not all be spent
-    found = write_texts(plan)
+    result = write_texts(plan)
     kept = lines(folder)
-    assert found.private == 10 and len(found.written) == len(kept) <= found.taken <= plan.texts
+    assert result.private == 10 and len(result.written) == len(kept) <= result.taken <= plan.texts
     for batch in (0, 1):
         mine = [line for line in kept if line["batch"] == batch]
         assert sum(int(str(line["private"])) for line in mine) == 5 < sum(len(str(line["text"])) for line in mine)
         assert not any(line["cut"] for line in mine[:-1])
-    assert found.cut == sum(bool(line["cut"]) for line in kept)
+    assert result.cut == sum(bool(line["cut"]) for line in kept)
     assert "at most 5 private tokens for each batch" in (folder / "out" / "statement.md").read_text()
     with pytest.raises(Denied, match="all private tokens are spent"):
         write_texts(plan, resume=True)
@@ -219,18 +217,18 @@ def test_a_private_token_is_charged_before_its_bar_is_drawn(folder: Path) -> Non
 
 def test_what_private_tokens_cost_is_said_before(folder: Path) -> None:
     edited(folder, *SPARSE)
-    found = json.loads(dpcli("generate", "notes.toml", "--dry-run", "-f", "json", folder=folder).out)
+    result = json.loads(dpcli("generate", "notes.toml", "--dry-run", "-f", "json", folder=folder).out)
     account = json.loads(dpcli("account", "notes.toml", "-f", "json", folder=folder).out)
-    assert found["result"]["epsilon_upper"] == account["result"]["epsilon_upper"]
+    assert result["result"]["epsilon_upper"] == account["result"]["epsilon_upper"]
     compared = 3 * 2 * 0.5 / 60 / 0.1  # two texts of a user
-    assert found["rho_per_token"] == pytest.approx((2 * 4.0 / 60) ** 2 / 2 + compared * math.tanh(compared / 2))
-    assert (found["private_tokens"], found["texts"]) == (10, 80)
-    said = dpcli("generate", "notes.toml", "--dry-run", folder=folder).out
-    assert "at most 5 private tokens in each batch" in said and "all tokens private" in said
+    assert result["rho_per_token"] == pytest.approx((2 * 4.0 / 60) ** 2 / 2 + compared * math.tanh(compared / 2))
+    assert (result["private_tokens"], result["texts"]) == (10, 80)
+    message = dpcli("generate", "notes.toml", "--dry-run", folder=folder).out
+    assert "at most 5 private tokens in each batch" in message and "all tokens private" in message
 
 
 @of_each(
-    "change, said",
+    "change, message",
     [
         (("steps = 5", "steps = 321"), "steps: expected at most 320, the tokens of all texts of one batch"),
         (("\nscale = 0.1", ""), "expected threshold and scale together: a distance is compared with noise, found no scale"),
@@ -238,10 +236,10 @@ def test_what_private_tokens_cost_is_said_before(folder: Path) -> None:
     ],
 )
 def test_what_does_not_fit_a_threshold_is_refused(
-    change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: tuple[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = placed(tmp_path, monkeypatch)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         edited(folder, *SPARSE, change)
 
 
@@ -310,18 +308,18 @@ def test_a_text_is_charged_before_its_first_token(folder: Path) -> None:
 
 
 def test_what_it_costs_is_said_before(folder: Path) -> None:
-    found = json.loads(dpcli("generate", "notes.toml", "--dry-run", "-f", "json", folder=folder).out)
+    result = json.loads(dpcli("generate", "notes.toml", "--dry-run", "-f", "json", folder=folder).out)
     account = json.loads(dpcli("account", "notes.toml", "-f", "json", folder=folder).out)
-    assert found["result"]["epsilon_upper"] == account["result"]["epsilon_upper"]
-    assert found["rho_per_token"] == pytest.approx((2 * 4.0 / 60) ** 2 / 2)  # two texts of a user
+    assert result["result"]["epsilon_upper"] == account["result"]["epsilon_upper"]
+    assert result["rho_per_token"] == pytest.approx((2 * 4.0 / 60) ** 2 / 2)  # two texts of a user
     text = FILE.replace("steps = 24", "steps = 8")
     assert (
-        found["epsilon_of_one_text_per_batch"]
+        result["epsilon_of_one_text_per_batch"]
         == json.loads(dpcli("account", "-", "-f", "json", stdin=text.encode()).out)["result"]["epsilon_upper"]
     )
     text = FILE.replace("steps = 24", "steps = 4_000")
     assert (
-        found["epsilon_of_1000_texts"]
+        result["epsilon_of_1000_texts"]
         == json.loads(dpcli("account", "-", "-f", "json", stdin=text.encode()).out)["result"]["epsilon_upper"]
     )
     assert not (folder / "out").exists()
@@ -352,8 +350,8 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
 def test_texts_that_are_alike_are_units_of_their_own(folder: Path) -> None:
     plan = edited(folder, ('units = "user"\n', ""), ('unit = "user"\nmax_contributions = 2', 'unit = "example"'))
     (folder / "notes.py").write_text(NOTES.replace("], [n // 2 for n in range(120)]", "]"))
-    found = batches(plan.generate, "notes.toml", owning(1), ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
-    assert sorted(map(len, found)) in ([0, 120], [1, 119])
+    result = batches(plan.generate, "notes.toml", owning(1), ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
+    assert sorted(map(len, result)) in ([0, 120], [1, 119])
 
 
 def test_contexts_are_as_long_as_the_file_says(folder: Path) -> None:
@@ -383,7 +381,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
 
 
 @of_each(
-    "change, said",
+    "change, message",
     [
         *(
             (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from all of the vocabulary")
@@ -404,16 +402,16 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
             "none of that type",
         ),
         (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
-        (('"notes:private"', '"notes:alone"'), "two lists"),
-        (('"notes:private"', '"notes:one_by_one"'), "two lists"),
+        (('"notes:private"', '"notes:alone"'), "2 lists, texts first"),
+        (('"notes:private"', '"notes:one_by_one"'), "2 lists, texts first"),
     ],
 )
-def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(change: tuple[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = placed(tmp_path, monkeypatch)
     (folder / "notes.toml").write_text(FILE.replace(*change))
-    found = dpcli("generate", "notes.toml", folder=folder)
-    assert found.code == 2, found.err
-    assert said in found.err and "SECRET" not in found.err
+    result = dpcli("generate", "notes.toml", folder=folder)
+    assert result.code == 2, result.err
+    assert message in result.err and "SECRET" not in result.err
     assert not (folder / "out" / "texts.jsonl").exists()
 
 
@@ -459,8 +457,8 @@ def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_not
     for batch in private:
         moved = writer.scores(batch, b"") - writer.scores([], b"")
         assert np.ptp(moved) <= 2 * len(batch) * 4.0 / 60 + 1e-9
-    found = write_texts(plan, texts=1)
-    assert len(found.written) == 1
+    result = write_texts(plan, texts=1)
+    assert len(result.written) == 1
 
 
 def test_a_model_that_writes_over_its_last_answer_does_not_give_a_private_one_for_the_public_one(folder: Path) -> None:
@@ -538,13 +536,13 @@ def model():
     return Model(), Odd()
 """
     (folder / "notes.py").write_text(NOTES + odd)
-    found = dpcli("generate", "notes.toml", folder=folder)
-    assert found.code == 0, found.err
-    assert "SECRET" not in found.out + found.err
+    result = dpcli("generate", "notes.toml", folder=folder)
+    assert result.code == 0, result.err
+    assert "SECRET" not in result.out + result.err
 
 
 @of_each(
-    "body, said",
+    "body, message",
     [
         ("Model.context = None", "whole numbers as its vocabulary and context"),
         ("Model.vocabulary = '256'", "whole numbers as its vocabulary and context"),
@@ -557,11 +555,11 @@ def model():
     ],
 )
 def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
-    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = placed(tmp_path, monkeypatch)
     own = "class Own(ByteVocabulary):\n    pass\n\ndef model():\n    return Model(), Own()\n"
     (folder / "notes.py").write_text(f"{NOTES}\n{own}\n{body}\n")
-    found = dpcli("generate", "notes.toml", folder=folder)
-    assert found.code == 2, found.err
-    assert said in found.err and not (folder / "out" / "texts.jsonl").exists()
+    result = dpcli("generate", "notes.toml", folder=folder)
+    assert result.code == 2, result.err
+    assert message in result.err and not (folder / "out" / "texts.jsonl").exists()

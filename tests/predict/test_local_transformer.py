@@ -1,15 +1,17 @@
-"""Sessions on a transformer in a folder, as transformers saves one: untrained, since what it says does not matter here."""
+"""Sessions on an untrained transformer in a folder, as transformers saves one, and sessions that need no torch."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command import dpcli
-
-pytestmark = [pytest.mark.needs("torch", "transformers"), pytest.mark.long]
+from dpcli.base.extras import EXTRAS
+from tests.command import ROOT, dpcli
+from tests.predict import generate_files, prompt_files
 
 PRIVACY = """format = 1
 name = "local"
@@ -67,24 +69,52 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
+@pytest.mark.needs("torch", "transformers")
 def test_teachers_vote_by_a_local_transformer(folder: Path) -> None:
     (folder / "local.toml").write_text(PRIVACY + PROMPT)
-    found = dpcli("prompt", "local.toml", "-f", "json", folder=folder)
-    assert found.code == 0, found.err
-    data = json.loads(found.out)
+    result = dpcli("prompt", "local.toml", "-f", "json", folder=folder)
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert (data["asked"], data["answered"], data["waiting"]) == (3, 3, 1)
     (folder / "public.txt").write_text("x" * 41)
-    found = dpcli("prompt", "local.toml", "--resume", folder=folder)
-    assert found.code == 2 and "fit into the model's context" in found.err
+    result = dpcli("prompt", "local.toml", "--resume", folder=folder)
+    assert result.code == 2 and "fit into the model's context" in result.err
 
 
+@pytest.mark.long
+@pytest.mark.needs("torch", "transformers")
 @pytest.mark.parametrize("method", ["difference", "logits"])
 def test_a_local_transformer_writes_private_texts(method: str, folder: Path) -> None:
     (folder / "local.toml").write_text(PRIVACY + GENERATE.replace("METHOD", method))
-    found = dpcli("generate", "local.toml", "-f", "json", folder=folder)
-    assert found.code == 0, found.err
-    assert len(json.loads(found.out)["written"]) == 2
+    result = dpcli("generate", "local.toml", "-f", "json", folder=folder)
+    assert result.code == 0, result.err
+    assert len(json.loads(result.out)["written"]) == 2
     assert dpcli("generate", "local.toml", "--resume", folder=folder).code == 1
     (folder / "local.toml").write_text((PRIVACY + GENERATE).replace("METHOD", method).replace("longest = 20", "longest = 37"))
-    found = dpcli("generate", "local.toml", folder=folder)
-    assert found.code == 2 and "at most 36 tokens before 5 new ones" in found.err
+    result = dpcli("generate", "local.toml", folder=folder)
+    assert result.code == 2 and "at most 36 tokens before 5 new ones" in result.err
+
+
+BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpcli.cli.main import run; run()"
+
+
+@pytest.mark.sampled(0, 1)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "file", "module", "code"),
+    [("prompt", prompt_files.FILE, "stub", prompt_files.STUB), ("generate", generate_files.FILE, "notes", generate_files.NOTES)],
+)
+def test_a_session_of_functions_needs_no_extra(command: str, file: str, module: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "session.toml").write_text(file)
+    (tmp_path / f"{module}.py").write_text(code)
+    result = subprocess.run(
+        [sys.executable, "-c", BARE, command, "session.toml", "-f", "total"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr.count("\n")) == (0, 1) and "charged to no ledger" in result.stderr
+    assert float(result.stdout) > 0.0

@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.predict.models.load import language_model, require_fits, require_same_vocabulary
+from dpcli.predict.models.loading import (
+    ByteVocabulary,
+    WordVocabulary,
+    language_model,
+    require_fits,
+    require_same_vocabulary,
+    vocabulary_of,
+)
 from dpcli.predict.models.ngram import ENDLESS, counted, packed, public_ngram, unpacked
 from dpcli.predict.models.texts import TextSource, owned_texts, public_texts
-from dpcli.predict.models.vocabularies import ByteVocabulary, WordVocabulary, vocabulary_of
 from tests.cases import of_each
 
 SEED = random.randrange(2**32)
@@ -101,8 +107,8 @@ def test_texts_have_owners(tmp_path: Path) -> None:
     (tmp_path / "mails.jsonl").write_text('{"who": 1, "text": "first"}\n{"who": 2, "text": "second"}\n')
     (tmp_path / "mails.txt").write_text("one\ntwo\n\nthree\n")
     path = str(tmp_path / "file.toml")
-    found = owned_texts(TextSource("mails.csv", path, "pmixed.data", units="who"))
-    assert (found.texts, found.units) == (("first", "second", "third"), ("ann", "bob", "ann"))
+    result = owned_texts(TextSource("mails.csv", path, "pmixed.data", units="who"))
+    assert (result.texts, result.units) == (("first", "second", "third"), ("ann", "bob", "ann"))
     assert owned_texts(TextSource("mails.jsonl", path, "pmixed.data", units="who")).units == (1, 2)
     assert owned_texts(TextSource("mails.txt", path, "pmixed.data")).texts == ("one", "two", "three")
     assert owned_texts(TextSource("mails.txt", path, "pmixed.data", record="paragraph")).texts == ("one\ntwo", "three\n")
@@ -112,16 +118,16 @@ def test_texts_have_owners(tmp_path: Path) -> None:
 
 
 @of_each(
-    "content, said",
+    "content, message",
     [
         ("who,text\nann,secret\n,other\n", "some that are missing"),
         ("owner,text\nann,secret\n", "found a row without it"),
-        ("who,text\n", "found none"),
+        ("who,text\n", "found no text"),
     ],
 )
-def test_bad_texts_are_refused_without_quoting_them(tmp_path: Path, content: str, said: str) -> None:
+def test_bad_texts_are_refused_without_quoting_them(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "mails.csv").write_text(content)
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message) as error:
         owned_texts(TextSource("mails.csv", str(tmp_path / "file.toml"), "pmixed.data", units="who"))
     assert "secret" not in str(error.value)
 
@@ -135,7 +141,7 @@ def test_models_of_another_vocabulary_are_refused() -> None:
 
 OWN = """
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.models.vocabularies import WordVocabulary
+from dpcli.predict.models.loading import WordVocabulary
 
 WORDS = WordVocabulary(["a", "b"])
 
@@ -160,7 +166,7 @@ def test_a_model_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     model, vocabulary = language_model("own_port:both", None, path)
     assert model.vocabulary == 4 and vocabulary.ids("a c") == [2, 0]
     assert language_model("own_port:alone", "own_port:words", path)[0].context == ENDLESS
-    with pytest.raises(InputError, match=r"pmixed\.tokenizer: expected bytes"):
+    with pytest.raises(InputError, match=r"pmixed\.tokenizer: a model of your own needs one: bytes"):
         language_model("own_port:alone", None, path)
     with pytest.raises(InputError, match=r"prompt\.tokenizer: expected an object with ids, text and end"):
         vocabulary_of("own_port:neither", path, "prompt")

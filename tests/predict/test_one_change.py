@@ -1,17 +1,22 @@
-"""One change of the data changes what is made of one shard, whatever a learner draws, keeps or seeds."""
+"""A change of the data changes what is made of one shard, and nothing is left of a learner, whatever it draws, keeps, seeds or starts."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.predict import apart
-from tests.predict.one_change import HABITS, LEARNERS, of_members, of_pate, of_pmixed
+from dpcli.predict import shard_processes as apart
+from tests.predict.leaving import ROW, left
+from tests.predict.one_change import HABITS, LEARNERS, OWN_LEARNERS, of_members, of_pate, of_pmixed
 from tests.predict.pmixed_files import HEAD
 
 ALL = [
@@ -32,10 +37,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def again(folder: Path, name: str) -> Path:
     """A folder for the same once more, where what was imported is forgotten."""
-    found = folder / name
-    found.mkdir()
+    result = folder / name
+    result.mkdir()
     sys.modules.pop("own_code", None)
-    return found
+    return result
 
 
 @pytest.mark.long
@@ -110,7 +115,7 @@ def test_one_change_of_the_data_changes_what_one_fitted_model_answers(
     habit: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a user's class keeps what its objects have learnt, and whoever is asked first."""
-    from dpcli.predict.pmixed.answer import ensemble
+    from dpcli.predict.pmixed.model_ensemble import ensemble
 
     rows = []
     for name, changed in (("before", False), ("after", True)):
@@ -130,7 +135,7 @@ DROPS = """
 import torch, random
 import numpy as np
 from pathlib import Path
-from dpcli.predict.models.vocabularies import WordVocabulary
+from dpcli.predict.models.loading import WordVocabulary
 texts = lambda: Path("texts").read_text().split("\\n")
 WORDS = [f"w{place}" for place in range(254)]
 class Net(torch.nn.Module):
@@ -160,7 +165,7 @@ LORA = "lora = { rank = 2, targets = ['back'] }\ncontext = 32\n"
 
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(
-    ("model", "tokenizer", "more", "said"),
+    ("model", "tokenizer", "more", "message"),
     [
         ("Net", "bytes", LORA, "dropout that is not switched off"),
         ("Noisy", "bytes", "", "answers must not be random"),
@@ -174,17 +179,17 @@ LORA = "lora = { rank = 2, targets = ['back'] }\ncontext = 32\n"
     ],
 )
 def test_what_depends_on_the_file_alone_is_refused_before_the_charge(
-    model: str, tokenizer: str, more: str, said: str, place: Path
+    model: str, tokenizer: str, more: str, message: str, place: Path
 ) -> None:
     (place / "news.txt").write_text("w1 w2 w3")
     named = model if model == "ngram" else f"own_code:{model}"
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         of_members(place, DROPS, False, f'model = "{named}"\n{more}', tokenizer)
     assert not (place / "runs").exists()
 
 
 def require_own_entropy(place: Path) -> None:
-    """Of each generator: Python's, numpy's and torch's."""
+    """Require entropy of its own in each generator: Python's, numpy's and torch's."""
     begun = [line.split(";") for line in (place / "begun").read_text().splitlines()]
     assert [len(set(one)) for one in zip(*begun, strict=True)] == [len(begun)] * 3 and len(begun) in (
         6,
@@ -242,8 +247,8 @@ def model():
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("code", [UNSEEDED, OWN], ids=["torch", "own"])
 def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge(code: str, place: Path) -> None:
-    from dpcli.predict.pmixed.fit import fit
-    from dpcli.predict.pmixed.plan import plan_of
+    from dpcli.predict.pmixed.ensemble_fit import fit
+    from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     (place / "own_code.py").write_text(code)
     table = '[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\nmodel = "own_code:model"\n'
@@ -271,31 +276,98 @@ def learn(inputs, labels):
 
 
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
-    """As where the user's module starts a thread."""
+    """The user's module starts a thread."""
     from dpcli.numerics.arrays import np
-    from dpcli.predict.apart import Apart
-    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.records import Records
     from dpcli.predict.pate.teachers import Lesson
+    from dpcli.predict.shard_processes import Apart
 
     thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
     records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(3)]
     for module, start in (("forking", ""), ("threaded", thread)):
         (place / f"{module}.py").write_text(KEEPS.replace("THREAD", start))
         (place / "imported").write_text("")
-        with Apart(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "gone", 2) as found:
-            said = dict(found.each(records))
-        assert {number: one.tolist() for number, one in said.items()} == {0: [0, 0], 1: [0, 0], 2: [0, 0]}
+        with Apart(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "gone", 2) as result:
+            message = dict(result.each(records))
+        assert {number: one.tolist() for number, one in message.items()} == {0: [0, 0], 1: [0, 0], 2: [0, 0]}
         assert len((place / "imported").read_text().splitlines()) == (4 if module == "threaded" else 1)
 
 
 def test_a_process_that_is_killed_is_told(place: Path) -> None:
     from dpcli.numerics.arrays import np
-    from dpcli.predict.apart import Apart
-    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.records import Records
     from dpcli.predict.pate.teachers import Lesson
+    from dpcli.predict.shard_processes import Apart
 
     (place / "killed.py").write_text("import os\ndef learn(inputs, labels):\n    os.kill(os.getpid(), 9)\n")
     records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
     lesson = Lesson(np.zeros((2, 2)), "killed:learn", 3, 8, str(place / "a.toml"))
-    with Apart(lesson, "it is gone") as found, pytest.raises(InputError, match="it is gone"):
-        list(found.each([(0, records)]))
+    with Apart(lesson, "it is gone") as result, pytest.raises(InputError, match="it is gone"):
+        list(result.each([(0, records)]))
+
+
+PATIENCE = 60.0  # seconds, for what ends after a command has
+
+
+def left_at_last(place: Path) -> list[str]:
+    until = time.monotonic() + PATIENCE
+    while (still := left(place)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return still
+
+
+@pytest.mark.long
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("learner", OWN_LEARNERS)
+def test_nothing_is_left_of_a_learner_and_nothing_is_shown(
+    learner: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEAVES", str(os.getpid()))
+    OWN_LEARNERS[learner](place, "none", False)
+    shown = capfd.readouterr()
+    assert ROW not in shown.out + shown.err
+    assert len((place / "left").read_text().splitlines()) >= 6
+    assert left_at_last(place) == []
+
+
+ENDS = {
+    "answers": "return Said()",
+    "is killed": "os.kill(os.getpid(), 9)",
+    "waits": "time.sleep(1000)",
+    "spins": "while True: pass",
+}
+LEARNS = """
+import os, time
+import numpy as np
+from tests.predict.leaving import leave
+class Said:
+    def predict(self, inputs):
+        return np.zeros(len(inputs))
+def learn(inputs, labels):
+    leave()
+    END
+"""
+RUNS = """
+from dpcli.numerics.arrays import np
+from dpcli.predict.shard_processes import Apart
+from dpcli.predict.pate.records import Records
+from dpcli.predict.pate.teachers import Lesson
+with Apart(Lesson(np.zeros((2, 2)), "leaves:learn", 3, 8, "a.toml"), "gone") as apart:
+    list(apart.each([(0, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1])))]))
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_whatever_a_learner_has_started_ends_with_it_and_with_dpcli(end: str, stop: signal.Signals, place: Path) -> None:
+    (place / "leaves.py").write_text(LEARNS.replace("END", ENDS[end]))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", RUNS], env=environment, stderr=subprocess.PIPE) as process:
+        while end in ("waits", "spins") and not (place / "left").exists():
+            time.sleep(0.05)
+            assert process.poll() is None, process.stderr and process.stderr.read()
+        if end in ("waits", "spins"):
+            process.send_signal(stop)
+        process.wait()
+    assert left_at_last(place) == []

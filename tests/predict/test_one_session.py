@@ -1,7 +1,8 @@
-"""What every session of private prediction keeps: no answer is drawn twice, and none on other inputs, whatever is put back."""
+"""Laws of every session of private prediction: no answer is drawn twice, and none on other inputs, whatever is put back."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.predict.decode.write import Writer
-from dpcli.predict.documents import pate_statement
-from dpcli.predict.pate import session as pate_session
-from dpcli.predict.pmixed import fit as fitting
-from dpcli.predict.pmixed.answer import Ensemble
-from dpcli.predict.voting.aggregators import ConfidentGnMax
+from dpcli.predict.aggregators import ConfidentGnMax
+from dpcli.predict.decode.text_writer import Writer
+from dpcli.predict.documents import prediction_statement
+from dpcli.predict.pate import pate_session
+from dpcli.predict.pmixed import ensemble_fit as fitting
+from dpcli.predict.pmixed.model_ensemble import Ensemble
+from dpcli.predict.prediction_session import add_line, whole_lines
+from tests.cases import of_each
 from tests.command import Result, dpcli
 from tests.predict import generate_files, pmixed_files, prompt_files, samples
 
@@ -101,7 +104,7 @@ COMMANDS = {
         of_pate,
         "example",
         {"votes": other_votes, "queries": other_queries},
-        (pate_session, "_ask"),
+        (pate_session.Asking, "ask"),
     ),
     "pmixed": Kept(
         (("pmixed", "fit", "file.toml"), *[ASK] * 12),
@@ -156,7 +159,7 @@ EACH = pytest.mark.parametrize("command", COMMANDS)
 
 
 class Begun:
-    """One command in a folder of its own, which counts what is drawn and keeps what stood there in the middle of it."""
+    """A command in a folder of its own, which counts what is drawn and keeps what stood there in the middle of it."""
 
     def __init__(self, kept: Kept, folder: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kept, self.folder, self.drawn, self.middle = kept, folder, 0, dict[Path, bytes]()
@@ -165,13 +168,13 @@ class Begun:
         if ledger:
             init(self.books[1], "people", LedgerTerms(kept.unit, "add-remove", 1e5, 0.5, filter="approx-dp")).close()
         owner, name = kept.draw
-        whole = getattr(owner, name)
+        complete = getattr(owner, name)
 
         def drawing(this: Any, *arguments: Any) -> Any:
             self.drawn += kept.drawn(arguments)
             if self.drawn >= kept.total // 2 and not self.middle:
                 self.middle = {path: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}
-            return whole(this, *arguments)
+            return complete(this, *arguments)
 
         monkeypatch.setattr(owner, name, drawing)
 
@@ -181,7 +184,7 @@ class Begun:
         return dpcli(*words, *self.books, folder=self.folder)
 
     def put_back(self, *names: str) -> None:
-        """What stood in these files in the middle, in place: the same files, so that no copy can be told."""
+        """Put back what these files held in the middle, in place: the same files, so that no copy can be told."""
         for path, content in self.middle.items():
             if path.name in names:
                 path.write_bytes(content)
@@ -191,7 +194,7 @@ class Begun:
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], Begun]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))
+    monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
     return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
 
 
@@ -201,39 +204,39 @@ def test_nothing_that_is_put_back_has_an_answer_drawn_twice(
     command: str, ledger: bool, begun: Callable[[str, bool], Begun]
 ) -> None:
     """With a ledger the whole folder, as it counts there. Without one the answers alone."""
-    asked = begun(command, ledger)
-    kept = asked.kept
+    session = begun(command, ledger)
+    kept = session.kept
     for words in kept.first:
-        assert asked(*words).code in (0, 1)  # once all tokens are drawn no more are
-    assert kept.total - 5 <= asked.drawn <= kept.total and asked.middle  # prompt ends with its last answer, too
-    before = asked.drawn
-    there = [path.name for path in asked.middle]
+        assert session(*words).code in (0, 1)  # once all tokens are drawn no more are
+    assert kept.total - 5 <= session.drawn <= kept.total and session.middle  # prompt ends with its last answer, too
+    before = session.drawn
+    present = [path.name for path in session.middle]
     if ledger:
-        asked.put_back(*there)
-        assert asked(*kept.again).code in (0, 1)
-        with open_ledger(asked.books[1]) as books:
+        session.put_back(*present)
+        assert session(*kept.again).code in (0, 1)
+        with open_ledger(session.books[1]) as books:
             assert verify(books).problems == ()
             (run,) = books.state().runs.values()
-            assert run.counts[kept.things] == asked.drawn == before
+            assert run.counts[kept.things] == session.drawn == before
     elif kept.answers is not None:
-        asked.put_back(kept.answers)
-        assert asked(*kept.again).code in (0, 1) and asked.drawn <= kept.total
+        session.put_back(kept.answers)
+        assert session(*kept.again).code in (0, 1) and session.drawn <= kept.total
 
 
 @EACH
 def test_a_count_that_is_put_back_alone_is_told(command: str, begun: Callable[[str, bool], Begun]) -> None:
     """The answers know numbers that it does not; of tokens of pmixed nothing is kept, and the statement of its fit says so."""
-    asked = begun(command, False)
-    for words in asked.kept.first:
-        assert asked(*words).code in (0, 1)
-    before = asked.drawn
-    asked.put_back(*asked.kept.counts)
-    transcript = asked.folder / "out" / "transcript.jsonl"
+    session = begun(command, False)
+    for words in session.kept.first:
+        assert session(*words).code in (0, 1)
+    before = session.drawn
+    session.put_back(*session.kept.counts)
+    transcript = session.folder / "out" / "transcript.jsonl"
     if command == "pate":  # one that has ended is not asked again, whatever its count says
         transcript.write_text("".join(line for line in transcript.read_text().splitlines(keepends=True) if '"end"' not in line))
-    found = asked(*asked.kept.again)
-    if asked.kept.answers is not None:
-        assert found.code == 4 and "the count was put back" in found.err and asked.drawn == before
+    result = session(*session.kept.again)
+    if session.kept.answers is not None:
+        assert result.code == 4 and "the count was put back" in result.err and session.drawn == before
 
 
 CHANGES = [(command, name) for command, kept in COMMANDS.items() for name in kept.inputs]
@@ -244,17 +247,30 @@ def test_a_session_goes_on_with_the_inputs_that_it_began_with(
     command: str, name: str, begun: Callable[[str, bool], Begun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is known by its content: other records, another order, another public model are refused before anything is drawn."""
-    asked = begun(command, True)
-    kept = asked.kept
+    session = begun(command, True)
+    kept = session.kept
 
     def stop(*arguments: Any, **keys: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(*kept.stopped, stop)
-        assert asked(*kept.first[0]).code == 130
-    before = asked.drawn
-    kept.inputs[name](asked.folder)
-    found = asked(*(kept.again if command != "pmixed" else (*kept.first[0], "--resume")))
-    assert found.code == 2 and f"expected the {name} that its session began with" in found.err, found.err
-    assert asked.drawn == before
+        assert session(*kept.first[0]).code == 130
+    before = session.drawn
+    kept.inputs[name](session.folder)
+    result = session(*(kept.again if command != "pmixed" else (*kept.first[0], "--resume")))
+    assert result.code == 2 and f"expected the {name} that its session began with" in result.err, result.err
+    assert session.drawn == before
+
+
+@of_each("written", [0, 1, 9])
+def test_a_disk_that_takes_a_part_of_a_line_is_full(written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "lines")
+    add_line(path, {"number": 1})
+    inner: Any = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: inner(file, content[:written]))
+    with pytest.raises(OSError, match="No space left"):
+        add_line(path, {"number": 2})
+    monkeypatch.undo()
+    add_line(path, {"number": 3})
+    assert whole_lines(path) == [b'{"number": 1}', b'{"number": 3}']

@@ -24,14 +24,14 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.documents import pmixed as presented
 from dpcli.predict.documents.pmixed import accounted
 from dpcli.predict.models.texts import OwnedTexts
-from dpcli.predict.pmixed import fit as fitting
-from dpcli.predict.pmixed.answer import answered, ensemble
-from dpcli.predict.pmixed.costs import ChangeCost, Costs, costs
-from dpcli.predict.pmixed.fit import FITTED, fit, model_file, queries_of
-from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
-from dpcli.predict.pmixed.settings import Pmixed
-from dpcli.predict.pmixed.shared import private_texts, sharded
-from dpcli.predict.queries.budget import Granted
+from dpcli.predict.pmixed import ensemble_fit as fitting
+from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, queries_of
+from dpcli.predict.pmixed.model_ensemble import answered, ensemble
+from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
+from dpcli.predict.pmixed.shard_models import private_texts, sharded
+from dpcli.predict.pmixed.token_costs import ChangeCost, Costs, costs
+from dpcli.predict.prediction_session import AnswerCount
+from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(folder: Path, *arguments: str, stdin: bytes = b"") -> Result:
+def run_pmixed(folder: Path, *arguments: str, stdin: bytes = b"") -> Result:
     return run("pmixed", *arguments, stdin=stdin, folder=folder)
 
 
@@ -58,50 +58,50 @@ def books(folder: Path, epsilon: float = 10.0, order: float = 4.0) -> Any:
 
 def test_a_fit_answers_as_many_tokens_as_are_paid_for_and_no_more(place: Path) -> None:
     path = written(place, max_tokens="15")
-    assert asked(place, "fit", str(path)).code == 0
-    whole = plan_of(str(path)).tokens
+    assert run_pmixed(place, "fit", str(path)).code == 0
+    complete = plan_of(str(path)).tokens
     taken = 0
-    for _ in range(whole):
-        found = asked(place, "predict", str(path), "--prompt", "w1 w2", "-f", "json")
-        answer = json.loads(found.out)
+    for _ in range(complete):
+        outcome = run_pmixed(place, "predict", str(path), "--prompt", "w1 w2", "-f", "json")
+        answer = json.loads(outcome.out)
         assert answer["taken"] - taken == answer["tokens"] + (answer["ended_by"] == "the end of the text")
         taken = answer["taken"]
-        if found.code:
+        if outcome.code:
             break
         assert set(answer["text"].split()) <= {*(f"w{k}" for k in range(12)), "<unk>"}
-    assert (found.code, taken, answer["ended_by"]) == (1, whole, "no more tokens are paid for")
-    assert "all 40 tokens are spent: more of them are a new fit and a new charge" in found.err
-    again = asked(place, "predict", str(path), "--prompt", "w1")
+    assert (outcome.code, taken, answer["ended_by"]) == (1, complete, "no more tokens are paid for")
+    assert "all 40 tokens are spent: more of them are a new fit and a new charge" in outcome.err
+    again = run_pmixed(place, "predict", str(path), "--prompt", "w1")
     assert (again.code, again.out.strip()) == (1, "")
 
 
 def test_an_answer_says_how_many_tokens_are_left(place: Path) -> None:
     """On standard error, as standard output is the text; of the count that the machine form gives."""
     path = written(place, mechanism_steps="6")
-    assert "charged to no ledger: other runs on the same data add up" in asked(place, "fit", str(path)).err
+    assert "charged to no ledger: other runs on the same data add up" in run_pmixed(place, "fit", str(path)).err
     spent = 0
     while True:
-        found = asked(place, "predict", str(path), "--prompt", "w1", "--max-tokens", "1")
-        if found.code:
+        outcome = run_pmixed(place, "predict", str(path), "--prompt", "w1", "--max-tokens", "1")
+        if outcome.code:
             break
         spent += 1
-        what = "1 token" if found.out.strip() else "(an empty text)"
-        assert f"dpcli: {what}; {spent} of 6 are spent, {6 - spent} are left\n" in found.err
+        what = "1 token" if outcome.out.strip() else "(an empty text)"
+        assert f"dpcli: {what}; {spent} of 6 are spent, {6 - spent} are left\n" in outcome.err
     assert spent == 6
 
 
 def test_models_that_are_not_found_are_looked_for_from_the_current_folder(place: Path) -> None:
-    found = asked(place, "predict", str(written(place)), "--prompt", "w1")
-    assert found.code == 2 and "runs/small is relative to the current folder" in found.err
-    absolute = asked(place, "predict", str(written(place, output=f'"{place}/elsewhere"')), "--prompt", "w1")
+    outcome = run_pmixed(place, "predict", str(written(place)), "--prompt", "w1")
+    assert outcome.code == 2 and "runs/small is relative to the current folder" in outcome.err
+    absolute = run_pmixed(place, "predict", str(written(place, output=f'"{place}/elsewhere"')), "--prompt", "w1")
     assert absolute.code == 2 and "relative" not in absolute.err
 
 
 def test_the_prompt_may_come_from_standard_input(place: Path) -> None:
     path = written(place)
-    asked(place, "fit", str(path))
-    assert asked(place, "predict", str(path), stdin=b"w1 w2\n").code == 0
-    assert "standard input: expected a prompt in UTF-8" in asked(place, "predict", str(path), stdin=b"\xff").err
+    run_pmixed(place, "fit", str(path))
+    assert run_pmixed(place, "predict", str(path), stdin=b"w1 w2\n").code == 0
+    assert "standard input: expected a prompt in UTF-8" in run_pmixed(place, "predict", str(path), stdin=b"\xff").err
 
 
 class Counted:
@@ -118,15 +118,6 @@ class Counted:
             raise Denied("spent")
         self.granted += count
         return Granted(self.granted - count, count, self.total)
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Counted:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
@@ -145,23 +136,23 @@ def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
             raise AssertionError
 
     seen: list[int] = []
-    found = answered(models, queries, "w1", 8, Watched())
+    outcome = answered(models, queries, "w1", 8, Watched())
     assert seen[0] == 1 and seen == sorted(seen) and max(seen) == queries.granted
-    assert found.refused == "spent" or found.why == "the end of the text"
+    assert outcome.refused == "spent" or outcome.why == "the end of the text"
 
 
 @pytest.mark.parametrize("flags", [("--top-k", "5"), ("--top-p", "0.9"), ("--greedy",)])
 def test_other_ways_of_drawing_are_refused_with_the_reason(place: Path, flags: tuple[str, ...]) -> None:
-    found = asked(place, "predict", str(written(place)), "--prompt", "w1", *flags)
-    assert found.code == 2
-    assert f"{flags[0]} cannot be used here: a token is drawn from the whole average" in found.err
+    outcome = run_pmixed(place, "predict", str(written(place)), "--prompt", "w1", *flags)
+    assert outcome.code == 2
+    assert f"{flags[0]} cannot be used here: a token is drawn from the whole average" in outcome.err
 
 
 @pytest.mark.parametrize("key", ["top_k", "top_p", "greedy", "num_beams"])
 def test_keys_for_other_ways_of_drawing_are_refused_with_the_reason(place: Path, key: str) -> None:
-    found = run("lint", str(written(place, **{key: "5"})))
-    assert found.code != 0
-    assert f"found '{key}'; a token is drawn from the whole average of the projected models" in found.out
+    outcome = run("lint", str(written(place, **{key: "5"})))
+    assert outcome.code != 0
+    assert f"found '{key}'; a token is drawn from the whole average of the projected models" in outcome.out
 
 
 PUBLISHED = "the published protocol is not a DP guarantee"
@@ -174,9 +165,11 @@ PUBLISHED = "the published protocol is not a DP guarantee"
 )
 def test_nobody_certifies_the_published_protocol(place: Path, command: tuple[str, ...]) -> None:
     path = written(place, mode='"paper"')
-    found = run(command[0], *(("rdp",) if command[0] == "plot" else ()), str(path), *(command[1:] if command[0] != "plot" else ()))
-    assert found.code != 0 and PUBLISHED in found.out + found.err
-    assert "epsilon <=" not in found.out
+    outcome = run(
+        command[0], *(("rdp",) if command[0] == "plot" else ()), str(path), *(command[1:] if command[0] != "plot" else ())
+    )
+    assert outcome.code != 0 and PUBLISHED in outcome.out + outcome.err
+    assert "epsilon <=" not in outcome.out
 
 
 def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
@@ -184,10 +177,10 @@ def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
     with books(place) as ledger:
         before = len(ledger.entries())
     for words in (("spend", "ledger.db", str(path), "--key", "a"), ("reserve", "ledger.db", str(path), "--key", "a")):
-        found = run("budget", *words, folder=place)
-        assert found.code == 2 and PUBLISHED in found.err
-    found = asked(place, "fit", str(path), "--ledger", "ledger.db")
-    assert found.code == 2 and "what is no guarantee has no cost to charge" in found.err
+        outcome = run("budget", *words, folder=place)
+        assert outcome.code == 2 and PUBLISHED in outcome.err
+    outcome = run_pmixed(place, "fit", str(path), "--ledger", "ledger.db")
+    assert outcome.code == 2 and "what is no guarantee has no cost to charge" in outcome.err
     with pytest.raises(InputError, match=PUBLISHED):
         dpcli.load(path)
     from dpcli.ledger.commands.budget import opened
@@ -198,24 +191,24 @@ def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
 
 def test_the_published_protocol_runs_and_says_what_it_is(place: Path) -> None:
     path = written(place, mode='"paper"')
-    assert PUBLISHED in asked(place, "fit", str(path)).out
-    found = asked(place, "predict", str(path), "--prompt", "w1", "-f", "json")
-    assert found.code == 0 and json.loads(found.out)["result"] is None and PUBLISHED in found.err
-    priced = asked(place, "account", str(path))
+    assert PUBLISHED in run_pmixed(place, "fit", str(path)).out
+    outcome = run_pmixed(place, "predict", str(path), "--prompt", "w1", "-f", "json")
+    assert outcome.code == 0 and json.loads(outcome.out)["result"] is None and PUBLISHED in outcome.err
+    priced = run_pmixed(place, "account", str(path))
     assert priced.code == 3 and "NOT A DP GUARANTEE" in priced.out and PUBLISHED in priced.err
-    assert asked(place, "account", str(path), "--solve", "radius").code == 2
+    assert run_pmixed(place, "account", str(path), "--solve", "radius").code == 2
 
 
 def test_a_paper_file_with_another_mistake_is_refused_for_that(place: Path) -> None:
-    found = asked(place, "account", str(written(place, mode='"paper"', colour="3")))
-    assert found.code == 2 and "pmixed.colour" in found.err
+    outcome = run_pmixed(place, "account", str(written(place, mode='"paper"', colour="3")))
+    assert outcome.code == 2 and "pmixed.colour" in outcome.err
 
 
 def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted fit goes on without another charge, and makes no model again."""
     plan, ledger = plan_of(str(written(place))), books(place)
     made: list[str] = []
-    whole = fitting.replaced
+    complete = fitting.replaced
 
     def write(path: str, content: bytes, mode: int = 0o666) -> None:
         if path.endswith(".model"):
@@ -223,7 +216,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
                 raise KeyboardInterrupt
             made.append(path)
             assert [run.status for run in ledger.state().runs.values()] == ["started"]
-        whole(path, content, mode)
+        complete(path, content, mode)
 
     monkeypatch.setattr(fitting, "replaced", write)
     with pytest.raises(KeyboardInterrupt):
@@ -232,10 +225,10 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
         fit(plan, ledger)
     with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this session, found none"):
         fit(plan, resume=True)
-    monkeypatch.setattr(fitting, "replaced", whole)
+    monkeypatch.setattr(fitting, "replaced", complete)
     assert fit(plan, ledger, resume=True).resumed == 3
     assert [run.status for run in ledger.state().runs.values()] == ["committed"]
-    with pytest.raises(InputError, match="found fitted models: fitting again is a further release"):
+    with pytest.raises(InputError, match="holds fitted models: fitting again is a further release"):
         fit(plan, ledger)
     with pytest.raises(InputError, match="expected a session in"):
         fit(plan_of(str(written(place, output='"other"'))), resume=True)
@@ -271,14 +264,14 @@ def test_a_file_that_changed_since_the_fit_is_refused(place: Path, change: dict[
 
 def test_a_changed_or_missing_model_is_refused(place: Path) -> None:
     plan = plan_of(str(written(place)))
-    with pytest.raises(InputError, match="expected fitted models, found none"):
+    with pytest.raises(InputError, match="no fitted models"):
         ensemble(plan)
     fit(plan)
     Path(model_file(plan.folder, 2)).write_bytes(b"else")
-    with pytest.raises(InputError, match="expected the model that was fitted, found another one"):
+    with pytest.raises(InputError, match="was changed after the fit"):
         ensemble(plan)
     Path(model_file(plan.folder, 2)).unlink()
-    with pytest.raises(InputError, match="expected a fitted model, found none"):
+    with pytest.raises(InputError, match="expected a fitted model: No such file"):
         ensemble(plan)
     Path(plan.folder, FITTED).write_text("{}")
     with pytest.raises(InputError, match="expected what dpcli pmixed fit wrote"):
@@ -326,7 +319,7 @@ SAID: list[Any] = [
 
 
 def test_a_private_model_that_answers_something_else_counts_as_the_public_one(place: Path) -> None:
-    """Which of them did would tell of its shard; of the public one it may be told."""
+    """An error would tell of its shard; of the public one it may be told."""
     plan = plan_of(str(written(place, mechanism_model_rate="1.0")))
     fit(plan)
     models = ensemble(plan)
@@ -343,7 +336,7 @@ def test_a_private_model_that_answers_something_else_counts_as_the_public_one(pl
 
 
 def test_a_count_that_is_gone_is_not_begun_anew_by_a_fit_that_goes_on(place: Path) -> None:
-    """It was cut off after its models could answer."""
+    """The fit was cut off after its models could answer."""
     plan = plan_of(str(written(place)))
     fit(plan)
     folder = Path(plan.folder)
@@ -361,8 +354,8 @@ def test_what_is_declared_public_is_not_the_private_text(place: Path, key: str) 
 
 
 def test_the_error_of_the_users_function_is_not_quoted(place: Path) -> None:
-    found = asked(place, "fit", str(written(place, data='"small_texts:broken"')))
-    assert found.code == 2 and "raised ValueError at small_texts.py" in found.err and "a private letter" not in found.err
+    outcome = run_pmixed(place, "fit", str(written(place, data='"small_texts:broken"')))
+    assert outcome.code == 2 and "raised ValueError at small_texts.py" in outcome.err and "a private letter" not in outcome.err
 
 
 def shards_touched(plan: PmixedPlan, before: OwnedTexts, after: OwnedTexts) -> int:
@@ -398,7 +391,9 @@ def test_one_change_touches_one_shard(place: Path) -> None:
 def test_where_one_change_could_touch_two_shards_the_file_is_refused(place: Path) -> None:
     with pytest.raises(InputError, match="the shards of both change"):
         plan_of(str(written(place, privacy_adjacency='"replace-one"', data='"small_texts:owned"', units='"who"')))
-    with pytest.raises(InputError, match=r"pmixed\.units: expected what tells whose a text is, as max_contributions = 4 needs"):
+    with pytest.raises(
+        InputError, match=r"pmixed\.units: set it to the column that names each text's owner, as max_contributions = 4 needs"
+    ):
         plan_of(str(written(place, privacy_unit='"user"', privacy_max_contributions="4")))
     with pytest.raises(InputError, match=r"as change = .remove-shard. needs"):
         plan_of(str(written(place, mechanism_change='"remove-shard"')))
@@ -412,7 +407,7 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         (
             {"mechanism": '"other"'},
@@ -432,14 +427,14 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_bad_tables_are_refused(place: Path, keys: dict[str, Any], said: str | None) -> None:
+def test_bad_tables_are_refused(place: Path, keys: dict[str, Any], message: str | None) -> None:
     path = written(place, **{key: value for key, value in keys.items() if value is not None})
     for absent in (key for key, value in keys.items() if value is None):
         path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith(f"{absent} =")))
-    if said is None:
+    if message is None:
         plan_of(str(path))
         return
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         plan_of(str(path))
 
 
@@ -463,21 +458,21 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
     )
     path = written(place, model='"short_model:model"', context="12")
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("public =")))
-    assert asked(place, "fit", str(path)).code == 0
-    found = asked(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
-    assert found.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in found.err
-    with queries_of(plan_of(str(path)), ensemble(plan_of(str(path))).fit.session, None) as queries:
-        assert queries.taken() == 0
-    assert asked(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
+    assert run_pmixed(place, "fit", str(path)).code == 0
+    outcome = run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
+    assert outcome.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in outcome.err
+    queries = queries_of(plan_of(str(path)), ensemble(plan_of(str(path))).fit.session, None)
+    assert queries.taken() == 0
+    assert run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
     other = path.read_text().replace("short_model:model", "short_model:narrow").replace('name = "small"', 'name = "narrow"')
     path.write_text(other)
     books(place).close()
-    found = asked(place, "fit", str(path), "--ledger", str(place / "ledger.db"))
-    assert found.code == 2 and "expected the public model's vocabulary of 14 tokens, found 3" in found.err
+    outcome = run_pmixed(place, "fit", str(path), "--ledger", str(place / "ledger.db"))
+    assert outcome.code == 2 and "expected the public model's vocabulary of 14 tokens, found 3" in outcome.err
     with open_ledger(str(place / "ledger.db")) as ledger:
         assert not ledger.state().runs  # before the charge
     path.write_text(path.read_text().replace("context = 12", "context = 13"))
-    assert "pmixed.context: expected at most the model's 12 tokens, found 13" in asked(place, "fit", str(path)).err
+    assert "pmixed.context: expected at most the model's 12 tokens, found 13" in run_pmixed(place, "fit", str(path)).err
 
 
 SIZED = {"mechanism_shards": "80", "mechanism_model_rate": "0.03", "mechanism_radius": "1.3", "mechanism_steps": "1024"}
@@ -485,22 +480,22 @@ SIZED = {"mechanism_shards": "80", "mechanism_model_rate": "0.03", "mechanism_ra
 
 def test_account_prices_both_changes(place: Path) -> None:
     path = written(place, **SIZED)
-    priced = json.loads(asked(place, "account", str(path), "-f", "json").out)
+    priced = json.loads(run_pmixed(place, "account", str(path), "-f", "json").out)
     by = {(row["change"], row["accountant"]): row["epsilon_upper"] for row in priced["rows"]}
     assert by["replace-shard", "pld"] < by["replace-shard", "rdp"] and by["remove-shard", "pld"] < by["replace-shard", "pld"]
     assert priced["best"]["epsilon_upper"] == by["replace-shard", "pld"]
     assert dpcli.account(dpcli.load(path), ["pld"]).upper == by["replace-shard", "pld"]
-    assert asked(place, "account", str(path), "--target-epsilon", "3").code == 2
-    assert asked(place, "account", str(written(place, **SIZED | {"mechanism_radius": "2.0"}))).code == 1
+    assert run_pmixed(place, "account", str(path), "--target-epsilon", "3").code == 2
+    assert run_pmixed(place, "account", str(written(place, **SIZED | {"mechanism_radius": "2.0"}))).code == 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("solve", "step"), [("radius", 1e-6), ("steps", 1)])
 def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, solve: str, step: float) -> None:
-    """And the next one of seven digits does not."""
-    found = json.loads(asked(place, "account", str(written(place, **SIZED)), "--solve", solve, "-f", "json").out)
-    best = found["best"]
-    assert best["change"] == "replace-shard" and best["value"] == max(row["value"] for row in found["rows"] if row["stated"])
+    """The next value of seven digits does not."""
+    outcome = json.loads(run_pmixed(place, "account", str(written(place, **SIZED)), "--solve", solve, "-f", "json").out)
+    best = outcome["best"]
+    assert best["change"] == "replace-shard" and best["value"] == max(row["value"] for row in outcome["rows"] if row["stated"])
     for value, meets in ((best["value"], True), (best["value"] + step, False)):
         stated = f"{value:.7g}" if solve == "radius" else f"{value:.0f}"
         at = written(place, **SIZED | {f"mechanism_{solve}": stated})
@@ -524,10 +519,10 @@ def test_what_an_accountant_does_not_solve_has_its_footnote(place: Path) -> None
 
 
 def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
-    """And that one passes, while the next one of seven digits does not."""
-    found = asked(place, "fit", str(written(place, mechanism_radius="2.0")))
-    named = re.search(r"radius = (\S+) would pass", found.err)
-    assert found.code == 1 and named is not None
+    """The radius that is named passes, the next one of seven digits does not."""
+    outcome = run_pmixed(place, "fit", str(written(place, mechanism_radius="2.0")))
+    named = re.search(r"radius = (\S+) would pass", outcome.err)
+    assert outcome.code == 1 and named is not None
     plan_of(str(written(place, mechanism_radius=named[1]))).require_budget()
     beyond = plan_of(str(written(place, mechanism_radius=f"{float(named[1]) + 1e-6:.7g}")))
     with pytest.raises(Denied):
@@ -537,8 +532,8 @@ def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
 def test_the_design_radius_is_what_calibrate_finds(place: Path) -> None:
     """By Renyi divergences, with another conversion than the design's: 1.339 at order 3.6."""
     path = written(place, **SIZED)
-    found = run("calibrate", str(path), "--solve", "radius", "-a", "rdp", "-f", "total")
-    assert float(found.out) == pytest.approx(1.339, abs=5e-3)
+    outcome = run("calibrate", str(path), "--solve", "radius", "-a", "rdp", "-f", "total")
+    assert float(outcome.out) == pytest.approx(1.339, abs=5e-3)
 
 
 def test_the_head_is_a_file_of_its_own(place: Path) -> None:
@@ -557,38 +552,40 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
         kept(name, *arguments)
 
     monkeypatch.setattr(fitting, "replaced", copying)
-    with books(place) if ledger else nullcontext() as found:
-        fit(plan_of(str(path)), found)
+    with books(place) if ledger else nullcontext() as outcome:
+        fit(plan_of(str(path)), outcome)
         monkeypatch.setattr(fitting, "replaced", kept)
         for shard in (0, 5):
             plan = plan_of(str(written(place, output=f'"copy{shard}"')))
-            if found is None:
+            if outcome is None:
                 with pytest.raises(LedgerError, match="a copy of"):
-                    fit(plan, found, resume=True)
+                    fit(plan, outcome, resume=True)
                 continue
-            taken = queries_of(plan, fit(plan, found, resume=True).fit.session, found).take().first
+            taken = queries_of(plan, fit(plan, outcome, resume=True).fit.session, outcome).take().first
             assert taken == 1 + (shard > 0)  # all of them are counted in one place
 
 
 def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, first = written(place), place / "runs" / "small"
-    counts = fitting.counted
+    opened = AnswerCount.opened
 
-    def copying(*arguments: Any, **keys: Any) -> Any:
+    def copying(*arguments: Any) -> Any:
         if not (place / "copy").exists():
             shutil.copytree(first, place / "copy")
-        return counts(*arguments, **keys)
+        return opened(*arguments)
 
-    monkeypatch.setattr(fitting, "counted", copying)
+    monkeypatch.setattr(AnswerCount, "opened", copying)
     with books(place, epsilon=100.0) as ledger:
         fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"'))), ledger, resume=True)]
-        assert {one.fit.run for one in fits} == {*ledger.state().runs} and len(ledger.state().runs) == 1  # whose answers it counts
+        assert {one.fit.session.run for one in fits} == {*ledger.state().runs} and len(
+            ledger.state().runs
+        ) == 1  # whose answers it counts
 
 
 FAILS = """
 import warnings
 from asyncio import CancelledError
-from dpcli.predict.models.vocabularies import WordVocabulary
+from dpcli.predict.models.loading import WordVocabulary
 from tests.predict.pmixed_files import WORDS
 import numpy as np
 
@@ -641,16 +638,36 @@ def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when:
     path = written(place, data='"failing_models:letters"', model='"failing_models:model"', tokenizer=tokenizer)
     path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
     results = [
-        asked(place, command, str(path), *more) for command, *more in (("fit",), ("predict", "--prompt", "w1"), ("evaluate",))
+        run_pmixed(place, command, str(path), *more) for command, *more in (("fit",), ("predict", "--prompt", "w1"), ("evaluate",))
     ]
     assert all("private letter" not in result.out + result.err for result in results)
     assert all(result.code != 70 for result in results)
     assert (results[1].code == 0) == (when in ("asked", "stopped")), results[1].err
 
 
+def test_a_vocabulary_without_a_text_for_a_token_is_refused_before_the_charge(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model may draw any of its tokens: the answer would be lost, and stay charged."""
+    monkeypatch.delitem(sys.modules, "failing_models", raising=False)
+    narrow = "\nwords = lambda: WordVocabulary(WORDS[:9])\nletters = lambda: ['w1 w2'] * 12\n"
+    (place / "failing_models.py").write_text(f"WHEN = ''\n{FAILS}{narrow}")
+    path = written(
+        place,
+        data='"failing_models:letters"',
+        model='"failing_models:model"',
+        tokenizer='"failing_models:words"',
+        test='"news.txt"',
+    )
+    path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
+    books(place).close()
+    refused = run_pmixed(place, "fit", str(path), "--ledger", str(place / "ledger.db"))
+    assert refused.code == 2 and "pmixed.tokenizer: token 11 of the model's 14: raised IndexError" in refused.err
+    with open_ledger(str(place / "ledger.db")) as ledger:
+        assert not ledger.state().runs
+
+
 def test_no_epsilon_at_delta_zero_is_no_success(place: Path) -> None:
-    found = asked(place, "account", str(written(place)), "--delta", "0")
-    assert (found.code, found.out) == (3, "") and "neither accountant certifies a finite epsilon" in found.err
+    outcome = run_pmixed(place, "account", str(written(place)), "--delta", "0")
+    assert (outcome.code, outcome.out) == (3, "") and "neither accountant certifies a finite epsilon" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -722,15 +739,15 @@ def model():
 def test_what_one_model_has_learnt_shows_in_no_other(
     place: Path, tunes: str, takes: str, command: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a change of one shard moves more than its part of the average, or the public model itself."""
+    """Otherwise a change of one shard moves more than its part of the average, or the public model itself."""
     monkeypatch.delitem(sys.modules, "sharing_models", raising=False)
     (place / "sharing_models.py").write_text(SHARES.replace("TUNES", f"({tunes})").replace("TAKES", takes))
     path = written(place, model='"sharing_models:model"')
     path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
-    fitted = asked(place, "fit", str(path))
-    drawn = asked(place, "predict", str(path), "--prompt", "w1")
+    fitted = run_pmixed(place, "fit", str(path))
+    drawn = run_pmixed(place, "predict", str(path), "--prompt", "w1")
     refused = {"predict": (0, 2), "none": (2, 2), None: (0, 0)}[command]
     assert (fitted.code, drawn.code) == refused, fitted.err + drawn.err
     if command is not None:
-        said = "found NoneType" if command == "none" else "shows in the answers of another"
-        assert said in fitted.err + drawn.err and not drawn.out
+        message = "found NoneType" if command == "none" else "shows in the answers of another"
+        assert message in fitted.err + drawn.err and not drawn.out

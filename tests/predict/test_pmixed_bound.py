@@ -20,9 +20,8 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec
-from dpcli.predict.pmixed.paper_radius import Published
-from dpcli.predict.pmixed.project import ball, clip, mix
-from dpcli.predict.pmixed.project_paper import renyi_ball
+from dpcli.predict.pmixed.projection import ball, clip, mix
+from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from tests.cases import of_each
 from tests.command import ROOT
 
@@ -34,12 +33,12 @@ Floats = NDArray[np.float64]
 
 def answer(public: Floats, models: list[Floats], rate: float) -> Floats:
     """The distribution of the token: the sum over all subsets."""
-    found = np.zeros_like(public)
+    result = np.zeros_like(public)
     for taking in itertools.product((False, True), repeat=len(models)):
         chosen = [model for model, part in zip(models, taking, strict=True) if part]
         chance = rate ** len(chosen) * (1.0 - rate) ** (len(models) - len(chosen))
-        found += chance * (np.mean(chosen, axis=0) if chosen else public)
-    return found
+        result += chance * (np.mean(chosen, axis=0) if chosen else public)
+    return result
 
 
 def renyi(p: Floats, q: Floats) -> Floats:
@@ -64,13 +63,13 @@ def claimed(mechanism: EnsembleMixture, epsilon: float) -> float:
 def worst(mechanism: EnsembleMixture, p: Floats, q: Floats) -> float:
     """The largest quotient of what is and what is claimed, over orders and epsilons, both ways."""
     bound = mechanism.rdp(ORDERS)
-    found = max(float((renyi(a, b) / bound).max()) for a, b in ((p, q), (q, p)))
+    result = max(float((renyi(a, b) / bound).max()) for a, b in ((p, q), (q, p)))
     for epsilon in EPSILONS:
         for a, b in ((p, q), (q, p)):
             delta = hockey_stick(a, b, epsilon)
             if delta > 1e-15:
-                found = max(found, delta / max(claimed(mechanism, epsilon), 1e-300))
-    return found
+                result = max(result, delta / max(claimed(mechanism, epsilon), 1e-300))
+    return result
 
 
 def extreme(source: np.random.Generator, public: Floats, radius: float) -> Floats:
@@ -102,9 +101,9 @@ def examined(count: int, replaces: bool) -> float:
     seed = random.randrange(2**32)
     source, largest = np.random.default_rng(seed), 0.0
     for mechanism, public, before, after in itertools.islice(pairs(source, replaces), count):
-        found = worst(mechanism, answer(public, before, mechanism.rate), answer(public, after, mechanism.rate))
-        assert found <= 1.0 + 1e-9, (seed, mechanism, found)
-        largest = max(largest, found)
+        result = worst(mechanism, answer(public, before, mechanism.rate), answer(public, after, mechanism.rate))
+        assert result <= 1.0 + 1e-9, (seed, mechanism, result)
+        largest = max(largest, result)
     return largest
 
 
@@ -125,8 +124,8 @@ def test_a_shard_that_leaves_a_model_in_its_place_is_no_removal() -> None:
         for change in get_args(get_type_hints(EnsembleMixtureSpec)["change"]):
             spec = EnsembleMixtureSpec(shards=3, radius=0.5, model_rate=0.5, change=change)
             removes = adjacency is Adjacency.ADD_REMOVE and change == "remove-shard"
-            found = spec.resolve(Neighbours(adjacency))
-            assert found.rdp(ORDERS) == pytest.approx(EnsembleMixture(3, 0.5, 0.5, not removes).rdp(ORDERS), rel=1e-12)
+            result = spec.resolve(Neighbours(adjacency))
+            assert result.rdp(ORDERS) == pytest.approx(EnsembleMixture(3, 0.5, 0.5, not removes).rdp(ORDERS), rel=1e-12)
 
 
 @pytest.mark.long
@@ -192,9 +191,9 @@ def hill(source: np.random.Generator, replaces: bool) -> tuple[EnsembleMixture, 
         if place < len(before):
             others[place] = moved
         then = [*([first] if first is not None else []), *others[1:]]
-        found = worst(mechanism, answer(public, others, mechanism.rate), answer(public, then, mechanism.rate))
-        if found > best:
-            best, before, after = found, others, then
+        result = worst(mechanism, answer(public, others, mechanism.rate), answer(public, then, mechanism.rate))
+        if result > best:
+            best, before, after = result, others, then
     return mechanism, best
 
 
@@ -204,14 +203,14 @@ def test_no_search_finds_an_ensemble_that_tells_more(replaces: bool, searches: i
     seed = random.randrange(2**32)
     source = np.random.default_rng(seed)
     for _ in range(searches):
-        mechanism, found = hill(source, replaces)
-        assert found <= 1.0 + 1e-9, (seed, mechanism, found)
+        mechanism, result = hill(source, replaces)
+        assert result <= 1.0 + 1e-9, (seed, mechanism, result)
 
 
 @of_each("row", VECTORS["sound_Dinf_rdp"], told=lambda row: f"{row['N']}-{row['q']}-{row['r']}-{row['alpha']}")
 def test_divergences_are_those_of_the_vectors(row: dict[str, Any]) -> None:
-    found = EnsembleMixture(row["N"], row["q"], row["r"], False).rdp(np.array([row["alpha"]]))[0]
-    assert found == pytest.approx(row["rdp"], rel=1e-9)
+    result = EnsembleMixture(row["N"], row["q"], row["r"], False).rdp(np.array([row["alpha"]]))[0]
+    assert result == pytest.approx(row["rdp"], rel=1e-9)
 
 
 def spent(mechanism: EnsembleMixture, order: float, queries: int) -> float:
@@ -253,15 +252,15 @@ def ends(rare: float, radius: float) -> tuple[float, float]:
     """The largest and least probability of a token that the published radius allows, at order 3."""
 
     def outside(value: float) -> float:
-        found = max(float(renyi(two(a), two(b))[3]) for a, b in ((value, rare), (rare, value)))
-        return found - radius
+        result = max(float(renyi(two(a), two(b))[3]) for a, b in ((value, rare), (rare, value)))
+        return result - radius
 
     return float(brentq(outside, rare, 0.5, xtol=1e-25)), float(brentq(outside, rare * 1e-9, rare, xtol=1e-25))
 
 
 @of_each("models, times", [(2, 129.0), (16, 21.6), (80, 3.6)])
 def test_the_published_theorem_does_not_hold(models: int, times: float) -> None:
-    """One model at one end of the radius, all others at the other: by how much what one token tells exceeds the claim."""
+    """A model at one end of the radius, all others at the other: by how much what one token tells exceeds the claim."""
     published, rare = Published(3, 1.0, 1024, 8.0, 1e-5), 1e-6
     high, low = ends(rare, published.radius(models))
     around = renyi_ball(two(rare), 3.0, published.radius(models))
@@ -283,7 +282,7 @@ def test_the_published_protocol_breaks_its_claimed_delta() -> None:
 
 
 def test_the_sound_radius_allows_no_such_token() -> None:
-    """The same two models, projected: within what is claimed for one token, by the pair for one shard."""
+    """Two models, projected: within what is claimed for one token, by the pair for one shard."""
     rare, radius, models = 1e-6, 0.05, 2
     around = ball(two(rare), radius)
     one, other = clip(around, two(1e-3)), clip(around, two(1e-9))
@@ -298,13 +297,13 @@ def test_several_shards_that_go_cost_at_least_what_each_does_from_those_left(rat
     orders, shards = np.array([1.5, 3.0, 20.0]), 6
     for size in (2, 3, 6, 9):
         spec = EnsembleMixtureSpec(shards=shards, radius=radius, model_rate=rate, change="remove-shard")
-        found = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, group=size))
-        assert isinstance(found, Group)
+        result = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, group=size))
+        assert isinstance(result, Group)
         for left in range(max(shards - size, 0), shards):
             step = EnsembleMixture(left + 1, rate, radius, replaces=False)
-            assert np.all(found.inner.rdp(orders) >= step.rdp(orders) * (1.0 - 1e-12))
+            assert np.all(result.inner.rdp(orders) >= step.rdp(orders) * (1.0 - 1e-12))
             for delta in (0.0, 1e-6, 1e-2):
-                assert found.inner.approx_dp(delta) >= step.approx_dp(delta) * (1.0 - 1e-12)
+                assert result.inner.approx_dp(delta) >= step.approx_dp(delta) * (1.0 - 1e-12)
 
 
 @pytest.mark.long
@@ -323,5 +322,5 @@ def test_masses_near_nothing_lose_none_of_what_they_carry(shards: int, rate: flo
                 pairs = ((w, w * (1 - t + t * mpmath.e**h)), (1 - w, (1 - w) * (1 - t + t * mpmath.e**-h)))
                 total += weight * sum((b if turned else a) ** (1 - order) * (a if turned else b) ** order for a, b in pairs)
             best = max(best, mpmath.log(total) / (order - 1))
-        found = EnsembleMixture(shards, rate, radius, replaces=False).rdp(np.array([1.0001]))[0]
-        assert best <= mpmath.mpf(float(found)) <= best * (1 + mpmath.mpf("1e-9"))
+        result = EnsembleMixture(shards, rate, radius, replaces=False).rdp(np.array([1.0001]))[0]
+        assert best <= mpmath.mpf(float(result)) <= best * (1 + mpmath.mpf("1e-9"))

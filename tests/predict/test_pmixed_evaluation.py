@@ -17,12 +17,11 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.documents.pmixed_evaluation import evaluated
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.pmixed.evaluate import evaluate
-from dpcli.predict.pmixed.measure import ensemble_losses, losses, perplexity
-from dpcli.predict.pmixed.modes import Sound
-from dpcli.predict.pmixed.plan import plan_of
-from dpcli.predict.pmixed.private_counts import noise_multiplier, private_bigrams, unit_counts
-from dpcli.predict.pmixed.project import ball, clip
+from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
+from dpcli.predict.pmixed.model_ensemble import Sound
+from dpcli.predict.pmixed.pmixed_plan import plan_of
+from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, unit_counts
+from dpcli.predict.pmixed.projection import ball, clip
 from dpcli.random.streams import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed_files import written
@@ -45,13 +44,13 @@ def test_an_ensemble_is_measured_as_its_tokens_are_drawn() -> None:
     public = public_ngram([[0, 1, 2, 3] * 5], 2, 4)
     members = [public.tuned(public.tune([[0, 2, 0, 3] * step])) for step in (3, 9)]
     record = (0, 2, 1, 3, 0)
-    ((found,),) = ensemble_losses(public, members, [(Sound(0.4), 1.0)], [record], 1.0, stream())
+    ((answer,),) = ensemble_losses(public, members, [(Sound(0.4), 1.0)], [record], 1.0, stream())
     expected = []
     for place in range(1, len(record)):
         around = ball(np.exp(public.next_token([record[:place]])[0]), 0.4)
         rows = [clip(around, np.exp(member.next_token([record[:place]])[0])) for member in members]
         expected.append(-math.log(np.mean(rows, axis=0)[record[place]]))
-    assert found == pytest.approx(expected, rel=1e-12)
+    assert answer == pytest.approx(expected, rel=1e-12)
     (alone,) = losses(public, [record], 1.0)
     ((none,),) = ensemble_losses(public, members, [(Sound(0.4), 1e-12)], [record], 1.0, stream())
     assert none == pytest.approx(alone, rel=1e-12)
@@ -70,15 +69,15 @@ def test_private_counts_move_by_the_norm_at_most() -> None:
     units = [[[source.randrange(5) for _ in range(source.randrange(30))] for _ in range(3)] for _ in range(12)]
 
     def counts(chosen: list[list[list[int]]]) -> dict[tuple[int, int], float]:
-        found = private_bigrams(chosen, 5, 2.0, 1e-12, stream())
+        answer = private_bigrams(chosen, 5, 2.0, 1e-12, stream())
         return {
             (context, int(token)): float(count)
             for context in range(5)
-            for token, count in zip(*found.after([context]), strict=True)
+            for token, count in zip(*answer.after([context]), strict=True)
         }
 
-    whole, without = counts(units), counts(units[1:])
-    moved = math.sqrt(sum((whole[pair] - without.get(pair, 0.0)) ** 2 for pair in whole))
+    complete, without = counts(units), counts(units[1:])
+    moved = math.sqrt(sum((complete[pair] - without.get(pair, 0.0)) ** 2 for pair in complete))
     own = unit_counts(units[0], 5)[1]
     assert moved == pytest.approx(min(2.0, float(np.linalg.norm(own))), rel=1e-6)
     assert noise_multiplier(1.0, 1e-5, Adjacency.ADD_REMOVE) == pytest.approx(3.730631, rel=1e-6)  # analytic Gaussian
@@ -88,17 +87,17 @@ def test_private_counts_move_by_the_norm_at_most() -> None:
 @pytest.mark.long
 def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) -> None:
     plan = plan_of(str(written(place)))
-    found = evaluate(plan, None, "epsilon", (0.5, 8.0), 200, stream())
-    of = {way.kind: way.perplexity for way in reversed(found.ways)}
+    answer = evaluate(plan, None, "epsilon", (0.5, 8.0), 200, stream())
+    of = {way.kind: way.perplexity for way in reversed(answer.ways)}
     assert of["all"].value < of["sound"].value < of["public"].value
     assert of["sound"].low < of["sound"].value < of["sound"].high
-    relative = {way.kind: way.relative for way in reversed(found.ways)}
+    relative = {way.kind: way.relative for way in reversed(answer.ways)}
     assert (relative["public"].low, relative["public"].high) == (1.0, 1.0)
     assert relative["sound"].value == pytest.approx(of["sound"].value / of["public"].value)
     assert relative["all"].high < 1.0  # of the same records, so that what all ways find hard cancels
-    first, second = (point.sound.value for point in found.points)
+    first, second = (point.sound.value for point in answer.points)
     assert first > second
-    assert [point.radius for point in found.points] == sorted(point.radius for point in found.points)
+    assert [point.radius for point in answer.points] == sorted(point.radius for point in answer.points)
 
 
 @pytest.mark.long
@@ -107,10 +106,10 @@ def test_evaluate_prints_a_table_and_draws_the_picture(place: Path) -> None:
     assert dpcli("pmixed", "fit", path, folder=place).code == 0
     words = ("pmixed", "evaluate", path, "--over", "rate", "--values", "0.5,1", "--tokens", "40", "--picture", "x.svg")
     result = dpcli(*words, "-f", "json", folder=place)
-    found = json.loads(result.out)
-    assert result.code == 0 and [point["value"] for point in found["points"]] == [0.5, 1.0]
-    assert {way["kind"] for way in found["ways"]} == {"public", "sound", "paper", "dp", "all"}
-    assert next(way for way in found["ways"] if way["kind"] == "paper")["epsilon"] is None
+    answer = json.loads(result.out)
+    assert result.code == 0 and [point["value"] for point in answer["points"]] == [0.5, 1.0]
+    assert {way["kind"] for way in answer["ways"]} == {"public", "sound", "paper", "dp", "all"}
+    assert next(way for way in answer["ways"] if way["kind"] == "paper")["epsilon"] is None
     assert (place / "x.svg").read_text().count("<svg") == 1
     table = dpcli("pmixed", "evaluate", path, "--tokens", "20", folder=place)
     assert "computed from the private texts without noise" in table.out
@@ -136,18 +135,18 @@ def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: 
 
 
 def test_what_gains_nothing_is_said(place: Path) -> None:
-    found = evaluate(plan_of(str(written(place))), None, None, (), 40, stream())
-    idle = [replace(way, relative=replace(way.relative, value=1.0)) if way.kind == "sound" else way for way in found.ways]
-    better = [replace(way, relative=replace(way.relative, value=0.9)) if way.kind == "sound" else way for way in found.ways]
-    said = [evaluated(replace(found, ways=tuple(ways))) for ways in (idle, better)]
-    assert ["gained nothing" in " ".join(document.notes) for document in said] == [True, False]
+    answer = evaluate(plan_of(str(written(place))), None, None, (), 40, stream())
+    idle = [replace(way, relative=replace(way.relative, value=1.0)) if way.kind == "sound" else way for way in answer.ways]
+    better = [replace(way, relative=replace(way.relative, value=0.9)) if way.kind == "sound" else way for way in answer.ways]
+    message = [evaluated(replace(answer, ways=tuple(ways))) for ways in (idle, better)]
+    assert ["gained nothing" in " ".join(document.notes) for document in message] == [True, False]
 
 
 @pytest.mark.parametrize("radius", ["0.3", "0.6"])
 def test_a_cell_that_is_empty_has_its_footnote(place: Path, radius: str) -> None:
     """In each table, and no footnote where none is: the published protocol has nothing left of a small epsilon."""
-    found = evaluate(plan_of(str(written(place, mechanism_radius=radius))), None, "epsilon", (0.1, 16.0), 40, stream())
-    tables = evaluated(found).tables
+    answer = evaluate(plan_of(str(written(place, mechanism_radius=radius))), None, "epsilon", (0.1, 16.0), 40, stream())
+    tables = evaluated(answer).tables
     assert any("-" in row for row in tables[1].rows)
     for table in tables:
         assert any("-" in row for row in table.rows) == any(note.startswith("-: ") for note in table.footnotes)
@@ -155,26 +154,26 @@ def test_a_cell_that_is_empty_has_its_footnote(place: Path, radius: str) -> None
 
 def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found = dpcli("pmixed", "evaluate", "absent.toml", "--over", "rate", "--picture", "x.svg", "--picture", "x.png", folder=place)
-    assert found.code == 2 and "expected matplotlib, found none" in found.err
+    answer = dpcli("pmixed", "evaluate", "absent.toml", "--over", "rate", "--picture", "x.svg", "--picture", "x.png", folder=place)
+    assert answer.code == 2 and "expected matplotlib, found none" in answer.err
 
 
 @pytest.mark.parametrize(
-    ("keys", "flags", "said"),
+    ("keys", "flags", "message"),
     [
         ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
-        ({}, ("--picture", "x.svg"), "--picture: expected --over"),
-        ({}, ("--values", "1,2"), "--values: expected --over"),
+        ({}, ("--picture", "x.svg"), "--picture: needs --over"),
+        ({}, ("--values", "1,2"), "--values: needs --over"),
         ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
         ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
         ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
-        ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found none at absent.txt"),
+        ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_cannot_be_measured_is_refused(place: Path, keys: dict[str, str], flags: tuple[str, ...], said: str) -> None:
-    found = dpcli("pmixed", "evaluate", str(written(place, **keys)), "--tokens", "40", *flags, folder=place)
-    assert found.code == 2 and said in found.err
+def test_what_cannot_be_measured_is_refused(place: Path, keys: dict[str, str], flags: tuple[str, ...], message: str) -> None:
+    answer = dpcli("pmixed", "evaluate", str(written(place, **keys)), "--tokens", "40", *flags, folder=place)
+    assert answer.code == 2 and message in answer.err
 
 
 @pytest.mark.nightly
@@ -182,8 +181,8 @@ def test_what_cannot_be_measured_is_refused(place: Path, keys: dict[str, str], f
 def test_the_example_orders_the_ways_as_published_and_the_sound_one_beats_the_published() -> None:
     """80 bigram models, rate 0.03, 1024 tokens, epsilon 8: by far more than what drawing the models leaves to chance."""
     plan = plan_of(str(ROOT / "examples/pmixed.toml"))
-    found = evaluate(plan, None, "epsilon", (1.0, 8.0), 1_500, stream())
-    clipped, mixed = (way.perplexity.value for way in found.ways if way.kind == "sound")
-    of = {way.kind: way.perplexity.value for way in found.ways}
+    answer = evaluate(plan, None, "epsilon", (1.0, 8.0), 1_500, stream())
+    clipped, mixed = (way.perplexity.value for way in answer.ways if way.kind == "sound")
+    of = {way.kind: way.perplexity.value for way in answer.ways}
     assert of["all"] < clipped < of["paper"] < of["public"] and clipped < mixed < of["public"]
-    assert found.points[1].sound.value < found.points[0].sound.value < of["public"]
+    assert answer.points[1].sound.value < answer.points[0].sound.value < of["public"]

@@ -16,11 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcli.base.errors import InputError
-from dpcli.predict.pmixed.modes import Sound
-from dpcli.predict.pmixed.paper_radius import Published, beta
-from dpcli.predict.pmixed.project import Projection, ball, clip, mix
-from dpcli.predict.pmixed.project_paper import renyi_ball
-from dpcli.predict.pmixed.whole import ONE, drawn, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.model_ensemble import Sound
+from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.published_protocol import Published, beta, renyi_ball
 from dpcli.random.streams import SeededStream
 from tests.cases import of_each
 from tests.command import ROOT
@@ -77,20 +75,20 @@ def test_published_closed_forms() -> None:
 
 @PROJECTIONS
 def test_the_radius_holds_for_the_numbers_themselves(projection: Projection) -> None:
-    """As real numbers, and as anybody would compute it."""
+    """The radius holds for real numbers, and as anybody would compute it."""
     seed, source = seeded()
     for _ in range(40):
         public, private = pair(source, int(source.integers(1, 60)), float(source.choice([0.01, 1.0, 8.0])))
         radius = float(10.0 ** source.uniform(-6.0, 1.5))
         around = ball(public, radius)
-        found = projection(around, private)
-        assert found.sum() == pytest.approx(1.0, abs=1e-12), seed
-        assert (found[around.public == 0.0] == 0.0).all()
-        there = around.public > 0.0
-        assert np.abs(np.log(found[there] / around.public[there])).max() <= radius, seed
+        result = projection(around, private)
+        assert result.sum() == pytest.approx(1.0, abs=1e-12), seed
+        assert (result[around.public == 0.0] == 0.0).all()
+        present = around.public > 0.0
+        assert np.abs(np.log(result[present] / around.public[present])).max() <= radius, seed
         with mpmath.workdps(40):
             most = mpmath.exp(mpmath.mpf(radius))
-            for token, reference in zip(found[there].tolist(), around.public[there].tolist(), strict=True):
+            for token, reference in zip(result[present].tolist(), around.public[present].tolist(), strict=True):
                 assert 1 / most <= mpmath.mpf(token) / mpmath.mpf(reference) <= most, seed
 
 
@@ -136,9 +134,9 @@ def test_what_is_no_model_counts_as_the_public_one(projection: Projection) -> No
 def test_a_model_that_calls_most_impossible() -> None:
     """e^r times the public probability of the rest does not add up to 1."""
     around = ball(np.array([0.1, 0.6, 0.3]), 0.5)
-    found = clip(around, np.array([1.0, 0.0, 0.0]))
+    result = clip(around, np.array([1.0, 0.0, 0.0]))
     level = (1.0 - 0.1 * math.exp(0.5)) / 0.9
-    assert found == pytest.approx([0.1 * math.exp(0.5), 0.6 * level, 0.3 * level], rel=1e-12)
+    assert result == pytest.approx([0.1 * math.exp(0.5), 0.6 * level, 0.3 * level], rel=1e-12)
 
 
 @of_each("bad", [[0.5, math.nan], [0.5, 0.6], [1.5, -0.5]])
@@ -159,12 +157,12 @@ def test_whole_numbers_add_up_and_stay_within_the_radius(projection: Projection)
             public /= public.sum()
         radius = float(10.0 ** source.uniform(-3.0, 1.0))
         around = ball(public, radius)
-        whole = whole_ball(around)
-        found = whole.rounded(projection(around, private))
-        assert int(found.sum()) == int(whole.public.sum()) == ONE, seed
+        complete = whole_ball(around)
+        result = complete.rounded(projection(around, private))
+        assert int(result.sum()) == int(complete.public.sum()) == ONE, seed
         with mpmath.workdps(40):
             most = mpmath.exp(mpmath.mpf(radius))
-            for token, reference in zip(found.tolist(), whole.public.tolist(), strict=True):
+            for token, reference in zip(result.tolist(), complete.public.tolist(), strict=True):
                 assert reference / most <= token <= reference * most, seed
 
 
@@ -180,13 +178,13 @@ def test_no_model_and_no_radius_is_seen_by_an_error_or_a_warning(projection: Pro
         for private in (*same, np.eye(size)[0], np.eye(size)[-1], source.dirichlet(np.full(size, 0.01))):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                found, count = Sound(radius, projection).total(public, [private])
+                result, count = Sound(radius, projection).total(public, [private])
             reference = whole_ball(ball(public, radius)).public
-            assert count == 1 and int(found.sum()) == int(reference.sum()) == ONE
-            there = reference > 0.0
-            assert (found[~there] == 0).all()
+            assert count == 1 and int(result.sum()) == int(reference.sum()) == ONE
+            present = reference > 0.0
+            assert (result[~present] == 0).all()
             with np.errstate(divide="ignore"):
-                assert np.abs(np.log(found[there] / reference[there])).max() <= radius
+                assert np.abs(np.log(result[present] / reference[present])).max() <= radius
 
 
 class Given:

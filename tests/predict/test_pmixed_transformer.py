@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcli.predict.pmixed.answer import Ensemble, ensemble
-from dpcli.predict.pmixed.fit import model_file
-from dpcli.predict.pmixed.plan import plan_of
+from dpcli.predict.pmixed.ensemble_fit import model_file
+from dpcli.predict.pmixed.model_ensemble import Ensemble, ensemble
+from dpcli.predict.pmixed.pmixed_plan import plan_of
 from tests.command import dpcli
 from tests.predict.pmixed_files import HEAD
 
@@ -90,8 +90,8 @@ def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.long
 def test_the_ensemble_and_dp_sgd_lie_between_the_public_model_and_no_privacy(path: Path) -> None:
-    found = json.loads(dpcli("pmixed", "evaluate", str(path), "-f", "json", folder=path.parent).out)
-    of = {way["kind"]: way["perplexity"] for way in reversed(found["ways"])}
+    result = json.loads(dpcli("pmixed", "evaluate", str(path), "-f", "json", folder=path.parent).out)
+    of = {way["kind"]: way["perplexity"] for way in reversed(result["ways"])}
     assert of["all"] < of["sound"] < of["public"] and of["all"] < of["dp"] < of["public"]
 
 
@@ -119,17 +119,17 @@ def fitted_models(path: Path) -> Ensemble:
 
 def test_adapters_answer_together_as_they_do_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To 1e-5: sums of other orders in single precision. In any order, however many a pass holds, and whatever the model held before."""
-    from dpcli.predict.models import together
+    from dpcli.predict.models import transformer
 
     models = fitted_models(path)
     context = models.vocabulary.ids("w3 w8")
     alone = np.concatenate([member.next_token([context]) for member in models.members])
     assert np.abs(alone - alone[0]).max() > 0.01
-    for room in (together.ROOM, 3 * 10**6, 1):
-        monkeypatch.setattr(together, "ROOM", room)
+    for room in (transformer.ROOM, 3 * 10**6, 1):
+        monkeypatch.setattr(transformer, "ROOM", room)
         for order in (list(range(8)), [5, 2, 7]):
-            found = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
-            assert found == pytest.approx(alone[order], abs=1e-5)
+            result = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
+            assert result == pytest.approx(alone[order], abs=1e-5)
             rows = np.stack(models._private(order, context))
             assert rows == pytest.approx(alone[order], abs=1e-5)
     assert (models.members[3].next_token([context])[0] == alone[3]).all()
@@ -158,7 +158,7 @@ def test_what_one_adapter_holds_moves_no_bit_of_another(path: Path) -> None:
 def test_models_that_cannot_be_asked_together_are_asked_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from dpcli.predict.models import together, transformer
+    from dpcli.predict.models import transformer
 
     models = fitted_models(path)
     context = models.vocabulary.ids("w3 w8")
@@ -174,7 +174,9 @@ def test_models_that_cannot_be_asked_together_are_asked_alone(path: Path, monkey
     removed = replace(models, plan=replace(models.plan, entry=entry))
     assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
-        broken.setattr(together, "_by", lambda held: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * held.transpose(1, 2)))
+        broken.setattr(
+            transformer, "_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
+        )
         assert models.public.together(models.members, context) is None  # type: ignore[attr-defined]
         assert asked_alone()
     with monkeypatch.context() as broken:  # it runs out of memory at another number than was tried

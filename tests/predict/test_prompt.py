@@ -10,11 +10,9 @@ import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict.prompt.labeller import labeller_of
-from dpcli.predict.prompt.plan import PromptPlan, plan_of
-from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
-from dpcli.predict.prompt.run import vote_and_teach
-from dpcli.predict.prompt.voters import prompt_teachers
-from dpcli.predict.voting.session import VoteTranscript
+from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
+from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
+from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, prompt_teachers
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
@@ -48,9 +46,9 @@ def edited(folder: Path, *changes: tuple[str, str]) -> PromptPlan:
 @pytest.mark.long
 @pytest.mark.usefixtures("whole_statements")
 def test_from_private_demonstrations_to_a_public_prompt(folder: Path) -> None:
-    found = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)
-    assert found.code == 0, found.err
-    data = json.loads(found.out)
+    result = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert data["accuracy"] > 0.95 > 0.7 > data["accuracy_without_demonstrations"]
     assert data["asked"] <= 30 and 15 <= data["answered"] <= 25 and data["waiting"] >= 10
     out = folder / "out"
@@ -64,8 +62,10 @@ def test_from_private_demonstrations_to_a_public_prompt(folder: Path) -> None:
 
 def test_each_teacher_sees_its_own_shard_alone(folder: Path) -> None:
     """In a process of its own, so that what it is asked is told by a file."""
-    told = "\nscores = labeller\ndef labeller(prompt):\n    with open('calls', 'a') as file:\n        file.write(prompt + '\\n')\n"
-    (folder / "stub.py").write_text(STUB + told + "    return scores(prompt)\n")
+    recording = (
+        "\nscores = labeller\ndef labeller(prompt):\n    with open('calls', 'a') as file:\n        file.write(prompt + '\\n')\n"
+    )
+    (folder / "stub.py").write_text(STUB + recording + "    return scores(prompt)\n")
     import stub  # type: ignore[import-not-found]
 
     plan = plan_of("stub.toml")
@@ -91,7 +91,7 @@ def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
     with pytest.raises(InputError, match="--resume goes on"):
         vote_and_teach(plan_of("stub.toml"))
     again = vote_and_teach(plan_of("stub.toml"), resume=True)
-    assert (again.asked, again.answered, again.run) == (first.asked, first.answered, first.run)
+    assert (again.queries, again.answered, again.run) == (first.queries, first.answered, first.run)
     assert (folder / "out" / "transcript.jsonl").read_bytes() == transcript
     (folder / "out" / "queries.db").unlink()
     with pytest.raises(LedgerError, match="no count of queries"):
@@ -137,8 +137,8 @@ def test_a_ledger_or_budget_that_says_no_stops_before_the_data(folder: Path) -> 
 
     terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
     assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "0.1", folder=folder).code == 0
-    found = dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder)
-    assert found.code == 1, found.err
+    result = dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder)
+    assert result.code == 1, result.err
     with pytest.raises(Denied, match="budget: expected at most epsilon 1 "):
         vote_and_teach(edited(folder, ("[[mechanism]]", "[budget]\nepsilon = 1.0\n[[mechanism]]")))
     assert stub.calls == [] and not (folder / "out" / "transcript.jsonl").exists()
@@ -146,9 +146,9 @@ def test_a_ledger_or_budget_that_says_no_stops_before_the_data(folder: Path) -> 
 
 def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
     (folder / "stub.py").write_text("raise SystemExit(3)")
-    found = dpcli("prompt", "stub.toml", "--dry-run", "-f", "json", folder=folder)
-    assert found.code == 0, found.err
-    data = json.loads(found.out)
+    result = dpcli("prompt", "stub.toml", "--dry-run", "-f", "json", folder=folder)
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert (data["queries"], data["answers"], data["teachers"]) == (30, 25, 40)
     assert (
         data["result"]["epsilon_upper"]
@@ -158,7 +158,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
 
 
 @of_each(
-    "change, said",
+    "change, message",
     [
         (('labels = ["no", "yes"]', 'labels = ["no", "no"]'), "at least two labels"),
         (('verbalizers = [" no", " yes"]', 'verbalizers = [" no"]'), "one word for each of 2 labels"),
@@ -186,13 +186,13 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('"stub:labeller"', '"stub:kind"'), "expected one of the labels, or a score for each"),
     ],
 )
-def test_what_is_refused(change: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(change: tuple[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, and without a private text."""
     folder = placed(tmp_path, monkeypatch)
     (folder / "stub.toml").write_text(FILE.replace(*change))
-    found = dpcli("prompt", "stub.toml", folder=folder)
-    assert found.code == 2, found.err
-    assert said in found.err and "secret" not in found.err
+    result = dpcli("prompt", "stub.toml", folder=folder)
+    assert result.code == 2, result.err
+    assert message in result.err and "secret" not in result.err
     assert not (folder / "out" / "transcript.jsonl").exists()
 
 
@@ -200,12 +200,12 @@ def test_a_function_may_return_labels(folder: Path) -> None:
     (folder / "stub.py").write_text(
         STUB + "\nscores = labeller\ndef labeller(prompt):\n    return 'no yes'.split()[scores(prompt)[1] > .5]\n"
     )
-    found = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)
-    assert found.code == 0 and json.loads(found.out)["accuracy"] > 0.95
+    result = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)
+    assert result.code == 0 and json.loads(result.out)["accuracy"] > 0.95
 
 
 MODEL = """
-from dpcli.predict.models.vocabularies import ByteVocabulary
+from dpcli.predict.models.loading import ByteVocabulary
 import numpy as np
 
 class Model:
@@ -245,12 +245,12 @@ def remembering():
 def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) -> None:
     (folder / "stub.py").write_text(STUB + MODEL)
     words = ('verbalizers = [" no", " yes"]', 'verbalizers = ["n", "y"]')
-    found = vote_and_teach(
+    result = vote_and_teach(
         edited(folder, ('labeller = "stub:labeller"', 'model = "stub:model"'), words, ('"{text} ->"', '"{text} -> "')),
         stream=insecure_seed(3).noise,  # some noise leaves labels of which no prompt is good
     )
-    assert found.accuracy is not None and found.accuracy[0] > 0.9  # though only one short demonstration fits
-    for change, said in (
+    assert result.accuracy is not None and result.accuracy[0] > 0.9  # though only one short demonstration fits
+    for change, message in (
         (('"stub:queries"', '"stub:long"'), "fit into the model's context"),
         (('"stub:public"', '"stub:wordy"'), "prompt.public: expected texts that fit"),
         (('["n", "y"]', '["no", "nope"]'), "different tokens"),
@@ -258,7 +258,7 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
     ):
         text = (folder / "stub.toml").read_text().replace(*change).replace('"out"', '"other"')
         (folder / "changed.toml").write_text(text)
-        with pytest.raises(InputError, match=re.escape(said)):
+        with pytest.raises(InputError, match=re.escape(message)):
             vote_and_teach(plan_of("changed.toml"))
 
 
@@ -298,7 +298,7 @@ def test_what_a_model_remembers_of_one_teacher_reaches_no_other(folder: Path) ->
 def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(
     body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not that there are any, either: their teachers vote as prompts without a demonstration do."""
+    """An error would tell that there are any: their teachers vote as prompts without a demonstration do."""
     folder = placed(tmp_path, monkeypatch)
     odd = f"""
 import numpy as np
@@ -320,9 +320,9 @@ def labeller(prompt):
 """
     (folder / "stub.py").write_text(STUB + odd)
     edited(folder, ("queries = 30", "queries = 6"), ("answers = 25", "answers = 6"), ("threshold = 22.0", "threshold = 0.0"))
-    found = dpcli("prompt", "stub.toml", folder=folder)
-    assert found.code == 0, found.err
-    assert "secret" not in found.out + found.err
+    result = dpcli("prompt", "stub.toml", folder=folder)
+    assert result.code == 0, result.err
+    assert "secret" not in result.out + result.err
     assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 3
 
 
@@ -335,7 +335,7 @@ def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(fol
 
 
 def test_records_without_an_owner_are_refused(folder: Path) -> None:
-    """Whose they are is not known: their owners would have more than one vote."""
+    """The owners are not known: their owners would have more than one vote."""
     (folder / "stub.py").write_text(STUB + "\ndef data():\n    return ['ash'] * 4, ['yes'] * 4, ['', '', 'x', 'y']\n")
     with pytest.raises(InputError, match="some that are missing"):
         vote_and_teach(plan_of("stub.toml"))
@@ -371,8 +371,8 @@ def test_answers_of_an_earlier_session_are_not_taken_into_another_charge(folder:
 
 def test_a_function_that_fails_on_a_private_text_does_not_tell_it(folder: Path) -> None:
     (folder / "stub.py").write_text(STUB + "\ndef labeller(prompt):\n    raise ValueError(prompt)\n")
-    found = dpcli("prompt", "stub.toml", folder=folder)
-    assert found.code == 2 and "ValueError at stub.py" in found.err and "secret" not in found.err
+    result = dpcli("prompt", "stub.toml", folder=folder)
+    assert result.code == 2 and "ValueError at stub.py" in result.err and "secret" not in result.err
 
 
 SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))

@@ -21,13 +21,12 @@ from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode import chances, compared, write
-from dpcli.predict.decode.chances import geometric, happens
-from dpcli.predict.decode.clipped import LogitClipping
-from dpcli.predict.decode.compared import PARTS, PublicTest
-from dpcli.predict.decode.turns import PrivateTurns
-from dpcli.predict.decode.write import Writer
-from dpcli.predict.queries.budget import Granted
+from dpcli.predict.decode import exact_draws, private_tokens
+from dpcli.predict.decode import text_writer as write
+from dpcli.predict.decode.exact_draws import geometric, happens
+from dpcli.predict.decode.private_tokens import PARTS, LogitClipping, PrivateTurns, PublicTest
+from dpcli.predict.decode.text_writer import Writer
+from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SystemStream
 from tests.cases import of_each
 
@@ -61,8 +60,8 @@ class Ways:
 
 
 def law_of(program: Callable[[Any], Hashable]) -> dict[Hashable, float]:
-    """How likely each outcome of a program is, by every way that it may go."""
-    found: Counter[Hashable] = Counter()
+    """Return how likely each outcome of a program is, by every way that it may go."""
+    result: Counter[Hashable] = Counter()
     left: list[tuple[int, ...]] = [()]
     while left:
         ways = Ways(left.pop())
@@ -72,9 +71,9 @@ def law_of(program: Callable[[Any], Hashable]) -> dict[Hashable, float]:
             continue
         finally:
             left += ways.others
-        found[outcome] += ways.chance  # type: ignore[assignment]
-    assert sum(found.values()) == pytest.approx(1.0, abs=LEFT_OUT)
-    return dict(found)
+        result[outcome] += ways.chance  # type: ignore[assignment]
+    assert sum(result.values()) == pytest.approx(1.0, abs=LEFT_OUT)
+    return dict(result)
 
 
 def coin(chance: float, ways: Ways) -> bool:
@@ -87,7 +86,7 @@ def uniform(limit: int, ways: Ways) -> int:
 
 @of_each("exponent", ["0", "1/7", "1/2", "1", "3/2"])
 def test_an_event_of_probability_e_to_a_fraction(exponent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chances, "below", uniform)
+    monkeypatch.setattr(exact_draws, "below", uniform)
     x = Fraction(exponent)
     assert law_of(lambda ways: happens(x, ways))[True] == pytest.approx(math.exp(-x), abs=LEFT_OUT)
 
@@ -111,18 +110,18 @@ def test_noise_is_geometric(scale: str, monkeypatch: pytest.MonkeyPatch) -> None
             return -1
 
     for name in ("happens", "_happens"):
-        monkeypatch.setattr(chances, name, lambda x, ways: coin(math.exp(-x), ways))
-    monkeypatch.setattr(chances, "below", first)
-    found = law_of(program)
-    taken, ratio = 1.0 - found.pop(-1, 0.0), math.exp(-1 / Fraction(scale))
-    for k, chance in found.items():
+        monkeypatch.setattr(exact_draws, name, lambda x, ways: coin(math.exp(-x), ways))
+    monkeypatch.setattr(exact_draws, "below", first)
+    result = law_of(program)
+    taken, ratio = 1.0 - result.pop(-1, 0.0), math.exp(-1 / Fraction(scale))
+    for k, chance in result.items():
         assert chance / taken == pytest.approx((1 - ratio) * ratio**k, abs=LEFT_OUT)  # type: ignore[operator]
 
 
 def test_frequencies_of_the_real_noise() -> None:
-    found = [geometric(Fraction(5, 2), SystemStream()) for _ in range(2_000)]
+    result = [geometric(Fraction(5, 2), SystemStream()) for _ in range(2_000)]
     expected = stats.geom(1 - math.exp(-0.4), loc=-1)
-    assert abs(np.mean(found) - expected.mean()) < 5 * expected.std() / 2_000**0.5
+    assert abs(np.mean(result) - expected.mean()) < 5 * expected.std() / 2_000**0.5
     assert abs(np.mean([happens(Fraction(1, 2), SystemStream()) for _ in range(2_000)]) - math.exp(-0.5)) < 5 * 0.5 / 2_000**0.5
 
 
@@ -131,9 +130,9 @@ def spec(**keys: Any) -> PrivateDecodingSpec:
 
 
 def test_of(**keys: Any) -> PublicTest:
-    found = PublicTest.of(spec(**keys))
-    assert found is not None
-    return found
+    result = PublicTest.of(spec(**keys))
+    assert result is not None
+    return result
 
 
 test_of.__test__ = False  # type: ignore[attr-defined]
@@ -166,8 +165,8 @@ def test_the_distance_is_half_of_the_sum_of_differences() -> None:
     public, rows = np.log([0.5, 0.3, 0.2]), np.log([[0.1, 0.8, 0.1], [0.5, 0.25, 0.25]])
     apart = (rows / 0.5, public / 0.5)
     mean, known = np.exp(apart[0]) / np.exp(apart[0]).sum(1, keepdims=True), np.exp(apart[1]) / np.exp(apart[1]).sum()
-    found = test.distance(public, sum(map(test.parts, rows), np.zeros(3, np.int64))) / (2 * PARTS * 2)
-    assert found == pytest.approx(0.5 * np.abs(mean.mean(0) - known).sum(), abs=1e-8)
+    result = test.distance(public, sum(map(test.parts, rows), np.zeros(3, np.int64))) / (2 * PARTS * 2)
+    assert result == pytest.approx(0.5 * np.abs(mean.mean(0) - known).sum(), abs=1e-8)
 
 
 # The whole of it on a vocabulary of two: one context that stays, and one that comes, goes or is another. Deterministic contexts are as far
@@ -207,7 +206,7 @@ class Counting:
 
 
 def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str], public: str) -> dict[Hashable, float]:
-    """How likely each text is, with what is private in it: by the program itself."""
+    """Return how likely each text is, with what is private in it: by the program itself."""
     test = PublicTest.of(stated)
     assert test is not None
     clipping = LogitClipping.of(stated)
@@ -224,7 +223,7 @@ def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str]
     def program(ways: Any) -> Hashable:
         budget = Counting(steps)
         turns = PrivateTurns(test, budget)  # type: ignore[arg-type]
-        said: list[bool] = []
+        message: list[bool] = []
         judged = turns.private
 
         class Noted:
@@ -232,12 +231,12 @@ def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str]
                 return getattr(turns, name)
 
             def private(self, distance: int, stream: Any) -> bool:
-                said.append(judged(distance, stream))
-                return said[-1]
+                message.append(judged(distance, stream))
+                return message[-1]
 
-        found = remembering.text(places, ways, Noted())  # type: ignore[arg-type]
+        result = remembering.text(places, ways, Noted())  # type: ignore[arg-type]
         assert budget.taken() <= steps
-        return found.tokens, tuple(said), found.cut
+        return result.tokens, tuple(message), result.cut
 
     return law_of(program)
 
@@ -254,9 +253,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         weights = np.exp(scores - scores.max())
         return ways.choose(list(weights / weights.sum()))
 
-    monkeypatch.setattr(compared, "PARTS", FEW)
-    monkeypatch.setattr(compared, "geometric", bar)
-    monkeypatch.setattr(compared, "happens", lambda x, ways: coin(math.exp(-x), ways))
+    monkeypatch.setattr(private_tokens, "PARTS", FEW)
+    monkeypatch.setattr(private_tokens, "geometric", bar)
+    monkeypatch.setattr(private_tokens, "happens", lambda x, ways: coin(math.exp(-x), ways))
     monkeypatch.setattr(write, "token", chosen)
 
 
@@ -268,16 +267,16 @@ def loss(one: Mapping[Hashable, float], other: Mapping[Hashable, float]) -> floa
 
 
 def largest(stated: PrivateDecodingSpec, steps: int, adjacency: Adjacency, talkers: Sequence[str] = TALKERS) -> float:
-    """Of neighbours and outcomes the largest privacy loss of the program; at least that, as what is rare is left out."""
-    found = 0.0
+    """Return, of neighbours and outcomes, the largest privacy loss of the program; at least that, as what is rare is left out."""
+    result = 0.0
     public = "1" * len(talkers[0])
     for stays, comes in itertools.product(("0" * len(public), public), talkers):
         first = transcripts(stated, steps, [stays, comes], public)
         for other in talkers if adjacency is Adjacency.REPLACE_ONE else [""]:
             if other != comes:
                 second = transcripts(stated, steps, [stays, other] if other else [stays], public)
-                found = max(found, loss(first, second), loss(second, first))
-    return found
+                result = max(result, loss(first, second), loss(second, first))
+    return result
 
 
 WIDE = {"threshold": 0.5, "scale": 0.75}
@@ -305,13 +304,13 @@ def test_no_outcome_tells_more_than_the_price(
 
 
 def worst(stated: PrivateDecodingSpec) -> float:
-    """Where one context moves a distance up before the private token, and down at it; of two thresholds, below and among distances."""
+    """Return the loss where a context moves a distance up before the private token, and down at it; at two thresholds."""
     return max(largest(replace(stated, threshold=at), 1, Adjacency.ADD_REMOVE, ("011",)) for at in (0.0, 1.25))
 
 
 @pytest.mark.usefixtures("small")
 def test_the_price_of_comparisons_is_met() -> None:
-    """It is no larger than it must be: 3 (move of the distance) / scale, and half of what the token itself may cost in one direction."""
+    """The price is no larger than it must be: 3 (move of the distance) / scale, and half of the token's cost in one direction."""
     stated = spec(**{**CLOSE, "clip": 1e-3})
     assert worst(stated) == pytest.approx(3.0, rel=2e-3)
     assert stated.resolve(Neighbours(Adjacency.ADD_REMOVE)).approx_dp(0.0) == pytest.approx(3.0 + 2e-3)
@@ -359,7 +358,7 @@ def test_a_price_for_half_of_the_sensitivity_is_seen() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And drawn after a comparison that says so; after the last no comparison is made, in this text or another."""
+    """A token is drawn after a comparison that says so; after the last no comparison is made, in this text or another."""
     budget = Counting(steps)
     for name, what in (("bar", "bar"), ("private", "compared")):
         known = getattr(PublicTest, name)
@@ -369,12 +368,12 @@ def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monke
     assert test is not None
     writer = Writer(Talkers(["1" * 60, "10" * 30]), LogitClipping.of(stated), (0,), True, 12, None)
     turns = PrivateTurns(test, budget)  # type: ignore[arg-type]
-    found = []
-    while not (found and found[-1].cut):
-        found.append(writer.text([(1,)], SystemStream(), turns))
-    assert sum(one.private for one in found) == steps == budget.taken()
+    result = []
+    while not (result and result[-1].cut):
+        result.append(writer.text([(1,)], SystemStream(), turns))
+    assert sum(one.private for one in result) == steps == budget.taken()
     compared_ = [event for event in budget.used if event == "compared"]
-    assert len(compared_) == sum(len(one.tokens) for one in found) >= steps
+    assert len(compared_) == sum(len(one.tokens) for one in result) >= steps
     rest = "".join({"charged": "c", "bar": "b", "compared": "t"}[event] for event in budget.used)
     assert rest.count("cb") == rest.count("b") == rest.count("c") == steps and rest.startswith("cb")
     assert not turns.opened(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()
@@ -389,14 +388,14 @@ def test_where_all_say_the_same_hardly_a_token_is_private_and_else_each() -> Non
     for says, private in (("1" * 50, 0), ("0" * 50, 50)):
         writer = Writer(Talkers(["1" * 50, says]), LogitClipping.of(stated), (0,), True, 50, None)
         turns = PrivateTurns(test, Counting(50))  # type: ignore[arg-type]
-        found = writer.text([(1,)] * 8, SystemStream(), turns)
-        assert (len(found.tokens), found.private, found.cut) == (50, private, False)
+        result = writer.text([(1,)] * 8, SystemStream(), turns)
+        assert (len(result.tokens), result.private, result.cut) == (50, private, False)
 
 
 def test_keys_come_together_and_references_fit() -> None:
     for missing in ("threshold", "scale"):
-        [(key, expected, found)] = spec(**{missing: None}).problems()
-        assert key == missing and "together" in expected and found == f"no {missing}"
+        [(key, expected, result)] = spec(**{missing: None}).problems()
+        assert key == missing and "together" in expected and result == f"no {missing}"
     assert PublicTest.of(spec(threshold=None, scale=None)) is None
     with pytest.raises(InputError, match="references: expected at most"):
         PublicTest.of(spec(references=2**31 + 1))
@@ -407,17 +406,17 @@ def test_keys_come_together_and_references_fit() -> None:
 def test_a_step_costs_its_comparisons_and_its_token(adjacency: Adjacency, factor: int, records: int) -> None:
     """3 (1 / (2 B)) / scale for each record, twice that where one is replaced."""
     near = Neighbours(adjacency, records)
-    found = spec().resolve(near)
+    result = spec().resolve(near)
     token = spec(threshold=None, scale=None).resolve(near)
     epsilon = 3 * factor * records * 0.125 / 0.1
-    assert found.approx_dp(0.0) == pytest.approx(epsilon + token.approx_dp(0.0), rel=1e-12)
-    assert found.zcdp() == pytest.approx(epsilon * math.tanh(epsilon / 2) + token.zcdp(), rel=1e-12)
-    assert not found.attained()
+    assert result.approx_dp(0.0) == pytest.approx(epsilon + token.approx_dp(0.0), rel=1e-12)
+    assert result.zcdp() == pytest.approx(epsilon * math.tanh(epsilon / 2) + token.zcdp(), rel=1e-12)
+    assert not result.attained()
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-20, 1.0, 1e20, 1e300])
 def test_a_scale_of_any_size_has_a_price(scale: float) -> None:
     for adjacency in Adjacency:
-        found = spec(scale=scale, references=10**6).resolve(Neighbours(adjacency))
-        assert found.approx_dp(0.0) > 0.0 and found.zcdp() >= 0.0
-        assert not np.isnan(found.rdp(np.array([1.5, 2.0, 1000.0]))).any()
+        result = spec(scale=scale, references=10**6).resolve(Neighbours(adjacency))
+        assert result.approx_dp(0.0) > 0.0 and result.zcdp() >= 0.0
+        assert not np.isnan(result.rdp(np.array([1.5, 2.0, 1000.0]))).any()

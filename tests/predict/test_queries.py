@@ -11,14 +11,14 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.predict.queries.budget import Granted, QueryBudget
-from dpcli.predict.queries.open import open_queries
+from dpcli.predict.prediction_session import open_queries
+from dpcli.predict.query_counts import Granted, QueryBudget
 from dpcli.sessions import whereabouts
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import lines, started
@@ -33,9 +33,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield str(tmp_path / "queries.db")
         return
-    found: Database = request.getfixturevalue("database")
-    yield f"{found.url}#answers"
-    found.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=found.name)
+    result: Database = request.getfixturevalue("database")
+    yield f"{result.url}#answers"
+    result.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=result.name)
 
 
 def made(place: str, total: int = 5) -> QueryBudget:
@@ -43,30 +43,30 @@ def made(place: str, total: int = 5) -> QueryBudget:
 
 
 def test_every_answer_is_granted_once_and_none_after_the_last(place: str) -> None:
-    with made(place) as budget:
-        assert [budget.take(2), budget.take()] == [Granted(1, 2, 5), Granted(3, 1, 5)]
-        with pytest.raises(Denied, match=r"3 of 5 answers are spent: 2 are left, found 3 asked for"):
-            budget.take(3)
-    with open_queries(place, IDENTITY, 5) as again:
-        assert again.taken() == 3  # a request that was denied took nothing
-        assert again.take(2) == Granted(4, 2, 5)
-        for _ in range(3):
-            with pytest.raises(Denied):
-                again.take()
-        assert (again.taken(), again.total) == (5, 5)
+    budget = made(place)
+    assert [budget.take(2), budget.take()] == [Granted(1, 2, 5), Granted(3, 1, 5)]
+    with pytest.raises(Denied, match=r"3 of 5 answers are spent: 2 are left, 3 were requested"):
+        budget.take(3)
+    again = open_queries(place, IDENTITY, 5)
+    assert again.taken() == 3  # a request that was denied took nothing
+    assert again.take(2) == Granted(4, 2, 5)
+    for _ in range(3):
+        with pytest.raises(Denied):
+            again.take()
+    assert (again.taken(), again.total) == (5, 5)
 
 
 def test_a_count_goes_on_where_it_was_made_before(place: str) -> None:
-    with made(place) as budget:
-        budget.take(4)
-    with made(place) as again:
-        assert again.take() == Granted(5, 1, 5)
+    budget = made(place)
+    budget.take(4)
+    again = made(place)
+    assert again.take() == Granted(5, 1, 5)
 
 
 @pytest.mark.parametrize(("identity", "total"), [("another" * 3, 5), (IDENTITY, 6), (IDENTITY, 4)])
 @pytest.mark.parametrize("new", [False, True])
 def test_another_system_or_number_is_refused(identity: str, total: int, new: bool, place: str) -> None:
-    made(place).close()
+    made(place)
     with pytest.raises(LedgerError, match=r"another system|answers in all"):
         open_queries(place, identity, total, new=new)
 
@@ -78,28 +78,26 @@ def test_a_count_that_is_missing_is_not_begun_again(place: str) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, 2**63])
 def test_what_is_no_number_of_answers(count: int, place: str) -> None:
-    with made(place) as budget:
-        with pytest.raises(InputError):
-            budget.take(count)
-        with pytest.raises(InputError):
-            open_queries(place, IDENTITY, count)
-        assert budget.taken() == 0
+    budget = made(place)
+    with pytest.raises(InputError):
+        budget.take(count)
+    with pytest.raises(InputError):
+        open_queries(place, IDENTITY, count)
+    assert budget.taken() == 0
 
 
 def answering(place: str, folder: Path, name: str, total: int, new: bool = False) -> None:
     """Answer until it is denied: take, draw, write the answer down."""
-    with open_queries(place, IDENTITY, total, new=new) as budget, open(folder / name, "ab", buffering=0) as file:
+    budget = open_queries(place, IDENTITY, total, new=new)
+    with open(folder / name, "ab", buffering=0) as file, suppress(Denied):
         while True:
-            try:
-                granted = budget.take()
-            except Denied:
-                return
+            granted = budget.take()
             file.write(json.dumps({"number": granted.first, "token": os.urandom(2).hex()}).encode() + b"\n")
             os.fsync(file.fileno())
 
 
 def answers(folder: Path) -> Counter[int]:
-    """How often each number was answered."""
+    """Return how often each number was answered."""
     return Counter(json.loads(line)["number"] for path in folder.iterdir() for line in lines(path) if line.endswith("}"))
 
 
@@ -108,7 +106,7 @@ def waited(children: list[int]) -> list[int]:
 
 
 def test_processes_share_the_answers(place: str, tmp_path: Path) -> None:
-    """They begin together, on a place that none of them has made."""
+    """Processes begin together, on a place that none of them has made."""
     folder, total = tmp_path / "answers", 40
     folder.mkdir()
     ended = waited([started(lambda name=f"w{i}": answering(place, folder, name, total, new=True)) for i in range(4)])  # type: ignore[misc]
@@ -121,7 +119,7 @@ def test_death_gives_no_free_answer(moments: int, place: str, tmp_path: Path) ->
     """Killed between any two instructions: an answer may be lost, no number is answered twice, and none beyond the last."""
     folder, total, chance = tmp_path / "answers", 12 * moments, random.Random()
     folder.mkdir()
-    made(place, total).close()
+    made(place, total)
     for moment in range(moments):
         before = answers(folder).total()
         child = started(lambda name=f"w{moment}": answering(place, folder, name, total))  # type: ignore[misc]
@@ -130,18 +128,19 @@ def test_death_gives_no_free_answer(moments: int, place: str, tmp_path: Path) ->
         time.sleep(chance.uniform(0.0, 0.02))
         os.kill(child, signal.SIGKILL)
         assert waited([child])[0] in (-signal.SIGKILL, 0)
-        with open_queries(place, IDENTITY, total) as budget:
-            assert answers(folder).total() <= budget.taken() <= answers(folder).total() + moment + 1
+        budget = open_queries(place, IDENTITY, total)
+        assert answers(folder).total() <= budget.taken() <= answers(folder).total() + moment + 1
     answering(place, folder, "last", total)
-    found = answers(folder)
-    assert set(found.values()) == {1}
-    assert set(found) <= set(range(1, total + 1)) and len(found) >= total - moments
-    with open_queries(place, IDENTITY, total) as budget, pytest.raises(Denied):
+    result = answers(folder)
+    assert set(result.values()) == {1}
+    assert set(result) <= set(range(1, total + 1)) and len(result) >= total - moments
+    budget = open_queries(place, IDENTITY, total)
+    with pytest.raises(Denied):
         budget.take()
 
 
 def test_a_lock_that_is_not_given_back_ends_the_wait(place: str, request: pytest.FixtureRequest) -> None:
-    made(place).close()
+    made(place)
     if "#" in place:
         import psycopg
 
@@ -159,11 +158,11 @@ def test_a_lock_that_is_not_given_back_ends_the_wait(place: str, request: pytest
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    found = str(tmp_path / "run" / "queries.db")
+    result = str(tmp_path / "run" / "queries.db")
     os.mkdir(tmp_path / "run")
-    with made(found) as budget:
-        budget.take(3)
-    return found
+    budget = made(result)
+    budget.take(3)
+    return result
 
 
 def emptied(path: str) -> None:
@@ -250,27 +249,27 @@ DAMAGES: dict[Callable[[str], None], str] = {
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_file_that_cannot_be_relied_on_grants_nothing(damage: Callable[[str], None], path: str) -> None:
-    with open_queries(path, IDENTITY, 5) as budget:
-        damage(path)
-        for ask in (budget.take, lambda: open_queries(path, IDENTITY, 5)):
-            with pytest.raises(LedgerError, match=DAMAGES[damage]) as found:
-                ask()
-            assert str(found.value).startswith(path)
+    budget = open_queries(path, IDENTITY, 5)
+    damage(path)
+    for ask in (budget.take, lambda: open_queries(path, IDENTITY, 5)):
+        with pytest.raises(LedgerError, match=DAMAGES[damage]) as result:
+            ask()
+        assert str(result.value).startswith(path)
 
 
 @pytest.mark.parametrize("bits", [range(60), pytest.param(range(60, 400), marks=pytest.mark.nightly)], ids=["few", "many"])
 def test_a_flipped_bit_grants_no_number_again(bits: range, path: str) -> None:
     """Somewhere in the file, and the half of them in the row itself."""
-    whole = Path(path).read_bytes()
-    row = whole.index(IDENTITY.encode())
+    complete = Path(path).read_bytes()
+    row = complete.index(IDENTITY.encode())
     for bit in bits:
-        content, chance = bytearray(whole), random.Random(bit)
+        content, chance = bytearray(complete), random.Random(bit)
         place = chance.randrange(row - 20, len(content)) if bit % 2 else chance.randrange(len(content))
         content[place] ^= 1 << chance.randrange(8)
         Path(path).write_bytes(content)
         try:
-            with open_queries(path, IDENTITY, 5) as budget:
-                assert budget.take().first == 4, bit
+            budget = open_queries(path, IDENTITY, 5)
+            assert budget.take().first == 4, bit
         except LedgerError:
             pass
 
@@ -287,7 +286,7 @@ def test_by_the_guards_alone_nothing_goes_back(path: str) -> None:
 
 
 def test_a_file_that_may_not_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.predict.queries import sqlite
+    from dpcli.predict import sqlite_queries as sqlite
 
     budget = open_queries(path, IDENTITY, 5)
     monkeypatch.setattr(
@@ -298,7 +297,7 @@ def test_a_file_that_may_not_be_written(path: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.predict.queries import sqlite
+    from dpcli.predict import sqlite_queries as sqlite
 
     monkeypatch.setattr(sqlite, "network_file_system", lambda path: "nfs4")
     with pytest.raises(LedgerError, match=r"network file system \(nfs4\)"):
@@ -314,8 +313,8 @@ def test_a_copied_folder_is_refused_and_a_renamed_one_goes_on(path: str, tmp_pat
     with pytest.raises(LedgerError, match=r"a copy of .*another file.*--moved"):
         open_queries(str(copy / "queries.db"), IDENTITY, 5)
     run.rename(renamed)
-    with open_queries(str(renamed / "queries.db"), IDENTITY, 5) as budget:
-        assert budget.take() == Granted(4, 1, 5)
+    budget = open_queries(str(renamed / "queries.db"), IDENTITY, 5)
+    assert budget.take() == Granted(4, 1, 5)
     with pytest.raises(LedgerError, match="a copy of"):
         open_queries(str(copy / "queries.db"), IDENTITY, 5)
 
@@ -323,19 +322,19 @@ def test_a_copied_folder_is_refused_and_a_renamed_one_goes_on(path: str, tmp_pat
 def test_a_copy_in_place_of_the_file_is_refused_by_whoever_has_it_open(path: str) -> None:
     """A backup that is put back grants again what was granted since."""
     shutil.copy2(path, f"{path}.backup")
-    with open_queries(path, IDENTITY, 5) as budget:
+    budget = open_queries(path, IDENTITY, 5)
+    budget.take()
+    os.replace(f"{path}.backup", path)
+    with pytest.raises(LedgerError, match="a copy of"):
         budget.take()
-        os.replace(f"{path}.backup", path)
-        with pytest.raises(LedgerError, match="a copy of"):
-            budget.take()
 
 
 def test_another_machine_is_refused_until_somebody_says_that_it_was_moved(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whereabouts, "machine", lambda: "another")
     with pytest.raises(LedgerError, match="on another machine"):
         open_queries(path, IDENTITY, 5)
-    with open_queries(path, IDENTITY, 5, moved=True) as budget:
-        assert budget.take() == Granted(4, 1, 5)
+    budget = open_queries(path, IDENTITY, 5, moved=True)
+    assert budget.take() == Granted(4, 1, 5)
     monkeypatch.undo()
     with pytest.raises(LedgerError, match="on another machine"):  # it cannot be at both
         open_queries(path, IDENTITY, 5)
@@ -369,9 +368,9 @@ def test_where_it_cannot_be_made(tmp_path: Path) -> None:
     "url", ["postgresql://u:pa#ss@host/db", "postgresql://u@host/db", "postgresql://u@host/db#", "postgresql://u@host/db#a b"]
 )
 def test_a_count_in_a_database_needs_a_name_and_no_password_is_told(url: str) -> None:
-    with pytest.raises(InputError, match="#name") as found:
+    with pytest.raises(InputError, match="#name") as result:
         made(url)
-    assert "pa#ss" not in str(found.value)
+    assert "pa#ss" not in str(result.value)
 
 
 @pytest.fixture
@@ -400,13 +399,13 @@ def test_a_user_who_may_not_count(base: Database) -> None:
     user = base.cluster.login("no_counter")
     with pytest.raises(LedgerError, match="permission denied"):
         made(f"{base.cluster.url(base.name, user)}#a")
-    made(f"{base.url}#a").close()
+    made(f"{base.url}#a")
     with pytest.raises(LedgerError, match="permission denied"):
         open_queries(f"{base.cluster.url(base.name, user)}#a", IDENTITY, 5)
 
 
-def said(task: Callable[[], object]) -> str:
-    """What it is refused with, if it is."""
+def message(task: Callable[[], object]) -> str:
+    """Return the refusal, if there is one."""
     try:
         task()
     except LedgerError as error:
@@ -418,6 +417,6 @@ def test_a_server_that_promises_nothing_is_refused(base: Database) -> None:
     budget = made(f"{base.url}#a")
     base.cluster.run("ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
     try:
-        assert until(lambda: "full_page_writes off" in said(budget.taken))
+        assert until(lambda: "full_page_writes off" in message(budget.taken))
     finally:
         base.cluster.run("ALTER SYSTEM RESET full_page_writes", "SELECT pg_reload_conf()")

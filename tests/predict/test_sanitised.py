@@ -13,11 +13,10 @@ import pytest
 from scipy.special import ndtri
 
 from dpcli.numerics.logspace import log_ndtr
-from dpcli.predict.documents import pate_statement
-from dpcli.predict.pate import sanitised as sanitised_module
-from dpcli.predict.pate.sanitise import Release, released
-from dpcli.predict.voting.sensitivity import AnswerSensitivity
-from dpcli.predict.voting.winner import log_q_gaussian
+from dpcli.predict.documents import prediction_statement
+from dpcli.predict.pate import vote_account
+from dpcli.predict.pate.vote_account import Release, released
+from dpcli.predict.vote_bounds import AnswerSensitivity, log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -34,7 +33,7 @@ def account(path: Path, *arguments: str) -> Result:
     return dpcli("pate", "account", str(path), *arguments, folder=path.parent)
 
 
-def told(path: Path) -> Any:
+def shown(path: Path) -> Any:
     return json.loads(account(path, "-f", "json").out)
 
 
@@ -43,11 +42,11 @@ def told(path: Path) -> Any:
 @pytest.mark.parametrize("entry", [CONFIDENT, GNMAX], ids=["confident-gnmax", "gnmax"])
 def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
     path = file(tmp_path, entry + PAYS, SANITISE)
-    assert told(path)["sanitised"] is None  # no session has been held
+    assert shown(path)["sanitised"] is None  # no session has been held
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    first = told(path)
+    first = shown(path)
     assert first["sanitised"]["epsilon_upper"] > first["sanitised"]["release_rdp"] > 0.3
-    assert told(path)["sanitised"] == first["sanitised"]
+    assert shown(path)["sanitised"] == first["sanitised"]
     assert "sanitised, may be published" in account(path).out
     path.write_text(path.read_text().replace("sigma = 6.0", "sigma = 7.0"))
     refused = account(path)
@@ -58,7 +57,7 @@ def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
 def test_nothing_is_told_of_labels_that_anybody_can_compute(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
     assert dpcli("pate", "label", str(path), "--insecure-seed", "1", folder=tmp_path).code == 0
-    assert told(path)["sanitised"] is None
+    assert shown(path)["sanitised"] is None
     assert json.loads((tmp_path / "run" / "statement.json").read_text())["sanitised"] is None
 
 
@@ -66,9 +65,9 @@ def test_only_the_sanitised_number_is_in_a_statement(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
     statement = json.loads((tmp_path / "run" / "statement.json").read_text())
-    found = told(path)
-    assert statement["sanitised"] == found["sanitised"] and "unsanitised_do_not_publish" not in statement
-    for private in found["unsanitised_do_not_publish"].values():
+    answer = shown(path)
+    assert statement["sanitised"] == answer["sanitised"] and "unsanitised_do_not_publish" not in statement
+    for private in answer["unsanitised_do_not_publish"].values():
         for text in ("statement.md", "statement.json", "labels.csv", "transcript.jsonl"):
             assert f"{private['epsilon']:.6f}" not in (tmp_path / "run" / text).read_text()
 
@@ -134,7 +133,9 @@ WRONG = {
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_does_not_hold_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))  # a whole statement takes long
+    monkeypatch.setattr(
+        prediction_statement, "pate_statement", lambda plan, content, noised: ("", {})
+    )  # a whole statement takes long
     entry, sanitise, code, message = WRONG[name]
     path = file(tmp_path, entry, sanitise)
     path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 1e6"))
@@ -147,10 +148,10 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path, monkeypatch: p
 def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
     path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    first = told(path)["sanitised"]
+    first = shown(path)["sanitised"]
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     path.write_text(path.read_text().replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
-    assert told(path)["sanitised"] == first  # what was released may be read anywhere
+    assert shown(path)["sanitised"] == first  # what was released may be read anywhere
     transcript = tmp_path / "copy" / "transcript.jsonl"
     transcript.write_text("".join(transcript.read_text().splitlines(keepends=True)[:-1]))
     refused = dpcli("pate", "label", str(path), folder=tmp_path)
@@ -159,9 +160,9 @@ def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
     for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
-        found = sanitised_module.rounded(value)
-        assert value <= found <= value + abs(value) * 1e-5
-        assert found == float(f"{found:.5e}")
+        answer = vote_account.rounded(value)
+        assert value <= answer <= value + abs(value) * 1e-5
+        assert answer == float(f"{answer:.5e}")
 
 
 def log_tails(votes: tuple[int, int], sigma: float) -> tuple[float, float]:
@@ -176,21 +177,21 @@ def divergence(one: tuple[float, float], other: tuple[float, float], order: floa
 
 
 def test_what_is_released_is_about_both_directions() -> None:
-    """Of two labels, every vote that moves: the cost bounds one direction; the reverse exceeds it, by the local sensitivity at most."""
+    """For two labels, every vote that moves: the cost bounds one direction; the reverse exceeds it, by the local sensitivity at most."""
     exceeded = 0.0
     for teachers, sigma, order in ((50, 4.0, 4.0), (50, 8.0, 8.0), (200, 20.0, 20.0), (250, 40.0, 8.0)):
         of = AnswerSensitivity(sigma, 2, order)
         for first in range(teachers // 2, teachers):
-            for here, there in (
+            for own, present in (
                 ((first, teachers - first), (first - 1, teachers - first + 1)),
                 ((first, teachers - first), (first + 1, teachers - first - 1)),
             ):
-                cost = float(of.cost(log_q_gaussian(np.array([here]), sigma))[0])
-                local = float(of.by_distance(np.array([here]), teachers)[0, 0])
-                one, other = log_tails(here, sigma), log_tails(there, sigma)
+                cost = float(of.cost(log_q_gaussian(np.array([own]), sigma))[0])
+                local = float(of.by_distance(np.array([own]), teachers)[0, 0])
+                one, other = log_tails(own, sigma), log_tails(present, sigma)
                 assert divergence(one, other, order) <= cost * (1.0 + 1e-9)
                 reverse = divergence(other, one, order)
-                assert reverse <= (cost + local) * (1.0 + 1e-9), (here, there, sigma, order)
+                assert reverse <= (cost + local) * (1.0 + 1e-9), (own, present, sigma, order)
                 exceeded = max(exceeded, reverse / cost) if cost > 1e-3 else exceeded
     assert exceeded > 1.2  # so that the cost alone is no bound
 

@@ -19,15 +19,14 @@ import pytest
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.rounding import up
-from dpcli.predict.documents import pate_statement
-from dpcli.predict.pate import session as session_module
-from dpcli.predict.pate.account import vote_account
-from dpcli.predict.pate.held_costs import compared
-from dpcli.predict.pate.plan import VotingPlan, plan_of
-from dpcli.predict.pate.session import hold
+from dpcli.predict.aggregators import ConfidentGnMax
+from dpcli.predict.documents import prediction_statement
+from dpcli.predict.pate import pate_session as session_module
+from dpcli.predict.pate.pate_plan import VotingPlan, plan_of
+from dpcli.predict.pate.pate_session import hold
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
-from dpcli.predict.voting.aggregators import ConfidentGnMax
-from dpcli.predict.voting.votes import vote_counts
+from dpcli.predict.pate.vote_account import compared, vote_account
+from dpcli.predict.vote_counts import vote_counts
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
@@ -41,9 +40,9 @@ def each_entry(test: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a test is about something else: a whole statement takes a second."""
+    """Write short statements where a test is about something else: a whole statement takes a second."""
     if "statement" not in request.node.name and "marked" not in request.node.name:
-        monkeypatch.setattr(pate_statement, "statement", lambda plan, content, noised: ("", {}))
+        monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
 
 
 def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
@@ -52,8 +51,8 @@ def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.np
     return plan_of(str(written(folder, entry, keys + output)))
 
 
-def held(plan: VotingPlan, seed: int | None = None) -> Transcript:
-    return hold(plan, None, seed, lambda put, queries, answered: None, lambda: pytest.fail("no student is asked")).transcript
+def holding(plan: VotingPlan, seed: int | None = None) -> Transcript:
+    return hold(plan, None, seed, lambda put, queries: None, lambda: pytest.fail("no student is asked")).transcript
 
 
 def lines(plan: VotingPlan) -> list[dict[str, Any]]:
@@ -64,19 +63,19 @@ def lines(plan: VotingPlan) -> list[dict[str, Any]]:
 @each_entry
 def test_a_session_labels_what_it_was_planned_to_and_leaves_a_statement(entry: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, entry)
-    found = held(plan)
-    assert found.asked == list(range(plan.queries)) and found.closed and not found.lost
-    assert set(found.labels) == found.answered <= set(found.asked)
-    winners = counts()[sorted(found.labels)].argmax(axis=1)
-    assert np.mean([found.labels[query] == winner for query, winner in zip(sorted(found.labels), winners, strict=True)]) > 0.7
+    outcome = holding(plan)
+    assert outcome.queries == list(range(plan.queries)) and outcome.closed and not outcome.lost
+    assert set(outcome.labels) == outcome.answered <= set(outcome.queries)
+    winners = counts()[sorted(outcome.labels)].argmax(axis=1)
+    assert np.mean([outcome.labels[query] == winner for query, winner in zip(sorted(outcome.labels), winners, strict=True)]) > 0.7
     statement = json.loads((tmp_path / "run" / "statement.json").read_text())
-    assert statement["result"]["epsilon_upper"] == plan.account.upper and statement["answered"] == len(found.labels)
-    assert len((tmp_path / "run" / "labels.csv").read_text().splitlines()) == 1 + len(found.labels)
+    assert statement["result"]["epsilon_upper"] == plan.account.upper and statement["answered"] == len(outcome.labels)
+    assert len((tmp_path / "run" / "labels.csv").read_text().splitlines()) == 1 + len(outcome.labels)
 
 
 @each_entry
 def test_every_charge_is_durable_before_its_noise(entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in the file when noise is drawn: exactly the queries, and the answers, that it is drawn for."""
+    """The file holds, when noise is drawn, exactly the queries, and the answers, that it is drawn for."""
     plan = planned(tmp_path, entry)
     cls = type(plan.aggregator)
     reached, winners = cls.reached, cls.winners
@@ -85,7 +84,7 @@ def test_every_charge_is_durable_before_its_noise(entry: str, tmp_path: Path, mo
         """Queries that were charged and have no outcome, and answers."""
         kept = read_transcript(plan)
         assert kept is not None
-        return len(set(kept.asked) - kept.ended), len(kept.answered - kept.ended)
+        return len(set(kept.queries) - kept.ended), len(kept.answered - kept.ended)
 
     def compare(self: Any, largest: Any, stream: Any) -> list[bool]:
         assert open_now() == (len(largest), 0)
@@ -98,7 +97,7 @@ def test_every_charge_is_durable_before_its_noise(entry: str, tmp_path: Path, mo
     monkeypatch.setattr(cls, "reached", compare)
     monkeypatch.setattr(cls, "winners", answer)
     monkeypatch.setattr(session_module, "PARTS", 7)
-    assert held(plan).closed
+    assert holding(plan).closed
     # In the file's order every outcome comes after the charges that it rests on.
     charged: set[int] = set()
     put = 0
@@ -115,14 +114,14 @@ def test_every_charge_is_durable_before_its_noise(entry: str, tmp_path: Path, mo
 @each_entry
 def test_a_session_that_ended_is_not_held_again(entry: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, entry)
-    first, before = held(plan), Path(path_of(plan)).read_bytes()
-    assert held(plan).labels == first.labels
+    first, before = holding(plan), Path(path_of(plan)).read_bytes()
+    assert holding(plan).labels == first.labels
     assert Path(path_of(plan)).read_bytes() == before
 
 
 @each_entry
 def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entry: str, tmp_path: Path) -> None:
-    """When it is held, and when it is asked for again; nothing is told where all that is paid for was there."""
+    """The note is shown when it is held, and when it is asked for again; nothing is told where all that is paid for was there."""
     plan = planned(tmp_path, entry, table=counts()[:15])
     key = plan.aggregator.key
     fewer = tmp_path / "fewer.toml"
@@ -130,61 +129,61 @@ def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entr
         re.sub(rf"^{key} = \d+$", f"{key} = 15", Path(plan.path).read_text(), flags=re.MULTILINE).replace("/run", "/fewer")
     )
     cost = up(plan_of(str(fewer)).account.upper)
-    said = f"the file pays for {plan.queries} queries, and 15 were there: {key} = 15 would cost epsilon <= {cost}\n"
-    for path, told in ((plan.path, True), (plan.path, True), (str(fewer), False), (str(fewer), False)):
-        found = dpcli("pate", "label", path, folder=tmp_path)
-        assert found.code == 0 and (said in found.out) is told is ("were there" in found.out)
-        assert "charged to no ledger: sessions on the same data add up (--ledger)\n" in found.out
+    message = f"the file pays for {plan.queries} queries, and 15 were there: {key} = 15 would cost epsilon <= {cost}\n"
+    for path, shown in ((plan.path, True), (plan.path, True), (str(fewer), False), (str(fewer), False)):
+        outcome = dpcli("pate", "label", path, folder=tmp_path)
+        assert outcome.code == 0 and (message in outcome.out) is shown is ("were there" in outcome.out)
+        assert "charged to no ledger: sessions on the same data add up (--ledger)\n" in outcome.out
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("answers", [7, 1, 20])
 def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also within a part of the queries, of which more would be answered."""
+    """A session stops within a part of the queries, of which more would be answered."""
     monkeypatch.setattr(session_module, "PARTS", 5)
-    found = held(planned(tmp_path, f"{CONFIDENT}\nanswers = {answers}"))
-    assert len(found.answered) == len(found.labels) == answers
+    outcome = holding(planned(tmp_path, f"{CONFIDENT}\nanswers = {answers}"))
+    assert len(outcome.answered) == len(outcome.labels) == answers
 
 
 @pytest.mark.long
 @each_entry
 def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
-    """As many answers as fit, fixed beforehand; one more would not."""
+    """A session gives as many answers as fit, fixed beforehand; one more would not."""
     from dpcli.analysis.account import account
-    from dpcli.predict.pate.plan import _with
-    from dpcli.predict.voting.aggregators import aggregator_class
+    from dpcli.predict.aggregators import aggregator_class
+    from dpcli.predict.pate.pate_plan import _with
 
-    whole = planned(tmp_path, entry)
+    complete = planned(tmp_path, entry)
     path = tmp_path / "votes.toml"
-    path.write_text(path.read_text().replace("epsilon = 8.0", f"epsilon = {0.7 * whole.account.upper}"))
+    path.write_text(path.read_text().replace("epsilon = 8.0", f"epsilon = {0.7 * complete.account.upper}"))
     plan = plan_of(str(path))
     assert 0 < plan.answers < plan.stated and plan.account.budget is not None and plan.account.budget.verdict in ("pass", "warn")
     more = aggregator_class(plan.entry).limited(plan.entry, plan.answers + 1)
-    found = account(_with(plan.pipeline, more)).budget
-    assert found is not None and found.verdict == "fail"
-    assert len(held(plan).answered) <= plan.answers
-    filed, told = (dpcli(*command, str(path), "-f", "json", folder=tmp_path) for command in (("account",), ("pate", "account")))
-    of_file, of_session = json.loads(filed.out), json.loads(told.out)
-    assert filed.code == told.code == of_session["exit_code"] == 1
+    outcome = account(_with(plan.pipeline, more)).budget
+    assert outcome is not None and outcome.verdict == "fail"
+    assert len(holding(plan).answered) <= plan.answers
+    filed, shown = (dpcli(*command, str(path), "-f", "json", folder=tmp_path) for command in (("account",), ("pate", "account")))
+    of_file, of_session = json.loads(filed.out), json.loads(shown.out)
+    assert filed.code == shown.code == of_session["exit_code"] == 1
     assert all(of_file[key] == of_session[key] for key in ("result", "budget", "statement"))
     assert of_session["session"]["answers"] == plan.answers < of_session["answers"] == plan.stated
     for form in ("text", "table", "markdown", "total"):
-        filed, told = (dpcli(*command, str(path), "-f", form, folder=tmp_path) for command in (("account",), ("pate", "account")))
-        assert filed.code == told.code == 1 and told.out.startswith(filed.out.split("\n\n")[0])
+        filed, shown = (dpcli(*command, str(path), "-f", form, folder=tmp_path) for command in (("account",), ("pate", "account")))
+        assert filed.code == shown.code == 1 and shown.out.startswith(filed.out.split("\n\n")[0])
         stops = f"a session stops at {plan.answers} answers: epsilon <= {up(plan.account.upper)}"
-        assert (stops in told.out.replace("\\", "").replace("\n", " ")) is (form != "total")
-    path.write_text(path.read_text().replace(f"epsilon = {0.7 * whole.account.upper}", "epsilon = 0.001"))
+        assert (stops in shown.out.replace("\\", "").replace("\n", " ")) is (form != "total")
+    path.write_text(path.read_text().replace(f"epsilon = {0.7 * complete.account.upper}", "epsilon = 0.001"))
     result = dpcli("pate", "label", str(path), folder=tmp_path)
     assert result.code == 1 and "expected at most epsilon 0.001" in result.err
 
 
 def test_a_transcript_of_another_file_is_refused(tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    held(plan)
+    holding(plan)
     path = tmp_path / "votes.toml"
     path.write_text(path.read_text().replace("sigma = 40.0", "sigma = 41.0"))
     with pytest.raises(InputError, match="expected the session of this file"):
-        held(plan_of(str(path)))
+        holding(plan_of(str(path)))
 
 
 DAMAGE = {
@@ -198,10 +197,10 @@ DAMAGE = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    held(plan)
+    holding(plan)
     Path(path_of(plan)).write_bytes(DAMAGE[name])
     with pytest.raises(InputError, match="expected a transcript"):
-        held(plan)
+        holding(plan)
     assert Path(path_of(plan)).read_bytes() == DAMAGE[name]
 
 
@@ -210,7 +209,7 @@ PUBLISHED = {"labels.csv", "statement.md", "statement.json", "votes.json"}
 
 def test_what_is_private_is_for_its_owner_alone(tmp_path: Path) -> None:
     """Every file that a session leaves, but those that hold what was released."""
-    held(planned(tmp_path))
+    holding(planned(tmp_path))
     os.chmod(tmp_path / "run", 0o755)
     open_to_all = {one.name for one in (tmp_path / "run").rglob("*") if one.is_file() and one.stat().st_mode & 0o077}
     assert open_to_all <= PUBLISHED
@@ -228,43 +227,43 @@ def test_votes_that_changed_since_are_neither_asked_nor_priced(entry: str, tmp_p
         saved(tmp_path, other)
         if not ended:
             with pytest.raises(InputError, match="expected the votes that its session began with"):
-                held(plan)
+                holding(plan)
         with pytest.raises(InputError, match="expected the votes that its session began with"):
             vote_account(plan)
         saved(tmp_path)
-        assert held(plan).closed and vote_account(plan).realised is not None
+        assert holding(plan).closed and vote_account(plan).realised is not None
 
 
-def stopping(put: int, queries: int, answered: int) -> None:
+def stopping(put: int, queries: int) -> None:
     raise RuntimeError
 
 
 def test_a_transcript_whose_first_line_lacks_something_is_refused(tmp_path: Path) -> None:
     plan = planned(tmp_path, GNMAX.replace("40\n", "4\n", 1))
-    held(plan)
+    holding(plan)
     head, *rest = Path(path_of(plan)).read_text().splitlines()
     for key in json.loads(head):
         cut = json.dumps({name: value for name, value in json.loads(head).items() if name != key})
         Path(path_of(plan)).write_text("\n".join([cut, *rest, ""]))
         with pytest.raises(InputError, match="expected a transcript"):
-            held(plan)
+            holding(plan)
 
 
 def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a student predicts: whole votes, of which a vote that moves changes one at most, in the session and in its price alike."""
+    """With a student that predicts: whole votes, of which a vote that moves changes one at most, in the session and in its price alike."""
     seen: list[float] = []
-    whole = ConfidentGnMax.reached
+    complete = ConfidentGnMax.reached
     monkeypatch.setattr(
-        ConfidentGnMax, "reached", lambda self, largest, stream: seen.extend(largest) or whole(self, largest, stream)
+        ConfidentGnMax, "reached", lambda self, largest, stream: seen.extend(largest) or complete(self, largest, stream)
     )
     random = np.random.default_rng(7)
-    said = random.dirichlet(np.full(10, 0.3), 60)
+    message = random.dirichlet(np.full(10, 0.3), 60)
     (tmp_path / "queries.csv").write_text("a,b\n" + "0.5,1.5\n" * 60)
-    said[:20] = 0.1  # half votes, where each label is as likely
+    message[:20] = 0.1  # half votes, where each label is as likely
     plan = planned(tmp_path, keys='votes = "votes.npy"\nqueries = "queries.csv"\ncheck = "student"')
-    found = hold(plan, None, 3, lambda put, queries, answered: None, lambda: lambda held, first, stop: said[first:stop]).transcript
+    outcome = hold(plan, None, 3, lambda put, queries: None, lambda: lambda holding, first, stop: message[first:stop]).transcript
     votes = vote_counts(counts(), 250, 10, "votes")
-    assert seen == compared(votes, found).tolist() and all(value == int(value) >= 0 for value in seen)
+    assert seen == compared(votes, outcome).tolist() and all(value == int(value) >= 0 for value in seen)
     for teachers in (5, 15, 250):
         table = random.multinomial(teachers, random.dirichlet(np.ones(4), 60))
         before = vote_counts(table, teachers, 4, "votes")
@@ -281,34 +280,34 @@ def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monke
     """In each line, and at its ends, also where an older one is put back: no query is put twice, what is gone is lost."""
     monkeypatch.setattr(session_module, "_leave", lambda plan, content: None)
     plan = planned(tmp_path, GNMAX.replace("40\n", "4\n", 1))
-    held(plan)
-    whole = Path(path_of(plan)).read_bytes()
-    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
+    holding(plan)
+    complete = Path(path_of(plan)).read_bytes()
+    ends = [place + 1 for place, byte in enumerate(complete) if byte == ord("\n")]
     for cut in sorted({cut for end in ends[1:] for cut in (end - 20, end - 2, end - 1, end)}):
-        Path(path_of(plan)).write_bytes(whole[:cut])
+        Path(path_of(plan)).write_bytes(complete[:cut])
         before = read_transcript(plan)
         assert before is not None
-        asked, labels, charged = list(before.asked), dict(before.labels), set(before.answered)
-        found = held(plan)
-        assert found.asked == list(range(4)) and found.closed
-        assert found.asked[: len(asked)] == asked and charged <= found.answered
-        assert labels.items() <= found.labels.items()
-        assert found.labels == labels and found.answered == set(range(4))  # what has no label here any more is charged and lost
+        session, labels, charged = list(before.queries), dict(before.labels), set(before.answered)
+        outcome = holding(plan)
+        assert outcome.queries == list(range(4)) and outcome.closed
+        assert outcome.queries[: len(session)] == session and charged <= outcome.answered
+        assert labels.items() <= outcome.labels.items()
+        assert outcome.labels == labels and outcome.answered == set(range(4))  # what has no label here any more is charged and lost
 
 
 def test_what_a_student_had_predicted_of_lost_queries_is_not_priced(tmp_path: Path) -> None:
     """The guarantee is told all the same."""
     (tmp_path / "queries.csv").write_text("a,b\n" + "0.5,1.5\n" * 60)
     plan = planned(tmp_path, keys='votes = "votes.npy"\nqueries = "queries.csv"\ncheck = "student"')
-    said = np.full((60, 10), 0.1)
+    message = np.full((60, 10), 0.1)
 
     def again() -> Transcript:
-        return hold(plan, None, None, lambda *_: None, lambda: lambda held, first, stop: said[first:stop]).transcript
+        return hold(plan, None, None, lambda *_: None, lambda: lambda holding, first, stop: message[first:stop]).transcript
 
     again()
-    whole = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
+    complete = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
     assert vote_account(plan).realised is not None
-    Path(path_of(plan)).write_bytes(b"".join(whole[: len(whole) // 2]))
+    Path(path_of(plan)).write_bytes(b"".join(complete[: len(complete) // 2]))
     assert again().lost and vote_account(plan).realised is None
 
 
@@ -316,17 +315,17 @@ def test_an_interrupted_write_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     plan = planned(tmp_path)
     monkeypatch.setattr(os, "write", lambda file, text: len(text) - 1)
     with pytest.raises(OSError, match="No space left"):
-        held(plan)
+        holding(plan)
 
 
 @pytest.mark.long
 def test_seeded_noise_is_marked_and_repeats(tmp_path: Path) -> None:
-    first = held(planned(tmp_path), 7)
+    first = holding(planned(tmp_path), 7)
     shutil.rmtree(tmp_path / "run")
-    assert held(planned(tmp_path), 7).labels == first.labels and not first.private
+    assert holding(planned(tmp_path), 7).labels == first.labels and not first.private
     assert "NOT PRIVATE" in (tmp_path / "run" / "statement.md").read_text()
     with pytest.raises(InputError, match="--insecure-seed"):
-        held(planned(tmp_path))
+        holding(planned(tmp_path))
     result = dpcli(
         "pate", "label", str(tmp_path / "votes.toml"), "--insecure-seed", "7", "--ledger", opened(tmp_path), folder=tmp_path
     )
@@ -336,45 +335,47 @@ def test_seeded_noise_is_marked_and_repeats(tmp_path: Path) -> None:
 @each_entry
 @pytest.mark.parametrize("agreed", [True, False])
 def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, agreed: bool, tmp_path: Path) -> None:
-    """Also where this is the larger: where no teachers agree, it is what Renyi divergences alone can say."""
+    """Even if this is the larger: where no teachers agree, it is what Renyi divergences alone can say."""
     table = np.zeros((60, 10), dtype=int)
     table[:] = [250, *[0] * 9] if agreed else 25
     plan = planned(tmp_path, entry, table=table)
-    found = held(plan)
-    told = dpcli("pate", "account", plan.path, "-f", "json", folder=tmp_path)
-    given = [one["epsilon"] for one in json.loads(told.out)["unsanitised_do_not_publish"].values()]
+    outcome = holding(plan)
+    shown = dpcli("pate", "account", plan.path, "-f", "json", folder=tmp_path)
+    given = [one["epsilon"] for one in json.loads(shown.out)["unsanitised_do_not_publish"].values()]
     text = " ".join(dpcli("pate", "account", plan.path, folder=tmp_path).out.split())
     larger = max(given) > plan.account.upper
     assert (
         ("takes nothing from it" in text) is larger is (not agreed and entry != CONFIDENT)
     )  # which leaves these without an answer
-    if found.answered:
-        beforehand = f"had {len(found)} queries and {len(found.answered)} answers been declared beforehand, the session would cost"
-        assert f"{beforehand} epsilon <= {up(json.loads(told.out)['held']['epsilon_had_it_been_planned_so'])} whatever" in text
+    if outcome.answered:
+        beforehand = (
+            f"had {len(outcome)} queries and {len(outcome.answered)} answers been declared beforehand, the session would cost"
+        )
+        assert f"{beforehand} epsilon <= {up(json.loads(shown.out)['held']['epsilon_had_it_been_planned_so'])} whatever" in text
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "message"),
     [
-        ("session_of", "no query was put, and the same command begins"),
-        ("_put", "the same command goes on with the next query"),
+        ("begin_session", "no query was put, and the same command begins"),
+        ("Asking.put", "the same command goes on with the next query"),
         ("_leave", "the same command leaves the labels and the statement"),
     ],
 )
 def test_who_interrupts_is_told_what_the_same_command_does_next(
-    at: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
     plan = planned(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(session_module, at, interrupted)
-        found = dpcli("pate", "label", plan.path, folder=tmp_path)
-    assert found.code == 130 and said in found.err and found.out == ""
+        patched.setattr(f"dpcli.predict.pate.pate_session.{at}", interrupted)
+        outcome = dpcli("pate", "label", plan.path, folder=tmp_path)
+    assert outcome.code == 130 and message in outcome.err and outcome.out == ""
     before = read_transcript(plan)
-    assert (before is None, before is not None and before.closed) == (at == "session_of", at == "_leave")
+    assert (before is None, before is not None and before.closed) == (at == "begin_session", at == "_leave")
     assert dpcli("pate", "label", plan.path, folder=tmp_path).code == 0 and (tmp_path / "run" / "labels.csv").exists()
 
 
@@ -394,8 +395,8 @@ def entries(place: str) -> list[str]:
 def test_the_ledger_is_charged_once_and_before(tmp_path: Path) -> None:
     place, path = opened(tmp_path), str(planned(tmp_path).path)
     for _ in range(2):
-        found = dpcli("pate", "label", path, "--ledger", place, folder=tmp_path)
-        assert found.code == 0 and "ledger" not in found.out
+        outcome = dpcli("pate", "label", path, "--ledger", place, folder=tmp_path)
+        assert outcome.code == 0 and "ledger" not in outcome.out
     assert entries(place)[1:] == ["reserve", "start", "commit"]
     refused = dpcli("pate", "label", path, folder=tmp_path)
     assert refused.code == 2 and "expected the --ledger that was charged" in refused.err
@@ -421,8 +422,8 @@ def test_a_session_that_crashed_goes_on_in_its_books(tmp_path: Path, monkeypatch
     assert entries(place)[1:] == ["reserve", "start", "commit"]
     after = read_transcript(plan)
     assert after is not None and after.lost == before.lost and before.lost[0] not in after.labels
-    whole = Path(path_of(plan)).read_bytes()
-    Path(path_of(plan)).write_bytes(whole[: len(whole) // 2])  # a copy from before its end
+    complete = Path(path_of(plan)).read_bytes()
+    Path(path_of(plan)).write_bytes(complete[: len(complete) // 2])  # a copy from before its end
     kept = read_transcript(plan)
     assert kept is not None and dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path).code == 0
     after = read_transcript(plan)
@@ -481,14 +482,14 @@ def killed_until_it_ends(folder: Path, kills: int) -> None:
             time.sleep(float(random.uniform(0.0, 0.06)))
             process.send_signal(signal.SIGKILL)
         process.wait(300)
-        found = read_transcript(plan)
-        assert found is not None
-        assert set(found.labels) <= found.answered <= set(found.asked)
-        assert len(set(found.asked)) == len(found.asked) <= plan.queries
-        assert seen.items() <= found.labels.items() and charged <= set(found.asked)
-        assert all(query in seen for query in found.labels if query in charged), "a lost query was answered after all"
-        seen, charged = dict(found.labels), {*charged, *found.asked}
-    assert found.closed and found.asked == list(range(plan.queries))
+        outcome = read_transcript(plan)
+        assert outcome is not None
+        assert set(outcome.labels) <= outcome.answered <= set(outcome.queries)
+        assert len(set(outcome.queries)) == len(outcome.queries) <= plan.queries
+        assert seen.items() <= outcome.labels.items() and charged <= set(outcome.queries)
+        assert all(query in seen for query in outcome.labels if query in charged), "a lost query was answered after all"
+        seen, charged = dict(outcome.labels), {*charged, *outcome.queries}
+    assert outcome.closed and outcome.queries == list(range(plan.queries))
 
 
 def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:
@@ -496,14 +497,14 @@ def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:
 
     plan = planned(tmp_path)
     with exclusive(plan.folder), pytest.raises(InputError, match="no other process"):
-        held(plan)
+        holding(plan)
 
 
 def test_the_distribution_of_what_is_answered() -> None:
     """Shares of winners and of answers against the probabilities that they are accounted by; a chance of 1e-6 to fail."""
     from scipy.special import ndtr
 
-    from dpcli.predict.voting.aggregators import ConfidentGnMax, LnMax
+    from dpcli.predict.aggregators import ConfidentGnMax, LnMax
     from dpcli.random.streams import SystemStream
 
     many, stream = 40_000, SystemStream()
@@ -523,15 +524,15 @@ def test_a_copy_of_a_session_answers_nothing_wherever_it_was_made(tmp_path: Path
     full = plan_of(str(tmp_path / "votes.toml"))
     with pytest.raises(RuntimeError):
         hold(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
-    whole = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
-    for kept in range(len(whole) + 1):
+    complete = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
+    for kept in range(len(complete) + 1):
         folder = tmp_path / f"copy{kept}"
         shutil.copytree(tmp_path / "run", folder)
-        (folder / "transcript.jsonl").write_bytes(b"".join(whole[:kept]))
+        (folder / "transcript.jsonl").write_bytes(b"".join(complete[:kept]))
         other = dataclasses.replace(full, pate=dataclasses.replace(full.pate, output=str(folder)))
         with pytest.raises(LedgerError, match="a copy of"):
-            held(other)
-        assert (folder / "transcript.jsonl").read_bytes() == b"".join(whole[:kept])
+            holding(other)
+        assert (folder / "transcript.jsonl").read_bytes() == b"".join(complete[:kept])
     (tmp_path / "run").rename(tmp_path / "moved")
     moved = dataclasses.replace(full, pate=dataclasses.replace(full.pate, output=str(tmp_path / "moved")))
-    assert held(moved).closed
+    assert holding(moved).closed

@@ -1,7 +1,8 @@
-"""What votes cost: the reference values, a second computation in high precision, and laws."""
+"""Costs of votes and their smooth sensitivity: the reference values, a second computation in high precision, enumeration, and laws."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -11,20 +12,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.base.errors import NotRepresentable
+from dpcli.base.errors import CannotCertify, NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
-from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.voting.gaussian_bound import rdp_gaussian, total_rdp_gaussian
-from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_laplace
+from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
+from dpcli.predict.pate.vote_account import Release, release_cost, released
+from dpcli.predict.vote_bounds import (
+    AnswerSensitivity,
+    conditions,
+    inverse_log_ndtr,
+    log_answered,
+    log_q_gaussian,
+    log_q_laplace,
+    rdp_gaussian,
+    smooth,
+    threshold_by_distance,
+    total_rdp_gaussian,
+)
 from tests.cases import of_each
-from tests.predict.recipes import GRID, REFERENCE, votes
+from tests.predict.samples import GRID, REFERENCE, votes
 
 CLOSE = 1e-9  # relative, as agreed; the values differ by rounding, and by ours being rounded up
 
 
 def cost(aggregator: Aggregator, counts: Any, order: float) -> float:
-    found = np.array([counts])
-    return float(aggregator.realised(found, found.max(axis=1), np.ones(1)).rdp(np.array([order]))[0])
+    result = np.array([counts])
+    return float(aggregator.realised(result, result.max(axis=1), np.ones(1)).rdp(np.array([order]))[0])
 
 
 @of_each("case", REFERENCE["gnmax_votes"], told=lambda case: f"{case['votes'][:3]}-{case['sigma']}-{case['order']}")
@@ -36,8 +48,8 @@ def test_gnmax(case: dict[str, Any]) -> None:
 
 def test_gnmax_by_log_q() -> None:
     for case in REFERENCE["gnmax_logq"]:
-        found = rdp_gaussian(np.array([float(case["logq"])]), case["sigma"], np.array([float(case["order"])]))[0, 0]
-        assert found == pytest.approx(case["rdp"], rel=CLOSE), case
+        result = rdp_gaussian(np.array([float(case["logq"])]), case["sigma"], np.array([float(case["order"])]))[0, 0]
+        assert result == pytest.approx(case["rdp"], rel=CLOSE), case
 
 
 def test_threshold() -> None:
@@ -62,15 +74,15 @@ def test_a_published_table(case: dict[str, Any]) -> None:
     aggregator: Any = GnMax(case["sigma2"])
     if case["T"] is not None:
         aggregator = ConfidentGnMax(case["sigma2"], case["T"], case["sigma1"])
-    found = aggregator.expected(counts, counts.max(axis=1))
-    assert found.answered == pytest.approx(case["expected_answered"], rel=1e-12)
+    result = aggregator.expected(counts, counts.max(axis=1))
+    assert result.answered == pytest.approx(case["expected_answered"], rel=1e-12)
     if case["data_independent"]:
-        rdp = GRID * found.answered / case["sigma2"] ** 2
+        rdp = GRID * result.answered / case["sigma2"] ** 2
         rdp += 0.0 if case["T"] is None else GRID * case["n"] / (2.0 * case["sigma1"] ** 2)
         values = classic(GRID, rdp, math.log(case["delta"]))
         epsilon, order = float(values.min()), float(GRID[values.argmin()])
     else:
-        epsilon, order = found.epsilon(case["delta"], classic, GRID)
+        epsilon, order = result.epsilon(case["delta"], classic, GRID)
     assert epsilon == pytest.approx(case["eps_classic"], rel=CLOSE)
     assert order == case["order"]
 
@@ -78,12 +90,12 @@ def test_a_published_table(case: dict[str, Any]) -> None:
 def test_the_tiny_table_by_both_conversions() -> None:
     case = REFERENCE["tiny_table"]
     counts = np.array(case["votes"])
-    found = GnMax(case["sigma"]).expected(counts, counts.max(axis=1))
-    assert found.rdp(np.array([2.0, 10.0])) == pytest.approx([case["rdp_at_2"], case["rdp_at_10"]], rel=CLOSE)
+    result = GnMax(case["sigma"]).expected(counts, counts.max(axis=1))
+    assert result.rdp(np.array([2.0, 10.0])) == pytest.approx([case["rdp_at_2"], case["rdp_at_10"]], rel=CLOSE)
     for conversion, name in ((classic, "classic"), (balle, "balle")):
-        epsilon, order = found.epsilon(case["delta"], conversion, GRID)
+        epsilon, order = result.epsilon(case["delta"], conversion, GRID)
         assert (epsilon, order) == (pytest.approx(case[f"eps_{name}"], rel=CLOSE), case[f"order_{name}"])
-        assert found.epsilon(case["delta"], conversion)[0] <= epsilon  # over all real orders
+        assert result.epsilon(case["delta"], conversion)[0] <= epsilon  # over all real orders
 
 
 def test_what_a_session_with_abstentions_is_charged() -> None:
@@ -112,18 +124,18 @@ def exactly(log_q: float, sigma: float, order: float) -> Any:
             return independent
         base = (1 - q) / (1 - (q * mpmath.exp(e2)) ** ((mu2 - 1) / mu2))
         high = mpmath.exp(e1) / q ** (1 / (mu1 - 1))
-        found = mpmath.log((1 - q) * base ** (a - 1) + q * high ** (a - 1)) / (a - 1)
-        return min(independent, found)
+        result = mpmath.log((1 - q) * base ** (a - 1) + q * high ** (a - 1)) / (a - 1)
+        return min(independent, result)
 
 
 @given(st.floats(-4.0, 3.5), st.floats(-1.0, 3.0), st.floats(0.0, 3.0))
 def test_the_bound_is_never_below_its_formula(size: float, noise: float, above: float) -> None:
     log_q, sigma, order = -(10.0**size), 10.0**noise, 1.0 + 10.0 ** (above - 1.0)
-    found = float(rdp_gaussian(np.array([log_q]), sigma, np.array([order]))[0, 0])
+    result = float(rdp_gaussian(np.array([log_q]), sigma, np.array([order]))[0, 0])
     exact = exactly(log_q, sigma, order)
     independent = order / sigma**2
     # A condition that holds by less than rounding may fail here, on the private side.
-    assert found >= exact and (found <= float(exact) * (1.0 + 1e-11) + 1e-300 or found == pytest.approx(independent, rel=1e-12))
+    assert result >= exact and (result <= float(exact) * (1.0 + 1e-11) + 1e-300 or result == pytest.approx(independent, rel=1e-12))
 
 
 VOTED = st.lists(st.integers(0, 300), min_size=2, max_size=6).filter(lambda counts: sum(counts) > 0)
@@ -148,8 +160,8 @@ def test_laws_of_the_sum(rows: list[list[int]], sigma: float, random: Any) -> No
 def test_an_order_close_to_1_costs_no_less_than_the_next() -> None:
     orders = 1.0 + 10.0 ** -np.arange(12.0, -1.0, -1.0)
     for log_q in (-0.5, -3.0, -30.0, -300.0):
-        found = total_rdp_gaussian(np.array([log_q]), np.ones(1), 40.0, orders)
-        assert np.all(np.diff(found) >= -1e-12 * found[:-1]) and np.all(found > 0.0)
+        result = total_rdp_gaussian(np.array([log_q]), np.ones(1), 40.0, orders)
+        assert np.all(np.diff(result) >= -1e-12 * result[:-1]) and np.all(result > 0.0)
 
 
 def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> None:
@@ -174,11 +186,153 @@ def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> 
     keys = {name: noise if name in ("sigma", "scale", "threshold_sigma") else value for name, value in cls.example.items()}
     spec = cls(**keys)
     counts, orders = votes(7, 10, 250, [0.98, 0.3]), np.array([1.5, 8.0, 64.0])
-    found = load(AGGREGATORS[entry]).of(spec).expected(counts, counts.max(axis=1)).rdp(orders)
-    assert np.all(found > 0.0 if noise > 1.0 else found >= 0.0) and not np.isnan(found).any()
+    result = load(AGGREGATORS[entry]).of(spec).expected(counts, counts.max(axis=1)).rdp(orders)
+    assert np.all(result > 0.0 if noise > 1.0 else result >= 0.0) and not np.isnan(result).any()
     mechanism = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, 1, 1))
     if noise < 1.0:
         with pytest.raises(NotRepresentable, match="the noise protects nothing"):
             mechanism.rdp(orders)
     else:
         assert np.all(mechanism.rdp(orders) >= 0.0)
+
+
+LARGE = 1000  # teachers from which on every distance takes seconds
+
+
+@of_each("case", [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] < LARGE])
+def test_answers(case: dict[str, Any]) -> None:
+    require_answer(case)
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_answers_of_many_teachers() -> None:
+    (case,) = [case for case in REFERENCE["smooth_gnmax"] if case["teachers"] >= LARGE]
+    require_answer(case)
+
+
+def require_answer(case: dict[str, Any]) -> None:
+    of = AnswerSensitivity(float(case["sigma"]), len(case["votes"]), case["order"])
+    assert (of.log_q0, of.log_q1) == (pytest.approx(case["logq0"], rel=CLOSE), pytest.approx(case["logq1"], rel=CLOSE))
+    (result,) = of.by_distance(np.array([case["votes"]]), case["teachers"])
+    assert result[0] == pytest.approx(case["LS0"], rel=CLOSE, abs=0.0)
+    assert (result.max(), result.argmax()) == (pytest.approx(case["LSmax"], rel=CLOSE), case["argmax_d"])
+    assert smooth(result, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE)
+
+
+@of_each("case", REFERENCE["smooth_threshold"], told=lambda case: f"{case['votes'][:2]}")
+def test_thresholds(case: dict[str, Any]) -> None:
+    largest = np.array([float(max(case["votes"]))])
+    (result,) = threshold_by_distance(largest, case["T"], case["sigma"], case["order"], case["teachers"])
+    assert result[0] == pytest.approx(case["LS0"], rel=CLOSE, abs=1e-15)
+    assert result.max() == pytest.approx(case["LSmax"], rel=CLOSE, abs=1e-15)
+    assert smooth(result, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE, abs=1e-15)
+
+
+def test_what_the_release_costs() -> None:
+    for case in REFERENCE["gnss_rdp"]:
+        result = release_cost(Release(case["order"], case["beta"], case["sigma_ss"], 0.1))
+        assert result == pytest.approx(case["rdp"], rel=CLOSE)
+    for order, beta in ((20.0, 0.025), (1.0, 0.01), (30.0, 0.1)):
+        with pytest.raises(CannotCertify, match="expected an order between 1 and"):
+            release_cost(Release(order, beta, 5.0, 0.1))
+
+
+def test_the_conditions() -> None:
+    for case in REFERENCE["conditions"]:
+        of = AnswerSensitivity(float(case["sigma"]), case["classes"], case["order"])
+        assert conditions(of, 250) == tuple(case["C5,C6"])
+    # As the published symbolic check answers them.
+    for sigma, classes, order, c6 in (
+        (40.0, 10, 20.0, True),
+        (100.0, 150, 25.0, True),
+        (10.0, 10, 15.0, False),
+        (3.0, 2, 3.0, True),
+    ):
+        assert conditions(AnswerSensitivity(sigma, classes, order), 250) == (True, c6)
+
+
+def test_where_votes_change_nothing_there_is_nothing_to_sanitise() -> None:
+    of = AnswerSensitivity(0.5, 10, 64.0)
+    assert of.log_q0 < -1000.0  # far off, and there
+    with pytest.raises(CannotCertify, match="nothing to sanitise"):
+        _ = AnswerSensitivity(0.01, 10, 64.0).log_q0
+
+
+def every_vote(teachers: int, classes: int) -> list[tuple[int, ...]]:
+    return [row for row in itertools.product(range(teachers + 1), repeat=classes) if sum(row) == teachers]
+
+
+def neighbours(row: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the votes where one teacher votes otherwise."""
+    result = []
+    for source, target in itertools.permutations(range(len(row)), 2):
+        if row[source]:
+            moved = list(row)
+            moved[source] -= 1
+            moved[target] += 1
+            result.append(tuple(moved))
+    return result
+
+
+@of_each("teachers, classes, sigma, order", [(24, 2, 4.0, 3.0), (16, 3, 4.0, 3.0), (14, 3, 2.0, 2.0)])
+@of_each("beta", [0.02, 0.1])
+def test_the_smooth_bound_is_one(teachers: int, classes: int, sigma: float, order: float, beta: float) -> None:
+    """Over every vote there is: not below the change to any neighbour, and e^beta apart at most from a neighbour's."""
+    of = AnswerSensitivity(sigma, classes, order)
+    assert conditions(of, teachers) == (True, True)
+    rows = every_vote(teachers, classes)
+    cost = dict(zip(rows, of.cost(log_q_gaussian(np.array(rows), sigma)).tolist(), strict=True))
+    distances = of.by_distance(np.array(rows), teachers)
+    bound = {row: smooth(one, beta) for row, one in zip(rows, distances, strict=True)}
+    for row in rows:
+        for other in neighbours(row):
+            assert abs(cost[row] - cost[other]) <= bound[row] * (1.0 + 1e-9)
+            assert bound[row] <= math.exp(beta) * bound[other] * (1.0 + 1e-9)
+
+
+@of_each("threshold, sigma", [(20.0, 4.0), (35.0, 3.0), (12.0, 6.0)])
+def test_the_smooth_bound_of_a_threshold_is_one(threshold: float, sigma: float) -> None:
+    teachers, beta, order = 40, 0.05, 6.0
+    largest = np.arange(teachers + 1.0)
+    log_q = np.minimum(*log_answered(largest, threshold, sigma))
+    cost = rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]
+    bound = [smooth(one, beta) for one in threshold_by_distance(largest, threshold, sigma, order, teachers)]
+    for i in range(teachers):
+        assert abs(cost[i] - cost[i + 1]) <= min(bound[i], bound[i + 1]) * (1.0 + 1e-9)
+        assert max(bound[i], bound[i + 1]) <= math.exp(beta) * min(bound[i], bound[i + 1]) * (1.0 + 1e-9)
+
+
+def test_the_smooth_bound_of_a_sum_is_one() -> None:
+    """With two queries, d teachers that change their minds may move one of them and leave the other, or move both by less."""
+    teachers, beta, order, sigma = 20, 0.05, 6.0, 3.0
+    largest = np.arange(teachers + 1.0)
+    rows = np.stack((largest, teachers - largest), axis=1).astype(int)
+    of_threshold = threshold_by_distance(largest, 12.0, sigma, order, teachers)
+    of_answer = AnswerSensitivity(4.0, 2, 3.0).by_distance(rows, teachers)
+    apart = np.abs(largest[:, None] - largest)
+    for result in (of_threshold, of_answer, of_threshold + of_answer):
+        local = result[:, 0]
+        for a, b in itertools.combinations(range(teachers + 1), 2):
+            shrunk = np.exp(-beta * np.maximum(apart[a][:, None], apart[b]))
+            assert smooth(result[a] + result[b], beta) >= (shrunk * (local[:, None] + local)).max() * (1.0 - 1e-12)
+
+
+def test_a_release_is_below_the_costs_of_both_as_rarely_as_it_says() -> None:
+    """The share of Z for which it is below what neighbouring votes may cost, found where the two meet."""
+    for failure in (0.3, 0.05, 1e-4):
+        release = Release(8.0, 0.01, 3.0, failure)
+        low, high = -40.0, 40.0
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if released(1.0, 0.2, release, middle) < 1.2 else (low, middle)
+        assert 0.5 * math.erfc(-high / math.sqrt(2.0)) == pytest.approx(failure, rel=1e-6)
+    with pytest.raises(CannotCertify, match="a smaller beta"):
+        released(1.0, 0.2, Release(2.0, 0.2, 20.0, 0.01), 0.0)
+
+
+def test_the_inverse_of_the_normal_distribution() -> None:
+    z = -np.concatenate((np.linspace(0.0, 40.0, 81), [100.0, 1000.0]))
+    from dpcli.numerics.logspace import log_ndtr_array
+
+    assert inverse_log_ndtr(log_ndtr_array(z)) == pytest.approx(z, rel=1e-11, abs=1e-11)

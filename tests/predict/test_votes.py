@@ -1,20 +1,26 @@
-"""Files of votes: what is none is refused by name, in every format, without a word of what stands in it."""
+"""Files of votes and of private records: what is none is refused by name, in every format, without a word of what stands in it."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.predict.pate import vote_file
-from dpcli.predict.pate.settings import Pate
-from dpcli.predict.pate.vote_file import table_of, votes_of
-from dpcli.predict.voting.votes import counted, vote_counts
+from dpcli.predict.models.texts import TextSource, owned_texts
+from dpcli.predict.pate import vote_files
+from dpcli.predict.pate.pate_plan import Pate
+from dpcli.predict.pate.records import inputs_of, labels_of, read_records
+from dpcli.predict.pate.vote_files import table_of, votes_of
+from dpcli.predict.prompt.prompt_teachers import labelled
+from dpcli.predict.vote_counts import counted, vote_counts
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
@@ -43,13 +49,13 @@ def read(table: Table, path: Path, rows: str = "counts") -> Any:
 
 
 def changed(value: float, row: int = 17, column: int = 3) -> Table:
-    found = counts().astype(float)
-    found[row, column] = value
-    return found
+    answer = counts().astype(float)
+    answer[row, column] = value
+    return answer
 
 
 def labels(queries: int = 60) -> Table:
-    """What each teacher says, (queries, teachers)."""
+    """Return what each teacher says, (queries, teachers)."""
     return np.stack([np.repeat(np.arange(CLASSES), row) for row in counts(queries)])
 
 
@@ -83,8 +89,8 @@ def test_what_are_no_counts_is_refused_by_name(name: str, ending: str, tmp_path:
     with pytest.raises(InputError) as refused:
         read(make(), tmp_path / f"votes.{ending}")
     assert message in str(refused.value)
-    said = str(refused.value).replace(str(tmp_path), "")
-    assert not any(secret in said for secret in ("0.5", "77", "1e+300", "-1", "nan"))
+    shown = str(refused.value).replace(str(tmp_path), "")
+    assert not any(secret in shown for secret in ("0.5", "77", "1e+300", "-1", "nan"))
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -148,11 +154,11 @@ ODD: dict[str, bytes | Callable[[Path], None]] = {
 }
 
 
-def claimed(path: Path, shape: tuple[int, ...], held: bool = True) -> None:
+def claimed(path: Path, shape: tuple[int, ...], kept: bool = True) -> None:
     """A file whose header says that it has this shape, and whose holes are as long."""
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "|i1", "fortran_order": False, "shape": shape})
-        if held:
+        if kept:
             file.truncate(file.tell() + int(np.prod(shape)))
 
 
@@ -200,7 +206,7 @@ def test_labels_that_would_be_too_many_counts_are_refused() -> None:
 
 
 def test_a_square_of_labels_is_refused_too() -> None:
-    """As many teachers as labels: what tells them apart is the sum of a row."""
+    """With as many teachers as labels, what tells them apart is the sum of a row."""
     rows = np.random.default_rng(0).integers(0, 10, (50, 10))
     with pytest.raises(InputError, match="found labels"):
         vote_counts(rows, 10, 10, "votes.npy")
@@ -223,7 +229,7 @@ def test_columns_that_only_can_be_turned_into_numbers_are_none(kind: str, tmp_pa
     }[kind]
     path = tmp_path / "votes.parquet"
     pa.parquet.write_table(pa.table({"a": made, "b": pa.array([0, 250])}), path)
-    with pytest.raises(InputError, match="expected columns of numbers, found something else"):
+    with pytest.raises(InputError, match="expected columns of numbers, found"):
         table_of(str(path))
 
 
@@ -233,7 +239,7 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path, 
     stored(np.zeros((1000, 3), dtype=int), path)
     import pyarrow.parquet
 
-    monkeypatch.setattr(vote_file, "MOST", 2999)
+    monkeypatch.setattr(vote_files, "MOST", 2999)
     monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read", lambda file: pytest.fail("it is read"))
     with pytest.raises(InputError, match="expected at most 2,999 numbers, found 3,000"):
         table_of(str(path))
@@ -256,3 +262,133 @@ def test_the_names_of_columns_are_no_row(names: str, end: str, tmp_path: Path) -
     path = tmp_path / "votes.csv"
     path.write_text(f"{names}4,0,0\n1,2,1{end}")
     assert table_of(str(path)).tolist() == [[4, 0, 0], [1, 2, 1]]
+
+
+PROMPT: Any = SimpleNamespace(text="text", label="label", labels=("no", "yes"))
+
+
+def of_prompt(place: Path) -> object:
+    return labelled(place.name, PROMPT, str(place.parent / "file.toml"), "data", "user")
+
+
+def of_texts(place: Path) -> object:
+    """Read texts as pmixed and generate do."""
+    units = None if place.suffix == ".txt" else "user"
+    return owned_texts(TextSource(place.name, str(place.parent / "file.toml"), "pmixed.data", "text", units))
+
+
+def of_pate(place: Path) -> object:
+    answer = read_records(place.name, (), "label", True, str(place.parent / "file.toml"))
+    inputs = inputs_of(answer, 0.0, "pate.data")
+    return labels_of(answer, 2, "pate.data", len(inputs))
+
+
+def of_counts(place: Path) -> object:
+    return vote_counts(table_of(str(place)), 5, 3, "pate.votes")
+
+
+def of_labels(place: Path) -> object:
+    return counted(table_of(str(place)), 3, 3, "pate.votes")
+
+
+def word(chance: random.Random) -> str:
+    """No number, whatever is drawn."""
+    return f"x{chance.randbytes(4).hex()}"
+
+
+def texts(chance: random.Random) -> list[Any]:
+    return [word(chance), "no", f"u{chance.randrange(99)}"]
+
+
+def numbers(chance: random.Random) -> list[Any]:
+    return [chance.random(), chance.random(), chance.randrange(2)]
+
+
+def count_row(chance: random.Random) -> list[Any]:
+    first = chance.randrange(6)
+    return [first, 5 - first, 0]
+
+
+def csv(names: tuple[str, ...] | None) -> Callable[[list[list[Any]]], bytes]:
+    head = [] if names is None else [",".join(names)]
+    return lambda rows: "\n".join([*head, *(",".join(map(str, row)) for row in rows), ""]).encode("utf-8", "surrogateescape")
+
+
+def jsonl(rows: list[list[Any]]) -> bytes:
+    """A row of one value stands there as it is."""
+    lines = [row[0] if len(row) == 1 else json.dumps(dict(zip(("text", "label", "user"), row, strict=False))) for row in rows]
+    return "\n".join([*map(str, lines), ""]).encode("utf-8", "surrogateescape")
+
+
+def plain(rows: list[list[Any]]) -> bytes:
+    return "\n".join(str(row[0]) for row in rows).encode("utf-8", "surrogateescape")
+
+
+TEXTS, RECORDS = csv(("text", "label", "user")), csv(("a", "b", "label"))
+NO_UTF8 = "\udcff"  # a byte that is no UTF-8
+# Reader, ending, how a row is made and the file written, and a row that is wrong.
+ODD_ROWS: dict[str, tuple[Any, str, Any, Any, Callable[[random.Random], list[Any]]]] = {
+    **{
+        f"{name} {what}{ending}": (reader, ending, texts, write, wrong)
+        for name, reader in (("prompt", of_prompt), ("texts", of_texts))
+        for ending, write, what, wrong in (
+            (".csv", TEXTS, "a short row", lambda chance: [word(chance)]),
+            (".csv", TEXTS, "a long row", lambda chance: [*texts(chance), chance.random()]),
+            (".csv", TEXTS, "an open quote", lambda chance: ['"' + word(chance), "no", "u1"]),
+            (".csv", TEXTS, "another encoding", lambda chance: [word(chance) + NO_UTF8, "no", "u1"]),
+            (".jsonl", jsonl, "no json", lambda chance: ["{" + word(chance)]),
+            (".jsonl", jsonl, "a list", lambda chance: [f"[{chance.random()}]"]),
+            (".jsonl", jsonl, "no text", lambda chance: [json.dumps({"label": "no", "user": word(chance)})]),
+            (".jsonl", jsonl, "an owner of another type", lambda chance: ["some text", "no", chance.randrange(10**6)]),
+            (".jsonl", jsonl, "another encoding", lambda chance: [word(chance) + NO_UTF8, "no", "u1"]),
+        )
+        if not (ending == ".jsonl" and "encoding" in what)
+    },
+    "prompt another label.csv": (of_prompt, ".csv", texts, TEXTS, lambda chance: ["a", word(chance), "u1"]),
+    "prompt no owner.csv": (of_prompt, ".csv", texts, TEXTS, lambda chance: [word(chance), "no", ""]),
+    "texts another encoding.txt": (of_texts, ".txt", texts, plain, lambda chance: [word(chance) + NO_UTF8]),
+    "pate a short row.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [chance.random()]),
+    "pate a word.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [word(chance), 0.5, 1]),
+    "pate infinity.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: ["inf", chance.random(), 1]),
+    "pate another label.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [0.5, 0.5, chance.randrange(2, 10**6)]),
+    "pate half a label.csv": (of_pate, ".csv", numbers, RECORDS, lambda chance: [0.5, 0.5, chance.random() / 2 + 0.1]),
+    "counts another sum.csv": (of_counts, ".csv", count_row, csv(None), lambda chance: [chance.randrange(6, 99), 0, 0]),
+    "counts below zero.csv": (of_counts, ".csv", count_row, csv(None), lambda chance: [-chance.randrange(1, 99), 5, 0]),
+    "counts half a vote.csv": (of_counts, ".csv", count_row, csv(None), lambda chance: [4.0 + chance.random() / 2 + 0.1, 1, 0]),
+    "counts a short row.csv": (of_counts, ".csv", count_row, csv(None), lambda chance: [chance.randrange(6)]),
+    "counts a word.csv": (of_counts, ".csv", count_row, csv(None), lambda chance: [word(chance), 5, 0]),
+    "labels another.csv": (of_labels, ".csv", lambda chance: [0, 1, 2], csv(None), lambda chance: [chance.randrange(3, 99), 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", ODD_ROWS)
+def test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is(name: str, tmp_path: Path) -> None:
+    reader, ending, row, write, wrong = ODD_ROWS[name]
+    seed = random.SystemRandom().randrange(2**32)
+    chance, refusals = random.Random(seed), []
+    for _ in range(4):
+        rows = [row(chance) for _ in range(chance.randrange(5, 40))]
+        rows.insert(chance.randrange(1, len(rows)), wrong(chance))
+        (tmp_path / f"private{ending}").write_bytes(write(rows))
+        with pytest.raises(InputError) as refused:
+            reader(tmp_path / f"private{ending}")
+        refusals.append(str(refused.value))
+    assert len({*refusals}) == 1, (seed, refusals)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_the_same_of_arrays(ending: str, tmp_path: Path) -> None:
+    refusals = []
+    for place, count, value in ((1, 9, np.nan), (7, 30, np.nan)):
+        table = np.zeros((count, 3))
+        table[:, 0] = 5.0
+        table[place, 1] = value
+        path = tmp_path / f"private{ending}"
+        if ending == ".npy":
+            np.save(path, table)
+        else:
+            np.savez(path, inputs=table, labels=np.zeros(count, dtype=int))
+        with pytest.raises(InputError) as refused:
+            (of_counts if ending == ".npy" else of_pate)(path)
+        refusals.append(str(refused.value))
+    assert refusals[0] == refusals[1]

@@ -16,13 +16,12 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.document import TOP
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
+from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax, laplace_noise, normal_noise
 from dpcli.predict.plugin import AGGREGATORS
-from dpcli.predict.queries.open import open_queries
+from dpcli.predict.prediction_session import open_queries
+from dpcli.predict.prompt.prompt_session import Released, VoteTranscript, VotingSession
 from dpcli.predict.shards import refuse_replaced_units, shards_of, spread_names
-from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.voting.noise import laplace_noise, normal_noise
-from dpcli.predict.voting.session import Released, VoteTranscript, VotingSession
-from dpcli.predict.voting.votes import VoteCounts
+from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import SystemStream, insecure_seed
 
 VOTES = VoteCounts(np.array([[70, 20, 10]]), 100)
@@ -71,15 +70,15 @@ def test_the_winner_wins_as_often_as_it_should(aggregator: Aggregator) -> None:
     n, chance = 4_000, np.random.default_rng()
     noise = chance.normal(0, 30.0, (200_000, 3)) if isinstance(aggregator, GnMax) else chance.laplace(0, 20.0, (200_000, 3))
     expected = np.bincount((VOTES.counts + noise).argmax(1), minlength=3) / 200_000
-    found = np.bincount(aggregator.winners(np.repeat(VOTES.counts, n, axis=0), SystemStream()), minlength=3) / n
-    assert np.all(np.abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) * (1 / n + 1 / 200_000)))
+    result = np.bincount(aggregator.winners(np.repeat(VOTES.counts, n, axis=0), SystemStream()), minlength=3) / n
+    assert np.all(np.abs(result - expected) < 5 * np.sqrt(expected * (1 - expected) * (1 / n + 1 / 200_000)))
 
 
 def test_there_is_an_answer_as_often_as_there_should_be() -> None:
     aggregator, n = ConfidentGnMax(1.0, 90.0, 40.0), 4_000
     expected = 0.5 * math.erfc((90.0 - 70.0) / 40.0 / math.sqrt(2.0))
-    found = sum(aggregator.reached(np.full(n, 70.0), SystemStream())) / n
-    assert abs(found - expected) < 5 * math.sqrt(expected * (1 - expected) / n)
+    result = sum(aggregator.reached(np.full(n, 70.0), SystemStream())) / n
+    assert abs(result - expected) < 5 * math.sqrt(expected * (1 - expected) / n)
 
 
 def session(folder: Path, aggregator: Aggregator, total: int, answers: int | None = None) -> VotingSession:
@@ -96,21 +95,21 @@ def session(folder: Path, aggregator: Aggregator, total: int, answers: int | Non
 
 
 def test_a_query_is_answered_once_and_charged_once(tmp_path: Path) -> None:
-    voting, asked = session(tmp_path, GnMax(50.0), 3), []
+    voting, questions = session(tmp_path, GnMax(50.0), 3), []
 
     def votes() -> VoteCounts:
-        asked.append(1)
+        questions.append(1)
         return VOTES
 
     first = [voting.ask(text, votes) for text in ("a", "b")]
     again = session(tmp_path, GnMax(50.0), 3)
     assert [again.ask(text, votes) for text in ("b", "a", "b")] == [first[1], first[0], first[1]]
     assert [one.number for one in first] == [1, 2]
-    assert (len(asked), again.budget.taken()) == (2, 2)
+    assert (len(questions), again.budget.taken()) == (2, 2)
     again.ask("c", votes)
     with pytest.raises(Denied):
         again.ask("d", votes)
-    assert len(asked) == 3  # nobody votes on what will not be answered
+    assert len(questions) == 3  # nobody votes on what will not be answered
     assert again.ask("a", votes) == first[0]
 
 

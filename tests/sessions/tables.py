@@ -53,14 +53,14 @@ def learnt(plan: Any) -> Any:
 
 
 def fine_tuning(plan: Any) -> Any:
-    from dpcli.predict.pmixed.shared import private_texts, sharded
+    from dpcli.predict.pmixed.shard_models import private_texts, sharded
 
     return sharded(plan, private_texts(plan))
 
 
 def writing(plan: Any) -> Any:
-    from dpcli.predict.decode.contexts import batches, frame_of
-    from dpcli.predict.models.load import language_model
+    from dpcli.predict.decode.text_writer import batches, frame_of
+    from dpcli.predict.models.loading import language_model
 
     generate = plan.generate
     model, vocabulary = language_model(generate.model, generate.tokenizer, plan.path, "generate")

@@ -49,8 +49,7 @@ class Reading:
 
 
 def voting(plan: Any) -> Any:
-    from dpcli.predict.prompt.labelled import labelled
-    from dpcli.predict.prompt.prompts import teachers
+    from dpcli.predict.prompt.prompt_teachers import labelled, teachers
 
     private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
     return teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)
@@ -98,7 +97,7 @@ READINGS: dict[str, Reading] = {
         "user",
         lambda k: {"text": f"ash {k}", "label": "yes" if k % 2 else "no", "user": f"u{k // 2}"},
         {"text": "eel", "label": "perhaps", "user": ""},
-        "predict.prompt.plan",
+        "predict.prompt.prompt_plan",
         voting,
         ("prompt",),
     ),
@@ -107,7 +106,7 @@ READINGS: dict[str, Reading] = {
         "example",
         lambda k: {"text": " ".join(f"w{(k + n) % 12}" for n in range(9))},
         {"text": "w1 unknown"},
-        "predict.pmixed.plan",
+        "predict.pmixed.pmixed_plan",
         fine_tuning,
         ("pmixed", "fit"),
     ),
@@ -116,14 +115,14 @@ READINGS: dict[str, Reading] = {
         "user",
         lambda k: {"text": "aabaabab"[: 2 + k % 6], "user": f"u{k // 2}"},
         {"text": "SECRETS", "user": ""},
-        "predict.decode.plan",
+        "predict.decode.generate_plan",
         writing,
         ("generate",),
     ),
 }
 
 
-READERS_OF = {"train": "train.tasks.arrays", "prompt": "predict.prompt.labelled"}
+READERS_OF = {"train": "train.tasks.arrays"}
 
 
 def endings(reading: str) -> frozenset[str]:

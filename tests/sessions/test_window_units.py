@@ -39,12 +39,12 @@ TABLES = {
     ),
     "causal-lm": ("train.plan.plan", table_of("causal-lm", model="bags:bag", tokenizer="bytes", context=6, units="user"), learnt),
     "generate": (
-        "predict.decode.plan",
+        "predict.decode.generate_plan",
         generate_files.FILE.replace("notes:private", "rows.csv"),
         writing,
     ),
     "pmixed": (
-        "predict.pmixed.plan",
+        "predict.pmixed.pmixed_plan",
         pmixed_files.HEAD.replace("small_texts:letters", "rows.csv") + 'output = "out"\nunits = "user"\n',
         fine_tuning,
     ),

@@ -19,7 +19,7 @@ from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.predict.pate.plan import plan_of
+from dpcli.predict.pate.pate_plan import plan_of
 from dpcli.predict.pate.transcript import read_transcript
 from dpcli.sessions.priced import FilePlan
 from dpcli.sweep import private_search as selecting
@@ -107,10 +107,10 @@ SCENARIOS: dict[Words, Scenario] = {
     ),
     ("sweep",): Scenario(of_sweep, "example", anew=True),
     ("pate", "label"): Scenario(of_pate, "example", statement="out/statement.md"),
-    ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed:fit.taught"),
+    ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed:ensemble_fit.taught"),
     ("prompt",): Scenario(of_prompt, "user", ("--resume",), statement="out/statement.md"),
     ("generate",): Scenario(
-        of_generate, "user", ("--resume",), "dpcli.predict.decode.writing:Writing.texts", statement="out/statement.md"
+        of_generate, "user", ("--resume",), "dpcli.predict.decode.generation:Writing.texts", statement="out/statement.md"
     ),
 }
 
@@ -332,8 +332,9 @@ def test_one_spelling_for_the_same_blocks(by: str) -> None:
 
 def plans() -> list[type[FilePlan]]:
     """Every plan of a session."""
-    for module in ("train.plan", "release", "predict.pate", "predict.pmixed", "predict.prompt", "predict.decode"):
-        __import__(f"dpcli.{module}.plan")
+    predictions = ("pate.pate_plan", "pmixed.pmixed_plan", "prompt.prompt_plan", "decode.generate_plan")
+    for module in ("train.plan.plan", "release.plan", *(f"predict.{one}" for one in predictions)):
+        __import__(f"dpcli.{module}")
     found = {kind.__qualname__: kind for kind in below(FilePlan)}
     return [found[name] for name in sorted(found)]  # whichever was imported first
 

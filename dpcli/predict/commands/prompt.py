@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from dpcli.cli.options import emit, output_options
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.predict.commands.session_command import run_session, session_options
 
 
 @click.command(short_help="Make a prompt of private demonstrations, by noisy votes (PromptPATE).")
-@click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Print what it would do and cost, and whether --ledger has room for it.")
-@click.option(
-    "--resume", is_flag=True, help="Go on with the session in the folder: texts that were answered are not asked about again."
-)
-@click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone.")
-@charged_ledger("Charge this ledger before the first noise.")
-@output_options("text", "total")
-def command(
-    file: str,
-    dry_run: bool,
-    resume: bool,
-    moved: bool,
-    ledger: str | None,
-    dataset: str | None,
-    window: tuple[str, ...],
-    format_: str,
-    outputs: tuple[str, ...],
-) -> int:
+@session_options("Go on with the session in the folder: texts that were answered are not asked about again.")
+def command(file: str, moved: bool, **options: Any) -> int:
     """Label public texts by the noisy votes of teachers, each a prompt with private demonstrations of its own, as [prompt] in FILE says,
     and make a prompt of those labels.
 
@@ -39,18 +23,11 @@ def command(
     PostgreSQL (the key count) is none of them.
     """
     from dpcli.predict.documents.prompt import outcome, planned
-    from dpcli.predict.prompt.plan import plan_of
+    from dpcli.predict.prompt.prompt_plan import plan_of
 
-    plan = plan_of(file)
-    if dry_run:
-        from dpcli.ledger.documents.ledger_answers import quoted
-        from dpcli.sessions.commands.predicting import windowed
+    def work(plan: Any, books: Any, resume: bool, report: Any) -> Any:
+        from dpcli.predict.prompt.prompt_session import vote_and_teach
 
-        plan = windowed(plan, ledger, dataset, window)
-        return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    from dpcli.predict.prompt.run import vote_and_teach
-    from dpcli.sessions.commands.predicting import charged_to, on_window, progress
+        return vote_and_teach(plan, books, resume, moved, report)
 
-    with charged_to(ledger, dataset) as found, progress("text") as report:
-        done = vote_and_teach(on_window(plan, found, window), found, resume, moved, report)
-    return emit(outcome(done), format_, outputs)
+    return run_session(plan_of(file), planned, work, outcome, **options)

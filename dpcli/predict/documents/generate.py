@@ -1,4 +1,4 @@
-"""Private texts as a document: what writing them would cost, and what was written."""
+"""Private texts as a document: the plan, with its cost, and the texts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpcli.document.document import Document
 from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
 
 if TYPE_CHECKING:
-    from dpcli.predict.decode.plan import GenerationPlan
-    from dpcli.predict.decode.run import Generated
+    from dpcli.predict.decode.generate_plan import GenerationPlan
+    from dpcli.predict.decode.generation import Generated
 
 MANY = 1_000
 
 
 def planned(plan: GenerationPlan) -> Document:
-    """What `dpcli generate` would do and cost: all texts, the first of each batch, and a thousand."""
+    """Return what `dpcli generate` would do and cost: all texts, the first of each batch, and a thousand."""
     generate, entry = plan.generate, plan.entry
     rho = plan.rho
     first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
@@ -51,10 +51,10 @@ def planned(plan: GenerationPlan) -> Document:
 
 
 def outcome(done: Generated) -> Document:
-    """What was written."""
-    plan, found = done.plan, done.plan.account
+    """Return what was written."""
+    plan, account = done.plan, done.plan.account
     written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"
-    said = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {written}"
+    headline = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}: {written}"
     details: tuple[str, ...] = (
         *window_note(plan),
         f"texts and statement are in {shown(done.folder)}",
@@ -72,10 +72,10 @@ def outcome(done: Generated) -> Document:
         "texts": plan.texts,
         "folder": done.folder,
         "run": done.run,
-        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
-    return Document(said, data, "pass", notes=details, details=details, total=repr(found.upper))
+    return Document(headline, data, "pass", notes=details, details=details, total=repr(account.upper))
 
 
 def _texts(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Sessions of votes as documents: what they cost, and what came of them."""
+"""Sessions of votes as documents: their costs and their outcomes."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from typing import TYPE_CHECKING, Any
 from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
-from dpcli.predict.documents.pate_setting import counts, sanitised_data, setting
-from dpcli.predict.documents.pate_statement import BOTH
-from dpcli.predict.pate.session import LABELS, STATEMENT
-from dpcli.predict.pate.student import STUDENT
+from dpcli.predict.documents.prediction_statement import BOTH, counts, sanitised_data, setting
+from dpcli.predict.pate.learners import STUDENT
+from dpcli.predict.pate.pate_session import LABELS
 from dpcli.predict.pate.transcript import TRANSCRIPT
+from dpcli.predict.prediction_session import STATEMENT
 from dpcli.sessions.documents.dry_run import shown, window_note
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
-    from dpcli.predict.pate.account import VoteAccount, VoteEpsilon
-    from dpcli.predict.pate.plan import VotingPlan
-    from dpcli.predict.pate.session import SessionOutcome
-    from dpcli.predict.pate.student import StudentOutcome
+    from dpcli.predict.pate.learners import StudentOutcome
+    from dpcli.predict.pate.pate_plan import VotingPlan
+    from dpcli.predict.pate.pate_session import SessionOutcome
     from dpcli.predict.pate.teachers import Teachers
+    from dpcli.predict.pate.vote_account import VoteAccount, VoteEpsilon
 
 UNSANITISED = "unsanitised, do not publish"
 WHY = "an epsilon that depends on the votes tells how far the teachers agree, which is private: it stands in no statement, ledger or gate"
 
 
-def accounted(found: VoteAccount) -> Document:
-    """Everything that `dpcli pate account` says."""
-    plan = found.plan
-    whole = account_report.document(plan.as_filed, plan.diagnostics)
-    private = {name: one for name, one in (("expected", found.expected), ("realised", found.realised)) if one is not None}
+def accounted(votes: VoteAccount) -> Document:
+    """Return the answer of `dpcli pate account`."""
+    plan = votes.plan
+    filed = account_report.document(plan.as_filed, plan.diagnostics)
+    private = {name: one for name, one in (("expected", votes.expected), ("realised", votes.realised)) if one is not None}
     data = {
         **setting(plan),
-        **{key: whole.data[key] for key in ("statement", "budget", "diagnostics", "result")},
+        **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
         "queries": max(plan.queries, plan.stated),
         "answers": plan.stated,
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
-        "votes": None if found.votes is None else {"queries": len(found.votes)},
-        "sanitised": sanitised_data(plan, found.sanitised),
-        "held": None if found.as_planned is None or found.realised is None else _held(found.as_planned, found.realised),
+        "votes": None if votes.votes is None else {"queries": len(votes.votes)},
+        "sanitised": sanitised_data(plan, votes.sanitised),
+        "held": None if votes.as_planned is None or votes.realised is None else _as_planned(votes.as_planned, votes.realised),
         "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
-        "exit_code": whole.exit_code,
+        "exit_code": filed.exit_code,
     }
     return replace(
-        whole,
+        filed,
         data=data,
-        tables=((_given_votes(private, plan),) if private else ()) + whole.tables,
+        tables=((_given_votes(private, plan),) if private else ()) + filed.tables,
         notes=(
-            *whole.notes,
+            *filed.notes,
             *window_note(plan),
             *_limits(plan),
-            *_so_far(found),
+            *_so_far(votes),
             *_above(private, plan),
-            *_noised(found),
+            *_noised(votes),
             *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
         ),
         details=(*window_note(plan), *_limits(plan)),
@@ -63,25 +63,25 @@ def accounted(found: VoteAccount) -> Document:
     )
 
 
-def _held(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
-    numbers = {"asked": realised.asked, "answered": int(realised.answered)}
+def _as_planned(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
+    numbers = {"asked": realised.queries, "answered": int(realised.answered)}
     rows = {row.accountant.name: row.bound.upper for row in account.rows if row.bound is not None and row.accountant.sound}
     return {**numbers, "epsilon_had_it_been_planned_so": account.upper, "by_accountant": rows}
 
 
-def _so_far(found: VoteAccount) -> tuple[str, ...]:
-    """What was charged of what was planned: whoever stops where he does because of what he saw is charged for the plan."""
-    if found.as_planned is None or found.realised is None:
+def _so_far(votes: VoteAccount) -> tuple[str, ...]:
+    """Say what was charged of what was planned: whoever stops because of what they saw is charged for the plan."""
+    if votes.as_planned is None or votes.realised is None:
         return ()
+    put = f"{votes.realised.queries:,} queries and {int(votes.realised.answered):,} answers"
     return (
-        f"charged so far: {found.realised.asked:,} queries and {int(found.realised.answered):,} answers; had {found.realised.asked:,} "
-        f"queries and {int(found.realised.answered):,} answers been declared beforehand, the session would cost epsilon <= "
-        f"{up(found.as_planned.upper)} whatever the votes are; it costs what was declared",
+        f"charged so far: {put}; had {put} been declared beforehand, the session would cost epsilon <= "
+        f"{up(votes.as_planned.upper)} whatever the votes are; it costs what was declared",
     )
 
 
 def _above(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
-    """What depends on the votes is computed by fewer accountants, and may be the larger."""
+    """Say where an epsilon that depends on the votes is the larger, as fewer accountants compute it."""
     if all(one.epsilon <= plan.account.upper for one in private.values()):
         return ()
     return (
@@ -90,19 +90,18 @@ def _above(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]
     )
 
 
-def _noised(found: VoteAccount) -> tuple[str, ...]:
-    delta = found.plan.account.delta
-    if found.sanitised is None or not delta:
+def _noised(votes: VoteAccount) -> tuple[str, ...]:
+    delta = votes.plan.account.delta
+    if votes.sanitised is None or not delta:
         return ()
     return (
-        f"sanitised, may be published: epsilon <= {up(found.sanitised.epsilon(delta))} for these labels and this number, an ex-post bound "
-        f"{BOTH}, except with probability {found.sanitised.failure:g} over its noise; released once, and kept",
+        f"sanitised, may be published: epsilon <= {up(votes.sanitised.epsilon(delta))} for these labels and this number, an ex-post bound "
+        f"{BOTH}, except with probability {votes.sanitised.failure:g} over its noise; released once, and kept",
     )
 
 
-def _numbers(found: VoteEpsilon) -> dict[str, Any]:
-    names = {"epsilon": "epsilon", "order": "order", "classic": "epsilon_classic", "asked": "queries", "answered": "answered"}
-    return {names[name]: value for name, value in asdict(found).items()}
+def _numbers(votes: VoteEpsilon) -> dict[str, Any]:
+    return {{"classic": "epsilon_classic"}.get(name, name): value for name, value in asdict(votes).items()}
 
 
 def _limits(plan: VotingPlan) -> tuple[str, ...]:
@@ -122,7 +121,7 @@ ROWS = {
 
 def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
     rows = tuple(
-        (ROWS[name], f"{one.asked:,}", f"{one.answered:,.1f}", up(one.epsilon), up(one.classic), f"{one.order:.4g}")
+        (ROWS[name], f"{one.queries:,}", f"{one.answered:,.1f}", up(one.epsilon), up(one.classic), f"{one.order:.4g}")
         for name, one in private.items()
     )
     return Table(
@@ -134,90 +133,97 @@ def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
     )
 
 
-def labelled(found: SessionOutcome) -> Document:
-    """What a session came to."""
-    plan, held = found.plan, found.transcript
-    private = "" if held.private else "NOT PRIVATE (seeded noise): "
-    said = (
-        f"{private}{len(held.labels):,} of {len(held):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
+def labelled(outcome: SessionOutcome) -> Document:
+    """Return the answer of `dpcli pate label`."""
+    plan, transcript = outcome.plan, outcome.transcript
+    private = "" if transcript.private else "NOT PRIVATE (seeded noise): "
+    headline = (
+        f"{private}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
         f"{plan.account.delta!r}, whatever the votes are"
     )
     folder = shown(plan.folder)
-    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *window_note(plan), *_limits(plan), *_unasked(found)]
-    if not held.session.charged and held.private:
+    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *window_note(plan), *_limits(plan), *_unasked(outcome)]
+    if not transcript.session.charged and transcript.private:
         details.append("charged to no ledger: sessions on the same data add up (--ledger)")
-    if found.earlier:
-        details.append("this session had been held before: its labels are those of then, and nothing was drawn or charged")
-    if held.lost:
+    if outcome.earlier:
+        details.append("this session was held before: these are its labels, and nothing was drawn or charged")
+    if transcript.lost:
         details.append(
-            f"{len(held.lost):,} queries were charged and lost in a crash: they are not put again, as that would be a second release"
+            f"{len(transcript.lost):,} queries were charged and lost in a crash: they are not put again, as that would be a second release"
         )
-    if held.reinforced:
-        details.append(f"{len(held.reinforced):,} further queries have the student's own label, which is free")
+    if transcript.reinforced:
+        details.append(f"{len(transcript.reinforced):,} further queries have the student's own label, which is free")
     data = {
         **setting(plan),
-        "private": held.private,
-        "run": held.run,
+        "private": transcript.private,
+        "run": transcript.run,
         "folder": plan.folder,
-        **counts(held),
-        "there": found.queries,
+        **counts(transcript),
+        "there": outcome.queries,
         "exit_code": 0,
     }
     return Document(
-        said, data, "pass" if held.private else "warn", notes=tuple(details), details=tuple(details), total=repr(plan.account.upper)
+        headline,
+        data,
+        "pass" if transcript.private else "warn",
+        notes=tuple(details),
+        details=tuple(details),
+        total=repr(plan.account.upper),
     )
 
 
-def _unasked(found: SessionOutcome) -> tuple[str, ...]:
-    """Queries that are paid for and were not there."""
-    if found.fitting is None:
+def _unasked(outcome: SessionOutcome) -> tuple[str, ...]:
+    """Say how many queries are paid for and were not there."""
+    if outcome.fitting is None:
         return ()
-    key = found.plan.aggregator.key
+    key = outcome.plan.aggregator.key
     return (
-        f"the file pays for {found.plan.queries:,} queries, and {found.queries:,} were there: {key} = {found.queries} would cost "
-        f"epsilon <= {up(found.fitting.upper)}",
+        f"the file pays for {outcome.plan.queries:,} queries, and {outcome.queries:,} were there: {key} = {outcome.queries} would cost "
+        f"epsilon <= {up(outcome.fitting.upper)}",
     )
 
 
-def fitted(plan: VotingPlan, found: Teachers) -> Document:
-    """What `dpcli pate fit` came to."""
-    said = f"{plan.pate.teachers:,} teachers voted on {len(found.votes):,} queries; nothing is released yet, and nothing charged"
+def fitted(plan: VotingPlan, teachers: Teachers) -> Document:
+    """Return the answer of `dpcli pate fit`."""
+    headline = (
+        f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing is released yet, and nothing charged"
+    )
     details = [f"their votes are in {shown(plan.folder)}: private, not to be published; dpcli pate label makes labels of them"]
-    if found.earlier:
-        details.append(f"{found.earlier:,} of them had been fitted before")
-    if found.empty or found.single:
+    if teachers.earlier:
+        details.append(f"{teachers.earlier:,} of them had been fitted before")
+    if teachers.empty or teachers.single:
         details.append(
-            f"{found.empty:,} shards have no record and {found.single:,} a single label: their teachers always say the same (private)"
+            f"{teachers.empty:,} shards have no record and {teachers.single:,} a single label: their teachers always say the same (private)"
         )
     data = {
         **setting(plan),
         "folder": plan.folder,
-        "pool": len(found.votes),
-        "fitted_before": found.earlier,
-        "private_do_not_publish": {"empty_shards": found.empty, "single_label_shards": found.single},
+        "pool": len(teachers.votes),
+        "fitted_before": teachers.earlier,
+        "private_do_not_publish": {"empty_shards": teachers.empty, "single_label_shards": teachers.single},
         "exit_code": 0,
     }
-    return Document(said, data, "", notes=tuple(details), details=tuple(details))
+    return Document(headline, data, "", notes=tuple(details), details=tuple(details))
 
 
-def taught(found: StudentOutcome) -> Document:
-    """What `dpcli pate student` came to."""
-    plan = found.plan
-    learnt = f"{found.labelled:,} labels of teachers" + (f" and {found.pseudo:,} of its own" if found.pseudo else "")
-    private = "" if found.transcript.private else "NOT PRIVATE (seeded noise): "
+def taught(outcome: StudentOutcome) -> Document:
+    """Return the answer of `dpcli pate student`."""
+    plan = outcome.plan
+    learnt = f"{outcome.labelled:,} labels of teachers" + (f" and {outcome.pseudo:,} of its own" if outcome.pseudo else "")
+    private = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "
     measured = (
         ""
-        if found.accuracy is None
-        else f": accuracy {found.accuracy:.4f} on {found.tested:,} records declared public (not checked)"
+        if outcome.accuracy is None
+        else f": accuracy {outcome.accuracy:.4f} on {outcome.tested:,} records declared public (not checked)"
     )
     costs = f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}"
     details = (costs, *window_note(plan))
     data = {
         **setting(plan),
-        "private": found.transcript.private,
-        "labelled": found.labelled,
-        "pseudo_labelled": found.pseudo,
-        "metrics": {} if found.accuracy is None else {"accuracy": found.accuracy},
+        "private": outcome.transcript.private,
+        "labelled": outcome.labelled,
+        "pseudo_labelled": outcome.pseudo,
+        "metrics": {} if outcome.accuracy is None else {"accuracy": outcome.accuracy},
         "folder": plan.folder,
         "exit_code": 0,
     }

@@ -1,4 +1,4 @@
-"""PromptPATE as a document: what it would do, and what it did."""
+"""PromptPATE as a document: the plan, with its cost, and the outcome."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from dpcli.document.document import Document
 from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
 
 if TYPE_CHECKING:
-    from dpcli.predict.prompt.plan import PromptPlan
-    from dpcli.predict.prompt.run import PromptOutcome
+    from dpcli.predict.prompt.prompt_plan import PromptPlan
+    from dpcli.predict.prompt.prompt_session import PromptOutcome
 
 
 def planned(plan: PromptPlan) -> Document:
-    """What `dpcli prompt` would do and cost."""
+    """Return what `dpcli prompt` would do and cost."""
     prompt, entry = plan.prompt, plan.entry
     public = 3 if prompt.model else 1  # calls on a query alone: a model is asked before and after the teachers, too
-    bounded = "" if plan.answered is None else f", at most {plan.answered:,} of them answered"
+    bounded = "" if plan.answers is None else f", at most {plan.answers:,} of them answered"
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
-        f"at most {plan.asked:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
-        f"up to {plan.asked * (prompt.teachers + public):,} calls of {prompt.model or prompt.labeller}, then up to "
-        f"{prompt.candidates * (plan.answered or plan.asked):,} to choose the student's prompt, which costs no privacy",
+        f"at most {plan.queries:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
+        f"up to {plan.queries * (prompt.teachers + public):,} calls of {prompt.model or prompt.labeller}, then up to "
+        f"{prompt.candidates * (plan.answers or plan.queries):,} to choose the student's prompt, which costs no privacy",
         f"leaves labels, prompt and statement in {shown(plan.folder)}",
     )
     data = {
         "teachers": prompt.teachers,
-        "queries": plan.asked,
-        "answers": plan.answered,
+        "queries": plan.queries,
+        "answers": plan.answers,
     }
     return dry_run(plan, "dpcli/prompt-plan/v1", data, details)
 
 
 def outcome(done: PromptOutcome) -> Document:
-    """What it did."""
-    plan, found, chosen = done.plan, done.plan.account, done.student
+    """Return what `dpcli prompt` did."""
+    plan, account, chosen = done.plan, done.plan.account, done.student
     measured = ""
     if done.accuracy is not None:
         with_, without = done.accuracy
         measured = f"; accuracy {with_:.4f} on texts declared public (not checked), {without:.4f} without demonstrations"
-    said = (
-        f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {done.answered:,} of {done.texts:,} public texts were labelled, "
-        f"{done.asked:,} of {plan.asked:,} queries are spent{measured}"
+    headline = (
+        f"epsilon <= {up(account.upper)} at delta = {account.delta!r}: {done.answered:,} of {done.texts:,} public texts were labelled, "
+        f"{done.queries:,} of {plan.queries:,} queries are spent{measured}"
     )
     agreement = "" if chosen.agreement is None else f", which agrees with {percent(chosen.agreement)} of the other labels"
     details = (
@@ -54,8 +54,8 @@ def outcome(done: PromptOutcome) -> Document:
     data = {
         "schema": "dpcli/prompt/v1",
         **rows_data(plan),
-        "asked": done.asked,
-        "queries": plan.asked,
+        "asked": done.queries,
+        "queries": plan.queries,
         "texts": done.texts,
         "answered": done.answered,
         "waiting": done.waiting,
@@ -65,7 +65,7 @@ def outcome(done: PromptOutcome) -> Document:
         "accuracy_without_demonstrations": None if done.accuracy is None else done.accuracy[1],
         "folder": done.folder,
         "run": done.run,
-        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
-    return Document(said, data, "pass", notes=details, details=details, total=repr(found.upper))
+    return Document(headline, data, "pass", notes=details, details=details, total=repr(account.upper))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array
-from dpcli.predict.models.port import LanguageModel, Tokens
+from dpcli.predict.models.model_answers import LanguageModel, Tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,50 +24,15 @@ if TYPE_CHECKING:
 else:
     Ids = Any
 
-ENDLESS = 10**9  # a context of any length will do: the last tokens of it count
+ENDLESS = 10**9  # the last tokens of a context of any length count
 MOST_ORDERS = 3
 REMEMBERED = 2**23  # probabilities
 PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 
 
-class Below(Protocol):
-    """Probabilities of the next token, (contexts, vocabulary), which counts are interpolated with."""
-
-    def below(self, contexts: Sequence[Tokens]) -> Array: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Uniform:
-    """Below all counts where there is nothing else."""
-
-    vocabulary: int
-
-    def below(self, contexts: Sequence[Tokens]) -> Array:
-        return np.full((len(contexts), self.vocabulary), 1.0 / self.vocabulary)
-
-
-@dataclass(frozen=True, slots=True)
-class BelowCounts:
-    """A model of counts below others, some of whose last answers are remembered: many models ask it the same."""
-
-    model: CountingModel
-    known: dict[Tokens, Array] = field(default_factory=dict)
-
-    def below(self, contexts: Sequence[Tokens]) -> Array:
-        reach = max(table.length for table in self.model.counts)
-        return np.stack([self._row(tuple(context[max(0, len(context) - reach) :])) for context in contexts])
-
-    def _row(self, context: Tokens) -> Array:
-        if context not in self.known:
-            if len(self.known) >= REMEMBERED // self.model.vocabulary:
-                self.known.clear()
-            self.known[context] = self.model.probabilities([context])[0]
-        return self.known[context]
-
-
 @dataclass(frozen=True, slots=True)
 class NGramCounts:
-    """How often each token followed each context of one length.
+    """Counts of the tokens that followed each context of one length.
 
     contexts: (c,) numbers of the contexts that occurred, ascending. starts: (c + 1,) where each one's tokens begin. tokens, counts: (n,).
     """
@@ -80,7 +45,7 @@ class NGramCounts:
     counts: Array
 
     def after(self, context: Tokens) -> tuple[Ids, Array]:
-        """The tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
+        """Return the tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
         if len(context) < self.length:
             return self.tokens[:0], self.counts[:0]
         number = 0
@@ -95,77 +60,73 @@ class NGramCounts:
 
 @dataclass(frozen=True, slots=True)
 class CountingModel:
-    """counts: from the shortest context to the longest, each interpolated with what lies below."""
+    """Counts from the shortest context to the longest, each interpolated with those below; below all, with a uniform distribution."""
 
     vocabulary: int
-    base: Below
     counts: tuple[NGramCounts, ...]
+    below: CountingModel | None = None
     context: int = ENDLESS
+    _known: dict[Tokens, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.probabilities(contexts)))
 
     def probabilities(self, contexts: Sequence[Tokens]) -> Array:
-        """(contexts, vocabulary)."""
-        found = self.base.below(contexts)
-        for row, context in zip(found, contexts, strict=True):
+        """Return probabilities of the next token, (contexts, vocabulary)."""
+        if self.below is None:
+            rows = np.full((len(contexts), self.vocabulary), 1.0 / self.vocabulary)
+        else:
+            rows = np.stack([self.below.remembered(context) for context in contexts])
+        for row, context in zip(rows, contexts, strict=True):
             for table in self.counts:
                 _interpolate(row, *table.after(context))
-        return found
+        return rows
+
+    def remembered(self, context: Tokens) -> Array:
+        """Return probabilities after one context; the last ones are remembered, as many models ask for the same."""
+        reach = max(table.length for table in self.counts)
+        known = tuple(context[max(0, len(context) - reach) :])
+        if known not in self._known:
+            if len(self._known) >= REMEMBERED // self.vocabulary:
+                self._known.clear()
+            self._known[known] = self.probabilities([known])[0]
+        return self._known[known]
 
 
 @dataclass(frozen=True, slots=True)
-class NGram:
+class NGram(CountingModel):
     """A public model of counts, tuned by counts of its longest contexts alone: of the shorter ones it knows more."""
 
-    model: CountingModel
-    order: int
-    _below: BelowCounts = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_below", BelowCounts(self.model))
-
-    @property
-    def vocabulary(self) -> int:
-        return self.model.vocabulary
-
-    @property
-    def context(self) -> int:
-        return self.model.context
-
-    def next_token(self, contexts: Sequence[Tokens]) -> Array:
-        return self.model.next_token(contexts)
+    order: int = 1
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Its counts, by name."""
-        for table in self.model.counts:
+        """Yield the counts, by name."""
+        for table in self.counts:
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in PARTS)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
-        return packed(tuple(counted(records, length, self.vocabulary) for length in self._lengths()))
+        lengths = range(min(1, self.order - 1), self.order)
+        return packed(tuple(counted(records, length, self.vocabulary) for length in lengths))
 
     def tuned(self, learnt: bytes) -> LanguageModel:
         return self.with_counts(unpacked(learnt, self.vocabulary))
 
     def with_counts(self, counts: tuple[NGramCounts, ...]) -> LanguageModel:
-        return CountingModel(self.vocabulary, self._below, counts)
-
-    def _lengths(self) -> range:
-        return range(min(1, self.order - 1), self.order)
+        return CountingModel(self.vocabulary, counts, self)
 
 
 def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGram:
-    """The model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
-    found = tuple(counted(records, length, vocabulary) for length in range(order))
-    return NGram(CountingModel(vocabulary, Uniform(vocabulary), found), order)
+    """Return the model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
+    counts = tuple(counted(records, length, vocabulary) for length in range(order))
+    return NGram(vocabulary, counts, order=order)
 
 
 def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
-    """The counts of all tokens of the records that have `length` tokens before them in their record."""
+    """Count all tokens of the records that have `length` tokens before them in their record."""
     flat = np.fromiter((token for record in records for token in record), np.int64)
     if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
-        raise InputError(f"expected token ids below {vocabulary}, found others")
+        raise InputError(f"expected token ids below {vocabulary}: the tokenizer is another model's")
     place = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
     ends = np.flatnonzero(place >= length)
     number = np.zeros(len(ends), np.int64)
@@ -177,7 +138,7 @@ def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCou
 
 
 def packed(counts: Sequence[NGramCounts]) -> bytes:
-    """As bytes."""
+    """Return counts as bytes."""
     file = io.BytesIO()
     parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in PARTS}
     np.savez_compressed(file, allow_pickle=False, **parts)
@@ -185,12 +146,12 @@ def packed(counts: Sequence[NGramCounts]) -> bytes:
 
 
 def unpacked(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
-    """What `packed` made. Raises InputError where the bytes are something else."""
+    """Return the counts that `packed` made bytes of. Raises InputError for other bytes."""
     try:
         with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
             return tuple(_tables(parts, vocabulary))
     except (OSError, ValueError, KeyError, EOFError) as problem:
-        raise InputError(f"expected the counts of an n-gram model, found something else: {problem}") from None
+        raise InputError(f"expected the counts of an n-gram model ({problem})") from None
 
 
 def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCounts]:

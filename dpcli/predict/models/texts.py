@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,19 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.columns import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
+from dpcli.train.tasks.user_code import beside, private_result, result
 
 CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}
 
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """Where texts come from.
+    """The place that texts come from.
 
     source: a .txt, .csv, .jsonl or .parquet file, or module:function. path: of the pipeline file, which `source` is relative to.
-    key: as messages call it. column: of the text, in a file with columns. units: the column that tells whose a text is; None where each is
-    a unit of its own. record: what one text of plain text is, line or paragraph. rows: of a file with columns, those that may be read; all
-    where None.
+    key: as messages call it. column: of the text, in a file with columns. units: the column that names each text's owner; None where each
+    is a unit of its own. record: what one text of plain text is, line or paragraph. rows: of a file with columns, those that may be read;
+    all where None.
     """
 
     source: str
@@ -35,127 +36,119 @@ class TextSource:
     record: str = "line"
     rows: RowWindow | None = None
 
-    def refused(self, expected: str, found: str) -> InputError:
-        return InputError(f"{self.path}: {self.key}: expected {expected}, found {found}")
+    @property
+    def ending(self) -> str:
+        return os.path.splitext(self.source)[1]
+
+    def refused(self, expected: str, instead: str) -> InputError:
+        return InputError(f"{self.path}: {self.key}: expected {expected}, found {instead}")
+
+    def file(self) -> str:
+        """Return the path of the file. Raises InputError where there is none."""
+        place = beside(self.source, self.path)
+        if not os.path.isfile(place):
+            raise self.refused("a file", f"no file at {self.source}")
+        return place
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedTexts:
-    """texts: n of them, none empty. units: whose each is; the place of the text itself where the file names no units."""
+    """texts: n of them. units: the owner of each; the text itself where the file names no units."""
 
     texts: tuple[str, ...]
     units: tuple[str | int, ...]
 
 
-def owned_texts(asked: TextSource) -> OwnedTexts:
-    """The texts, and whose they are.
+def owned_texts(source: TextSource) -> OwnedTexts:
+    """Return the texts, and whose they are.
+
+    Where the ledger bounds what an owner has in one block, that is a unit of its own, named by both.
 
     Raises:
         InputError: they cannot be read, are none, or some have no owner. Unavailable: a package that reads the file is not installed.
     """
-    ending = os.path.splitext(asked.source)[1]
-    texts, units = READERS[ending](_place(asked), asked) if ending in READERS else _called(asked)
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise asked.refused("texts", "none" if not texts else "values that are no texts")
-    if units is None:
-        return OwnedTexts(*_apart(texts))
-    if len(units) != len(texts):
-        raise asked.refused("as many owners as texts", "another number of them")
-    return OwnedTexts(tuple(texts), _owners(units, asked))
+    if source.ending == ".txt":
+        if source.units is not None:
+            raise source.refused("a file with columns, as units are named", "plain text")
+        columns: list[list[Any]] = [_plain(source)]
+    else:
+        only = source.rows if source.units is not None and source.rows is not None and source.rows.each is not None else None
+        names = [source.column, *([source.units] if source.units else []), *([only.column] if only else [])]
+        columns = read_columns(source, names, (".txt", *READERS))
+        if only is not None:
+            owners = require_owners(columns[1], source)
+            columns[1] = [json.dumps([unit, only.part(block)]) for unit, block in zip(owners, columns[2], strict=True)]
+    texts = columns[0]
+    require_texts(texts, source)
+    if source.units is None:
+        return OwnedTexts(tuple(texts), tuple(texts))  # where a text stands would change as others come and go
+    if len(columns[1]) != len(texts):
+        raise source.refused("as many owners as texts", "lists of different lengths")
+    return OwnedTexts(tuple(texts), require_owners(columns[1], source))
 
 
 def public_texts(source: str, path: str, key: str, record: str = "line") -> list[str]:
-    """Texts that are declared public: the lines or paragraphs of a .txt file, or what module:function returns. Raises InputError."""
-    from dpcli.train.tasks.user_code import result
-
-    asked = TextSource(source, path, key, record=record)
-    if os.path.splitext(source)[1] == ".txt":
-        found: Any = _txt(_place(asked), asked)[0]
-    elif ":" in source:
-        found = result(source, path)
-    else:
-        raise asked.refused("a .txt file, or module:function", repr(source))
-    if not isinstance(found, list | tuple) or not found or not all(isinstance(text, str) for text in found):
-        raise asked.refused("a list of texts", "none" if isinstance(found, list | tuple) and not found else "something else")
-    return list(found)
+    """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns. Raises InputError."""
+    public = TextSource(source, path, key, record=record)
+    if public.ending != ".txt" and ":" not in source:
+        raise public.refused("a .txt file, or module:function", repr(source))
+    texts: Any = _plain(public) if public.ending == ".txt" else result(source, path)
+    if not isinstance(texts, list | tuple):
+        raise public.refused("a list of texts", type(texts).__name__)
+    require_texts(texts, public)
+    return list(texts)
 
 
-def _place(asked: TextSource) -> str:
-    folder = os.path.dirname(os.path.abspath(asked.path))
-    place = os.path.join(folder, asked.source)
-    if not os.path.isfile(place):
-        raise asked.refused("a file", f"none at {asked.source}")
-    return place
+def require_texts(texts: Sequence[Any], source: TextSource) -> None:
+    """Raise InputError where there are no texts, or other values."""
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise source.refused("texts", "no text" if not texts else "values that are no texts")
 
 
-def _called(asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    """What a function returns: texts, and their owners where the file names units."""
-    from dpcli.train.tasks.user_code import private_result
-
-    if ":" not in asked.source:
-        raise asked.refused(f"a {', '.join(READERS)} file, or module:function", repr(asked.source))
-    found = private_result(asked.source, asked.path)
-    if asked.units is None:
-        if not isinstance(found, list | tuple):
-            raise asked.refused("a list of texts", type(found).__name__)
-        return list(found), None
-    if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, list | tuple) for part in found):
-        raise asked.refused("two lists, texts first, as units are named", "something else")
-    return list(found[0]), list(found[1])
-
-
-def _apart(texts: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Each text a unit of its own, named by what it says: where it stands would change as others come and go."""
-    return tuple(texts), tuple(texts)
-
-
-def _owners(units: list[Any], asked: TextSource) -> tuple[str | int, ...]:
-    """Texts or whole numbers, all of one type: of 1 and "1", or of nobody, it is not clear who they are."""
+def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
+    """Return the owners: texts or whole numbers, all of one type, as of 1 and "1", or of nobody, it is not clear who they are."""
     types = {type(unit) for unit in units}
     if types not in ({str}, {int}) or any(unit == "" for unit in units):
-        raise asked.refused("whose each text is, as text or as whole numbers", "some that are missing, or of several types")
+        raise source.refused("the owner of each text, as text or as whole numbers", "some that are missing, or of several types")
     return tuple(units)
 
 
-def _txt(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    if asked.units is not None:
-        raise asked.refused("a file with columns, as units are named", "plain text")
-    return [part for part in re.split(CUTS[asked.record], text_of(place)) if part.strip()], None
+def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str]) -> list[list[Any]]:
+    """Return columns of a file, by name, or the lists that a function returns. endings: of files, for messages."""
+    if source.ending in READERS:
+        return _columns(READERS[source.ending](source.file(), source.rows), names, source)
+    if ":" not in source.source:
+        raise source.refused(f"a {', '.join(endings)} file, or module:function", repr(source.source))
+    parts = private_result(source.source, source.path)
+    parts = (parts,) if len(names) == 1 else parts
+    if not isinstance(parts, tuple) or len(parts) != len(names) or not all(isinstance(part, list | tuple) for part in parts):
+        expected = "a list of texts" if len(names) == 1 else f"{len(names)} lists, texts first,"
+        kind = f"a tuple of {len(parts)}" if isinstance(parts, tuple) else type(parts).__name__
+        raise source.refused(f"{expected} from {source.source}", kind)
+    return [list(part) for part in parts]
 
 
-def _csv(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    names, rows = csv_table(place, asked.rows)
-    return _columns([dict(zip(names, row, strict=True)) for row in rows], asked)
+def _plain(source: TextSource) -> list[str]:
+    return [part for part in re.split(CUTS[source.record], text_of(source.file())) if part.strip()]
 
 
-def _parquet(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    names, rows = parquet_table(place, asked.rows)
-    return _columns([dict(zip(names, row, strict=True)) for row in rows], asked)
-
-
-def _jsonl(place: str, asked: TextSource) -> tuple[list[Any], list[Any] | None]:
-    return _columns(json_lines(place, asked.rows), asked)
-
-
-def _columns(rows: list[Any], asked: TextSource) -> tuple[list[Any], list[Any] | None]:
+def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
     for row in rows:
-        for name in (asked.column, asked.units):
-            if name is not None and (not isinstance(row, Mapping) or row.get(name) is None):
-                raise asked.refused(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
-    return [row[asked.column] for row in rows], None if asked.units is None else _whose(rows, asked, asked.units)
+        for name in names:
+            if not isinstance(row, Mapping) or row.get(name) is None:
+                raise source.refused(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
+    return [[row[name] for row in rows] for name in names]
 
 
-def _whose(rows: list[Any], asked: TextSource, column: str) -> list[Any]:
-    """Whose each text is: where the ledger bounds what one of them has in one block, that is a unit of its own, named by both."""
-    found, only = [row[column] for row in rows], asked.rows
-    if only is None or only.each is None or not rows:
-        return found
-    return [json.dumps([unit, only.part(row[only.column])]) for unit, row in zip(_owners(found, asked), rows, strict=True)]
+Rows = Callable[[str, RowWindow | None], list[Any]]
 
 
-READERS: Mapping[str, Callable[[str, TextSource], tuple[list[Any], list[Any] | None]]] = {
-    ".txt": _txt,
-    ".csv": _csv,
-    ".jsonl": _jsonl,
-    ".parquet": _parquet,
-}
+def _named(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
+    def rows(place: str, only: RowWindow | None) -> list[Any]:
+        names, values = read(place, only)
+        return [dict(zip(names, row, strict=True)) for row in values]
+
+    return rows
+
+
+READERS: Mapping[str, Rows] = {".csv": _named(csv_table), ".jsonl": json_lines, ".parquet": _named(parquet_table)}

@@ -1,12 +1,15 @@
 """Causal language models of torch: the next token by one forward pass, fine-tuned by low-rank adapters.
 
-An adapter is low-rank matrices beside the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in memory, which
-holds one of them at a time; together.py asks several in one pass.
+An adapter is low-rank matrices on top of the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in memory,
+which holds one of them at a time; or several are asked in one pass: one copy of the context for each, which low-rank layers multiply by
+that adapter's matrices. No copy meets another: what one adapter holds, NaN too, moves no bit of another's answer, as long as their number
+and order stay. How many there are may move the last bits of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,20 +19,21 @@ from torch.nn import functional
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.asked import CLOSE
-from dpcli.predict.models.port import LanguageModel, Tokens
-from dpcli.predict.models.together import NotTogether, last_scores
+from dpcli.predict.models.model_answers import CLOSE, LanguageModel, Tokens
 from dpcli.train.tasks.lm_models import logits, lora
 
 if TYPE_CHECKING:
     from dpcli.train.plan.settings_language import Lora
 
+
+ROOM = 2 * 2**30  # bytes that a pass takes at most on top of the model
 PADDING = -100
+Adapter = Mapping[str, Tensor]  # the low-rank matrices by their parameters' names
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How an adapter is trained: Adam, each batch a random part of the records, the learning rate falling to zero."""
+    """The training of an adapter: Adam, each batch a random part of the records, the learning rate falling to zero."""
 
     lora: Lora
     learning_rate: float
@@ -41,8 +45,8 @@ class Tuning:
 class Transformer:
     """A public model.
 
-    context: most tokens that it looks back on. tuning: how it is fine-tuned, where it is. start: the token that stands before an empty
-    context; None where the model has none, and an empty context is then refused.
+    context: most tokens that it looks back on. tuning: how it is fine-tuned, where it is. start: the token before an empty context; None
+    where the model has none, and an empty context is then refused.
     """
 
     model: nn.Module
@@ -58,7 +62,7 @@ class Transformer:
         return self.read(self._bare(), contexts)
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Its weights, by name: of the public model, before it has an adapter."""
+        """Yield the weights of the public model, by name, before it has an adapter."""
         for name, value in sorted(self.model.state_dict().items()):
             yield f"{name} {value.dtype}", value.detach().cpu().contiguous().view(torch.uint8).numpy()
 
@@ -67,7 +71,7 @@ class Transformer:
         self._wrapped()
 
     def along(self, tokens: Tokens) -> Array:
-        """Log-probabilities of the next token after each of the tokens, (tokens, vocabulary)."""
+        """Return log-probabilities of the next token after each of the tokens, (tokens, vocabulary)."""
         return self._along(self._bare(), tokens)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
@@ -84,16 +88,16 @@ class Transformer:
         try:
             weights = load(learnt)
         except Exception as problem:  # whatever safetensors raises for what is no such file
-            raise InputError(f"expected the weights of an adapter, found something else: {problem}") from None
+            raise InputError(f"expected the weights of an adapter ({problem})") from None
         model = self._fresh()
         shapes = {name: tuple(value.shape) for name, value in _low_rank(model).items()}
         if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
-            raise InputError("expected the weights of an adapter of this model and rank, found others")
+            raise InputError("expected the weights of an adapter of this model and rank, found those of other shapes")
         return Adapted(self, weights)
 
     def together(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
-        """Log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as memory
-        allows; None where they have to be asked one at a time.
+        """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as
+        memory allows; None where they have to be asked one at a time.
 
         Each row is as if its model were asked alone, up to CLOSE: which is tried once, with made-up adapters. That of one model does not
         depend on what others have learnt.
@@ -106,20 +110,20 @@ class Transformer:
         return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._agrees else None
 
     def _agreeing(self) -> bool:
-        """Whether two made-up adapters answer together as they do alone."""
+        """Return whether two made-up adapters answer together as they do alone."""
         chance = torch.Generator().manual_seed(0)
         shapes = {name: value.shape for name, value in _low_rank(self._wrapped()).items()}
         made = [{name: 0.1 * torch.randn(shape, generator=chance) for name, shape in shapes.items()} for _ in range(2)]
         known = [place % self.vocabulary for place in range(min(3, self.context))]
         try:
-            found = _float(last_scores(self._wrapped(), made, known, self.vocabulary))
+            joint = _float(last_scores(self._wrapped(), made, known, self.vocabulary))
         except (NotTogether, RuntimeError, ValueError, TypeError, IndexError):
             return False
         alone = np.concatenate([Adapted(self, one).next_token([known]) for one in made])
-        return found.shape == alone.shape and bool(np.abs(found - alone).max() <= CLOSE)
+        return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= CLOSE)
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
-        """The one model, holding these weights."""
+        """Return the one model, holding these weights."""
         model = self._wrapped()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
@@ -127,7 +131,7 @@ class Transformer:
         return model
 
     def read(self, model: nn.Module, contexts: Sequence[Tokens]) -> Array:
-        """By this version of the model; each context alone, so that no other one moves the last bits of its answer."""
+        """Return the answers of this version of the model; each context alone, so that no other moves the last bits of its answer."""
         return _float(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
 
     def _along(self, model: nn.Module, tokens: Tokens) -> Array:
@@ -147,7 +151,7 @@ class Transformer:
         return known
 
     def _bare(self) -> nn.Module:
-        """Without what any adapter adds: both matrices are zero, as what a private one holds (NaN, say) must not show here."""
+        """Return the model without what any adapter adds: both matrices are zero, as what a private one holds (NaN, say) must not show."""
         if self._adapted is None:
             return self.model
         with torch.no_grad():
@@ -161,7 +165,7 @@ class Transformer:
         return self._adapted
 
     def _fresh(self) -> nn.Module:
-        """The one model with an adapter that has learnt nothing: what follows does not depend on what was learnt before."""
+        """Return the one model with an adapter that has learnt nothing, so that nothing depends on what was learnt before."""
         model = self._wrapped()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
@@ -173,7 +177,7 @@ class Transformer:
 
     def _how(self) -> Tuning:
         if self.tuning is None:
-            raise InputError(f"{self.path}: expected lora, which says how the model is fine-tuned, found none")
+            raise InputError(f"{self.path}: expected lora, which says how the model is fine-tuned")
         return self.tuning
 
 
@@ -196,8 +200,64 @@ class Adapted:
         return self.public.read(self.public.with_adapter(self.weights), contexts)
 
     def along(self, tokens: Tokens) -> Array:
-        """As the public model's."""
+        """Return what the public model's method does."""
         return self.public._along(self.public.with_adapter(self.weights), tokens)
+
+
+class NotTogether(Exception):
+    """The model's adapters cannot be asked in one pass."""
+
+
+@torch.no_grad()
+def last_scores(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int], vocabulary: int) -> Tensor:
+    """Return logits after the tokens by the model with each of the adapters, (adapters, vocabulary).
+
+    Raises NotTogether where an adapted layer is no matrix, or does not see one copy of the context for each adapter.
+    """
+    most = at_once(adapters[0], len(tokens), vocabulary)
+    parts = [adapters[start : start + most] for start in range(0, len(adapters), most)]
+    return torch.cat([_pass(model, part, tokens) for part in parts])
+
+
+def at_once(adapter: Adapter, tokens: int, vocabulary: int) -> int:
+    """Return how many adapters a pass may have, at least one.
+
+    Each copy has its matrices, and for each token 3 numbers for each word of the vocabulary, 64 for each of the widest adapted layer and 64
+    for each token, of 8 bytes.
+    """
+    widest = max(max(value.shape) for value in adapter.values())
+    numbers = sum(value.numel() for value in adapter.values()) + tokens * (3 * vocabulary + 64 * (widest + tokens))
+    return max(1, ROOM // (8 * numbers))
+
+
+def _pass(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) -> Tensor:
+    place = next(iter(model.parameters())).device
+    with _stacked(model, adapters):
+        return logits(model, torch.tensor([list(tokens)] * len(adapters), device=place))[:, -1]
+
+
+@contextmanager
+def _stacked(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
+    """Let each low-rank layer of the model multiply the copies by the adapters' matrices, in order."""
+    with ExitStack() as hooks:
+        for name in adapters[0]:
+            owner, _, own = name.rpartition(".")
+            layer = model.get_submodule(owner)
+            if not isinstance(layer, nn.Linear) or own != "weight" or layer.bias is not None:
+                raise NotTogether(owner)
+            matrices = torch.stack([adapter[name] for adapter in adapters]).to(layer.weight)
+            hooks.callback(layer.register_forward_hook(_by(matrices)).remove)
+        yield
+
+
+def _by(matrices: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+    def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        (x,) = inputs
+        if x.dim() != 3 or x.shape[0] != matrices.shape[0]:
+            raise NotTogether(f"copies of shape {tuple(x.shape)}")
+        return torch.bmm(x, matrices.transpose(1, 2))
+
+    return hook
 
 
 def _low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -205,13 +265,13 @@ def _low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _float(scores: Tensor) -> Array:
-    """Log-probabilities, normalised in double precision."""
-    found: Array = functional.log_softmax(scores.double(), -1).cpu().numpy()
-    return found
+    """Return log-probabilities, normalised in double precision."""
+    rows: Array = functional.log_softmax(scores.double(), -1).cpu().numpy()
+    return rows
 
 
 def _train(model: nn.Module, records: Sequence[Tokens], how: Tuning) -> None:
-    """Without noise: what comes of it stays on the private side."""
+    """Train without noise: what comes of it stays on the private side."""
     rows = _padded(records)
     trained = list(_low_rank(model).values())
     optimizer = torch.optim.Adam(trained, lr=how.learning_rate)

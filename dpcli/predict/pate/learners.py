@@ -1,21 +1,31 @@
-"""What teachers and the student are: classifiers of scikit-learn, or what a user's own function returns.
+"""Learners: of teachers and the student, classifiers of scikit-learn or what a user's own function returns; and the student's lesson.
 
-A learner is given inputs (n, width) and labels (n,), and its result says probabilities, or labels alone, of inputs.
+A learner is given inputs (n, width) and labels (n,), and its result says probabilities, or labels alone, of inputs. The student learns from
+the labels that were released and from public inputs, so that whatever it does costs nothing more.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.settings import LEARNERS
-from dpcli.predict.places import on_private, own_function
+from dpcli.predict.models.model_answers import on_private
+from dpcli.predict.pate.pate_plan import LEARNERS
+from dpcli.predict.pate.records import Records, queries_digest, query_inputs, test_records
+from dpcli.predict.pate.transcript import read_transcript
+from dpcli.sessions.folder import replaced
+from dpcli.train.tasks.user_code import user
 
 if TYPE_CHECKING:
-    from dpcli.predict.pate.data import Records
+    from dpcli.predict.pate.pate_plan import VotingPlan
+    from dpcli.predict.pate.records import Records
+    from dpcli.predict.pate.transcript import Transcript
+
 
 ROUNDS = 200  # passes of an mlp, as scikit-learn counts them
 
@@ -24,12 +34,12 @@ class Learnt(Protocol):
     """A classifier that has learnt."""
 
     def probabilities(self, inputs: Array) -> Array:
-        """(n, classes); of a learner that says labels alone, 1 for the label."""
+        """Return probabilities, (n, classes); of a learner that says labels alone, 1 for the label."""
         ...
 
 
 class Constant:
-    """What has seen one label, or none: it says that label, or the first."""
+    """A classifier that has seen one label, or none: it says that label, or the first."""
 
     def __init__(self, label: int, classes: int) -> None:
         self.label, self.classes = label, classes
@@ -45,38 +55,33 @@ class Fitted:
         self.model, self.classes, self.target = model, classes, target
 
     def probabilities(self, inputs: Array) -> Array:
-        return np.asarray(on_private(self.target, self._said, inputs))
+        return np.asarray(on_private(self.target, self._probabilities, inputs))
 
-    def _said(self, inputs: Array) -> Array:
+    def _probabilities(self, inputs: Array) -> Array:
         known = getattr(self.model, "classes_", None)
         if known is not None and hasattr(self.model, "predict_proba"):
-            return self._chances(inputs, known)
+            chances = np.zeros((len(inputs), self.classes))
+            chances[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
+            return chances
         return one_hot(self._labels(inputs), self.classes)
 
-    def _chances(self, inputs: Array, known: Any) -> Array:
-        found = np.zeros((len(inputs), self.classes))
-        found[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
-        return found
-
     def _labels(self, inputs: Array) -> Any:
-        """(n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
-        found = self.model.predict(inputs)
-        if hasattr(found, "detach"):  # a tensor
-            found = found.detach().cpu().numpy()
-        labels = np.asarray(found)
-        whole = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
-        if not whole or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
-            raise InputError(
-                f"{self.target}: predict: expected a label from 0 to {self.classes - 1} for each input, found something else"
-            )
+        """Return labels, (n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
+        predicted = self.model.predict(inputs)
+        if hasattr(predicted, "detach"):  # a tensor
+            predicted = predicted.detach().cpu().numpy()
+        labels = np.asarray(predicted)
+        numbers = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
+        if not numbers or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
+            raise InputError(f"{self.target}: predict: expected a label from 0 to {self.classes - 1} for each input")
         return labels.astype(int)
 
 
 def one_hot(labels: Any, classes: int) -> Array:
-    """(n, classes) with 1 at each label."""
-    found = np.zeros((len(labels), classes))
-    found[np.arange(len(labels)), labels] = 1.0
-    return found
+    """Return (n, classes) with 1 at each label."""
+    rows = np.zeros((len(labels), classes))
+    rows[np.arange(len(labels)), labels] = 1.0
+    return rows
 
 
 def require_learner(name: str) -> None:
@@ -86,20 +91,20 @@ def require_learner(name: str) -> None:
 
 
 def learnt(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
-    """What learns from these records. Of a single label, or of none, nothing is to be learnt."""
+    """Return the classifier that has learnt from these records; from a single label, or from none, there is nothing to learn."""
     return learner_of(name, classes, hidden, path)(records)
 
 
 def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:
-    """What learns from records, with what it needs imported."""
-    own = None if name in LEARNERS else own_function(name, path)
+    """Return what learns from records, with what it needs imported."""
+    function = None if name in LEARNERS else user(name, path)
 
     def learner(records: Records) -> Learnt:
         seen = np.unique(records.labels)
         if len(seen) < 2:
             return Constant(int(seen[0]) if len(seen) else 0, classes)
-        if own is not None:
-            return Fitted(on_private(name, _own, name, own, records), classes, name)
+        if function is not None:
+            return Fitted(on_private(name, _returned, name, function, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
         # One that has not converged, which is warned of, votes all the same.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
@@ -107,7 +112,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
     return learner
 
 
-def _own(name: str, function: Callable[..., Any], records: Records) -> Any:
+def _returned(name: str, function: Callable[..., Any], records: Records) -> Any:
     model = function(records.inputs, records.labels)
     if not callable(getattr(model, "predict", None)):
         raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")
@@ -132,10 +137,93 @@ def _mlp(hidden: int, count: int) -> Any:
 
 
 def _svm(hidden: int, count: int) -> Any:
-    """With Gaussian kernels, which are as wide as the inputs vary; it says labels alone."""
+    """Return a machine with Gaussian kernels, which are as wide as the inputs vary; it says labels alone."""
     from sklearn.svm import SVC
 
     return SVC(C=10.0)
 
 
 SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp, "svm": _svm}
+
+
+STUDENT = "student.pickle"
+
+
+@dataclass(frozen=True, slots=True)
+class StudentOutcome:
+    """The outcome of teaching the student. labelled: by teachers; pseudo: by itself. accuracy: on the public test, None without one."""
+
+    plan: VotingPlan
+    transcript: Transcript
+    labelled: int
+    pseudo: int
+    accuracy: float | None
+    tested: int
+
+
+def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
+    """Return what predicts labels of queries from those that were released before; all labels alike where there is none yet."""
+    require_learner(plan.pate.student)
+    inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
+
+    def predict(transcript: Transcript, first: int, stop: int) -> Array:
+        known = _known(transcript, inputs)
+        if len(np.unique(known.labels)) < 2:
+            return np.full((stop - first, pate.labels), 1.0 / pate.labels)
+        return learnt(pate.student, known, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
+
+    return predict
+
+
+def teach(plan: VotingPlan) -> StudentOutcome:
+    """Learn from the labels of a session that has been held, then from these and its own of all other queries.
+
+    Raises InputError where there is no session, or no inputs that were asked about.
+    """
+    pate = plan.pate
+    require_learner(pate.student)
+    transcript = read_transcript(plan)
+    if transcript is None or not transcript.labels:
+        raise InputError(f"{plan.folder}: no labels of a session: dpcli pate label {plan.path} makes them")
+    inputs, test = query_inputs(pate, plan.path), test_records(pate, plan.path)
+    transcript.session.require_same({"queries": queries_digest(inputs)})
+    if test is not None and test.inputs.shape[1] != inputs.shape[1]:
+        width = inputs.shape[1]
+        raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
+    known = _known(transcript, inputs)
+    student = learnt(pate.student, known, pate.labels, pate.hidden, plan.path)
+    pseudo = _rest(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
+    if len(pseudo):
+        both = Records(np.concatenate((known.inputs, pseudo.inputs)), np.concatenate((known.labels, pseudo.labels)))
+        student = learnt(pate.student, both, pate.labels, pate.hidden, plan.path)
+    _leave(plan, student)
+    accuracy = None if test is None else float((student.probabilities(test.inputs).argmax(axis=1) == test.labels).mean())
+    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, 0 if test is None else len(test))
+
+
+def _known(transcript: Transcript, inputs: Array) -> Records:
+    """Return the queries with released labels, in their order."""
+    labels = {**transcript.reinforced, **transcript.labels}
+    at = np.array(sorted(labels), dtype=int)
+    return Records(inputs[at], np.array([labels[query] for query in at.tolist()], dtype=int))
+
+
+def _rest(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
+    """Return the other queries with the student's own labels."""
+    others = np.ones(len(inputs), dtype=bool)
+    others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
+    rest = inputs[others]
+    if isinstance(student, Constant) or not len(rest):
+        return known.at(slice(0, 0))
+    return Records(rest, np.asarray(student.probabilities(rest).argmax(axis=1)))
+
+
+def _leave(plan: VotingPlan, student: Learnt) -> None:
+    """Write the student, for whoever trusts this folder: it is read by unpickling. What cannot be pickled is not left."""
+    import pickle
+
+    try:
+        content = pickle.dumps(getattr(student, "model", student))
+    except Exception:  # of the user's own class
+        return
+    replaced(os.path.join(plan.folder, STUDENT), content)

@@ -1,57 +1,60 @@
-"""Tables of records: inputs, labels, and what else a column or array says of each; no message quotes one."""
+"""Tables of records: the private ones of the teachers, and the public queries and test that the file declares; no message quotes one."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.columns import instead_of
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.settings import BUILT_IN, ending
-from dpcli.predict.places import beside, on_private, own_function
+from dpcli.predict.models.model_answers import digest_of, on_private
+from dpcli.predict.pate.pate_plan import BUILT_IN, HELD_OUT, Pate, ending
+from dpcli.predict.shards import shards_of
 from dpcli.train.tasks.arrays import images_and_labels
+from dpcli.train.tasks.user_code import beside, user
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
 
 
 def read_records(source: str, extra: tuple[str, ...], label: str | None, labelled: bool, path: str) -> Columns:
-    """The arrays of a source that the file at `path` mentions: inputs, labels where `labelled`, and `extra`, each under its name.
+    """Return the arrays of a source that the file at `path` mentions: inputs, labels where `labelled`, and `extra`, by name.
 
     Raises InputError where they cannot be read, or one is missing.
     """
     wanted = (INPUTS, *((LABELS,) if labelled else ()), *extra)
     if source == BUILT_IN:
-        return _digits(path)
+        images, labels = images_and_labels(f"{path}: pate")
+        return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
     if ending(source) in FILES:
         place = beside(source, path)
         if not os.path.isfile(place):
-            raise InputError(f"{path}: pate: expected a file at {source}, found none")
+            raise InputError(f"{path}: pate: no file at {source}")
         return FILES[ending(source)](place, wanted, label)
-    return _returned(source, wanted, path)
-
-
-def _returned(source: str, wanted: tuple[str, ...], path: str) -> Columns:
-    found = on_private(source, own_function(source, path))
-    parts = (found,) if len(wanted) == 1 and not isinstance(found, tuple) else found
+    result = on_private(source, user(source, path))
+    parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
     if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
-        raise InputError(f"{path}: {source}: expected ({', '.join(wanted)}), found another number of parts")
+        raise InputError(f"{path}: {source}: expected a tuple ({', '.join(wanted)})")
     return dict(zip(wanted, parts, strict=False))
 
 
 def _npz(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     try:
         with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in wanted if name in archive.files}
+            columns = {name: archive[name] for name in wanted if name in archive.files}
     except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
         raise InputError(
             f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
         ) from None
-    if set(found) != set(wanted):
-        raise InputError(f"{place}: expected arrays named {' and '.join(wanted)}, found none of some name")
-    return found
+    if set(columns) != set(wanted):
+        absent = " and ".join(name for name in wanted if name not in columns)
+        raise InputError(f"{place}: expected arrays named {' and '.join(wanted)}; it has no {absent}")
+    return columns
 
 
 def _csv(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
@@ -67,21 +70,21 @@ def _parquet(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
 
 
 def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
-    """The label in a named column or the last, what else is asked for in columns of that name, numbers in all others."""
+    """Return the label from a named column or the last, extra columns by name, and numbers from all others."""
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
     lacking = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
     if lacking:
-        there = instead_of(lacking[0], names, (*extra, *filter(None, (label,))))
-        raise InputError(f"{place}: expected a column {lacking[0]!r}, found {there}")
-    found: dict[str, Any] = {name: columns.pop(name) for name in extra}
+        near = instead_of(lacking[0], names, (*extra, *filter(None, (label,))))
+        raise InputError(f"{place}: expected a column {lacking[0]!r}, found {near}")
+    arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
-        found[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))
+        arrays[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))
     elif label is not None:
         columns.pop(label, None)
     if not columns:
-        raise InputError(f"{place}: expected columns of numbers beside the label, found none")
-    return {**found, INPUTS: np.stack([_numbers(place, values) for values in columns.values()], axis=1)}
+        raise InputError(f"{place}: expected columns of numbers besides the label; it has no other")
+    return {**arrays, INPUTS: np.stack([_numbers(place, values) for values in columns.values()], axis=1)}
 
 
 def _numbers(place: str, values: list[Any]) -> Array:
@@ -94,33 +97,153 @@ def _numbers(place: str, values: list[Any]) -> Array:
 FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
 
 
-def _digits(path: str) -> Columns:
-    images, labels = images_and_labels(f"{path}: pate")
-    return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
-
-
-def inputs_of(found: Columns, shift: float, place: str) -> Array:
-    """(n, width) float64, finite, less the declared shift: each record as a row of numbers."""
+def inputs_of(columns: Columns, shift: float, place: str) -> Array:
+    """Return inputs, (n, width) float64, finite, less the declared shift: each record as a row of numbers."""
     try:
-        numbers = np.asarray(found[INPUTS])
+        numbers = np.asarray(columns[INPUTS])
     except Exception:  # lists of different lengths, whatever calls itself an array
-        raise InputError(f"{place}: expected inputs as an array of numbers, found something else") from None
+        raise InputError(f"{place}: expected inputs as an array of numbers, all of one length") from None
     if numbers.dtype.kind not in "biuf" or numbers.ndim < 2 or not numbers.size:
-        raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found something else")
+        raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record")
     rows = numbers.reshape(len(numbers), -1).astype(np.float64) - shift
     if not np.isfinite(rows).all():
         raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
     return np.asarray(rows)
 
 
-def labels_of(found: Columns, classes: int, place: str, count: int) -> Array:
-    """(n,) int64 from 0 to classes - 1, one for each of `count` records."""
+def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
+    """Return labels, (n,) int64 from 0 to classes - 1, one for each of `count` records."""
     try:
-        numbers = np.asarray(found[LABELS])
+        numbers = np.asarray(columns[LABELS])
     except Exception:  # as above
-        raise InputError(f"{place}: expected labels as an array of numbers, found something else") from None
+        raise InputError(f"{place}: expected labels as an array of numbers") from None
     if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
-        raise InputError(f"{place}: expected one label for each record, a whole number, found something else")
+        raise InputError(f"{place}: expected one label for each record, a whole number; some have none, or other values")
     if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < classes)).all():
-        raise InputError(f"{place}: expected labels from 0 to {classes - 1}, found another in some row (which one is private)")
+        raise InputError(f"{place}: expected labels from 0 to {classes - 1}; some row has none of these (which one is private)")
     return np.asarray(numbers.astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """inputs: (n, width). labels: (n,)."""
+
+    inputs: Array
+    labels: Array
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def at(self, places: Any) -> Records:
+        return Records(self.inputs[places], self.labels[places])
+
+
+def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
+    """Return the records of each teacher, some of which may be none: all of a unit's are one teacher's.
+
+    Where the file does not say whose a record is, each is a unit of its own. Under add-remove its name is then what stands in it, so that
+    the others stay where they are when it goes; where a record changes and stays, its name is its place.
+
+    Raises InputError where they cannot be read, or where the shards that the file names share a unit.
+    """
+    assert pate.data is not None
+    extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
+    private, columns = _labelled(pate, pate.data, "data", path, extra)
+    units = _named(private, adjacency) if pate.units is None else _units(columns[pate.units], len(private), path)
+    if pate.queries == HELD_OUT:
+        taught = ~set_aside(pate, len(private))
+        units, private = [units[k] for k in np.flatnonzero(taught)], private.at(taught)
+    if pate.shards is not None:
+        return [private.at(places) for places in _stated_shards(columns[pate.shards], units, pate.teachers, path)]
+    return [private.at(places) for places in shards_of(units, pate.teachers, pate.salt)]
+
+
+def _labelled(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
+    place = f"{path}: pate.{key}"
+    columns = read_records(source, extra, pate.label, True, path)
+    inputs = inputs_of(columns, pate.shift, place)
+    return Records(inputs, labels_of(columns, pate.labels, place, len(inputs))), columns
+
+
+def _named(private: Records, adjacency: Adjacency) -> list[Any]:
+    if adjacency is not Adjacency.ADD_REMOVE:
+        return list(range(len(private)))
+    rows = zip(private.inputs, private.labels.tolist(), strict=True)
+    return [hashlib.blake2b(row.tobytes() + str(label).encode()).hexdigest() for row, label in rows]
+
+
+def _units(values: Any, count: int, path: str) -> list[Any]:
+    """Return the owner of each record, by what stands in it alone: one that needs more than 64 bits makes texts of all."""
+    from dpcli.train.tasks.files import whose
+
+    try:
+        owners = whose(values, path).tolist()
+    except InputError as problem:
+        raise InputError(str(problem).replace("train.units", "pate.units")) from None
+    if len(owners) != count:
+        raise InputError(f"{path}: pate.units: expected an owner for each record, found lists of different lengths")
+    return [str(unit + 0.0 if isinstance(unit, float) else unit) for unit in owners]  # -0.0 is 0.0
+
+
+def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> list[list[int]]:
+    """Return the shards that the file states, which must not share a unit: its records would move several votes."""
+    place = f"{path}: pate.shards"
+    try:
+        shards = np.asarray(values, dtype=float)
+    except (ValueError, TypeError):
+        raise InputError(f"{place}: expected whole numbers; some value is no number") from None
+    if shards.shape != (len(units),) or not (np.isfinite(shards) & (shards == np.floor(shards))).all():
+        raise InputError(f"{place}: expected the shard of each record, a whole number; some have none, or a fraction")
+    if len(shards) and not (shards.min() >= 0 and shards.max() < teachers):
+        raise InputError(f"{place}: expected shards from 0 to {teachers - 1}, one for each teacher; some are beyond these")
+    homes: dict[Any, int] = {}
+    places: list[list[int]] = [[] for _ in range(teachers)]
+    for record, (unit, shard) in enumerate(zip(units, shards.astype(int).tolist(), strict=True)):
+        if homes.setdefault(unit, shard) != shard:
+            raise InputError(f"{place}: expected each unit in one shard, found one in two: it would move two votes, not one")
+        places[shard].append(record)
+    return places
+
+
+def set_aside(pate: Pate, count: int) -> Any:
+    """Return which records are declared public: every k-th, by its place in the file, the same for every run; (n,) truth values."""
+    every = round(1.0 / pate.held_out)
+    if every < 2:
+        raise InputError(f"pate.held_out: expected at most half of the records, found {pate.held_out:g}")
+    return np.arange(count) % every == 0
+
+
+def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
+    """Return, of the records that are set aside, those that are queries, evenly spread over them, and all others."""
+    assert pate.data is not None
+    records = _labelled(pate, pate.data, "data", path)[0]
+    public = records.at(set_aside(pate, len(records)))
+    pool = len(public) // 2 if pate.pool is None else pate.pool
+    if not 1 <= pool <= len(public):
+        raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the records set aside, found {pool}")
+    queries = np.zeros(len(public), dtype=bool)
+    queries[np.arange(pool) * len(public) // pool] = True
+    return public.at(queries), public.at(~queries)
+
+
+def query_inputs(pate: Pate, path: str) -> Array:
+    """Return the inputs of the queries, (n, width), in their order. Raises InputError where the file names none."""
+    if pate.queries is None:
+        raise InputError(f"{path}: pate.queries: set it to the inputs that were asked about")
+    if pate.queries == HELD_OUT:
+        return _held_out(pate, path)[0].inputs
+    return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
+
+
+def queries_digest(inputs: Array) -> str:
+    """Return the digest by which queries are known, each in its place."""
+    return digest_of([("queries", inputs)])
+
+
+def test_records(pate: Pate, path: str) -> Records | None:
+    """Return the records that the student is measured on, None where the file names none."""
+    if pate.test is None:
+        return None
+    if pate.test != HELD_OUT:
+        return _labelled(pate, pate.test, "test", path)[0]
+    return _held_out(pate, path)[1] or None

@@ -1,38 +1,48 @@
-"""Teachers: each learns from its shard alone, in a process of its own, votes on every query, and leaves nothing but its votes."""
+"""Teachers: each learns from its shard alone, in a process of its own, votes on every query, and leaves nothing but its votes.
+
+Of several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE), each fits its part of the teachers and leaves their votes in the
+one folder, which all of them see; the first one alone holds the folder, says who is to be fitted, and counts the votes once all have come.
+Nobody waits for one who is gone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
+from dpcli.base.extras import require
 from dpcli.numerics.arrays import np
-from dpcli.predict.apart import Apart
-from dpcli.predict.pate.data import Records, query_inputs, shards
-from dpcli.predict.pate.kept_votes import keep_votes, refuse_other_votes
 from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
-from dpcli.predict.pate.together import GONE, fitting_ranks
-from dpcli.predict.voting.votes import counted
-from dpcli.predict.warmed import Preparation
+from dpcli.predict.pate.records import Records, query_inputs, shards
+from dpcli.predict.pate.vote_files import keep_votes, refuse_other_votes
+from dpcli.predict.prediction_session import Report
+from dpcli.predict.shard_processes import Apart
+from dpcli.predict.vote_counts import counted
+from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.train.run.processes import several_processes
 
 if TYPE_CHECKING:
     from dpcli.numerics.arrays import Array
-    from dpcli.predict.pate.plan import VotingPlan
-    from dpcli.predict.voting.votes import VoteCounts
+    from dpcli.predict.pate.pate_plan import VotingPlan
+    from dpcli.predict.vote_counts import VoteCounts
+    from dpcli.train.run.ranks import Several
 
 FOLDER, MADE_OF = "teachers", "made.json"
-Report = Callable[[int, int], None]  # teachers fitted, of how many
+PATIENCE = timedelta(days=30)  # for the slowest teacher: one who is gone is told at once
+GONE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
 
 
 @dataclass(frozen=True, slots=True)
 class Teachers:
-    """What has been fitted: their votes, how many of them had been fitted before, and how many had nothing to learn.
+    """Fitted teachers: their votes, how many of them had been fitted before, and how many had nothing to learn.
 
     empty: shards without a record, whose teachers say the first label; single: shards of one label, which their teachers say. Both private.
     """
@@ -45,7 +55,7 @@ class Teachers:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What every teacher is: what it learns by, and what it is asked."""
+    """The public part of every teacher: what it learns by, and what it is asked."""
 
     queries: Array
     model: str
@@ -62,14 +72,14 @@ class Lesson:
         if self.model in SKLEARN:
             SKLEARN[self.model](self.hidden, 1)  # imports what all of them need, once
 
-        def said(records: Records) -> Array:
+        def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
 
-        return Preparation("", said)
+        return Preparation("", labels)
 
 
-def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: None) -> Teachers:
-    """Fit every teacher that has not been, in so many processes, and keep their votes; a part of them where torchrun started others.
+def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
+    """Fit every teacher that has not been, in `jobs` processes, and keep their votes; a part of them where torchrun started others.
 
     Raises InputError where the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a
     process is gone.
@@ -82,22 +92,24 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: 
         queries = query_inputs(pate, plan.path)
         owned = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
         if any(len(one) and one.inputs.shape[1] != queries.shape[1] for one in owned):
-            raise InputError(f"{plan.path}: pate.queries: expected inputs of the shape of the private ones, found another")
+            raise InputError(
+                f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}"
+            )
         folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, owned, queries)
         left = None
         if ranks.first:
             _begin(plan, folder, digest)
-            left = [number for number in range(pate.teachers) if _said(folder, number, len(queries)) is None]
+            left = [number for number in range(pate.teachers) if _labels(folder, number, len(queries)) is None]
         mine = ranks.mine(left, digest)
-        if not _of(folder, digest):
-            raise InputError(f"{folder}: expected the folder of the first process, found another: all processes need to see it")
+        if not _made_of(folder, digest):
+            raise InputError(f"{folder}: not the folder of the first process: all processes need to see it")
         others = 0 if ranks.several else pate.teachers - len(mine)
         for done, (number, labels) in enumerate(_taught(plan, owned, queries, mine, jobs), 1):
-            _keep(folder, number, labels)
+            replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
             report(others + done, others + len(mine))
         ranks.all_done()
-        said = [its for number in range(pate.teachers) if (its := _said(folder, number, len(queries))) is not None]
-        votes = counted(np.stack(said, axis=1), pate.teachers, pate.labels, folder)
+        columns = [one for number in range(pate.teachers) if (one := _labels(folder, number, len(queries))) is not None]
+        votes = counted(np.stack(columns, axis=1), pate.teachers, pate.labels, folder)
         if ranks.first:
             refuse_other_votes(plan, votes)
             keep_votes(plan, votes, queries)
@@ -105,8 +117,18 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: 
     return Teachers(votes, pate.teachers - len(left or ()), kinds.count(0), kinds.count(1))
 
 
+def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int) -> Iterator[tuple[int, Array]]:
+    """Yield the labels that each of these teachers gives, as they become ready."""
+    if not numbers:
+        return
+    pate = plan.pate
+    lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
+    with Apart(lesson, GONE, jobs) as apart:
+        yield from apart.each((number, owned[number]) for number in numbers)
+
+
 def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
-    """Of what teachers learn from and are asked."""
+    """Return the digest of what teachers learn from and are asked."""
     digest = hashlib.sha256(plan.teaching().encode())
     for part in (queries, *(part for one in owned for part in (one.inputs, one.labels))):
         digest.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
@@ -114,17 +136,17 @@ def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
 
 
 def _begin(plan: VotingPlan, folder: str, digest: str) -> None:
-    """The folder of teachers of these data: those of others are not gone on with."""
+    """Make the folder of teachers of these data; those of others are removed."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    if not _of(folder, digest):
+    if not _made_of(folder, digest):
         refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
         replaced(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), 0o600)
 
 
-def _of(folder: str, digest: str) -> bool:
-    """Whether it is the folder of teachers of these data."""
+def _made_of(folder: str, digest: str) -> bool:
+    """Return whether a folder has teachers of these data."""
     try:
         with open(os.path.join(folder, MADE_OF), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)
@@ -136,8 +158,8 @@ def _place(folder: str, number: int) -> str:
     return os.path.join(folder, f"{number:07}.votes")
 
 
-def _said(folder: str, number: int, queries: int) -> Array | None:
-    """What an earlier call has found this teacher to say, None where it has not, or not all of it."""
+def _labels(folder: str, number: int, queries: int) -> Array | None:
+    """Return the labels that a teacher gave in an earlier call, None where there are none, or not all."""
     try:
         with open(_place(folder, number), "rb") as file:
             content = file.read()
@@ -146,15 +168,64 @@ def _said(folder: str, number: int, queries: int) -> Array | None:
     return np.frombuffer(content, dtype="<i4").astype(float) if len(content) == 4 * queries else None
 
 
-def _keep(folder: str, number: int, labels: Array) -> None:
-    replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
+@dataclass(frozen=True, slots=True)
+class FittingRanks:
+    """The processes that fit teachers. ranks: None where this one is alone."""
+
+    ranks: Several | None = None
+
+    @property
+    def first(self) -> bool:
+        return self.ranks is None or self.ranks.first
+
+    @property
+    def several(self) -> bool:
+        return self.ranks is not None
+
+    def mine(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
+        """Return this process' part of the teachers that the first says are to be fitted (`numbers`).
+
+        Raises InputError where it was given other data than the first (`digest`).
+        """
+        if self.ranks is None:
+            assert numbers is not None
+            return list(numbers)
+        with torch_errors():
+            digest_of_first, left = self.ranks.same((digest, list(numbers)) if numbers is not None else None)
+        if digest_of_first != digest:
+            raise InputError("expected the same data and queries on each process: these differ from the first one's")
+        return left[self.ranks.rank :: self.ranks.world]
+
+    def all_done(self) -> None:
+        """Wait for the votes of all."""
+        if self.ranks is not None:
+            with torch_errors():
+                self.ranks.number(1.0)
 
 
-def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int) -> Iterator[tuple[int, Array]]:
-    """What each of these teachers says, as they become ready."""
-    if not numbers:
+@contextmanager
+def fitting_ranks() -> Iterator[FittingRanks]:
+    """Join the processes of this fit, as torchrun's environment says. Raises InputError where one of them is gone."""
+    if not several_processes():
+        yield FittingRanks()
         return
-    pate = plan.pate
-    lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
-    with Apart(lesson, GONE, jobs) as apart:
-        yield from apart.each((number, owned[number]) for number in numbers)
+    require("torch")
+    import torch.distributed as dist
+
+    from dpcli.train.run.ranks import Several
+
+    with torch_errors():
+        dist.init_process_group("gloo", timeout=PATIENCE)
+        ranks = Several("cpu")
+    yield FittingRanks(ranks)
+    with torch_errors():
+        ranks.part_ways()
+
+
+@contextmanager
+def torch_errors() -> Iterator[None]:
+    """Turn what torch raises where a connection is lost into words."""
+    try:
+        yield
+    except RuntimeError:
+        raise InputError(GONE) from None

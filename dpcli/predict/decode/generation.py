@@ -1,0 +1,192 @@
+"""A session that writes private texts: each is charged in full before its first token is drawn, and kept as soon as it is written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import Denied
+from dpcli.predict.decode.generate_plan import GenerationPlan
+from dpcli.predict.decode.private_tokens import PrivateTurns
+from dpcli.predict.decode.text_writer import Writer, Written, batches, frame_of, require_same_answers
+from dpcli.predict.models.loading import language_model
+from dpcli.predict.models.model_answers import Vocabulary, content_of, spoken
+from dpcli.predict.prediction_session import (
+    RESTORED,
+    STATEMENT,
+    AnswerCount,
+    Report,
+    add_line,
+    begin_session,
+    require_count_of,
+    whole_lines,
+)
+from dpcli.random.streams import Stream, SystemStream
+from dpcli.sessions.charged import commit
+from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.priced import fingerprint
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.query_counts import QueryBudget
+
+TEXTS = "texts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The outcome of a session.
+
+    written: texts of this call. taken: texts that are charged up to now, of plan.texts. private: private tokens that are charged up to
+    now, where they are counted. cut: texts of this call that end for want of them.
+    """
+
+    plan: GenerationPlan
+    folder: str
+    run: str
+    charged: bool
+    written: tuple[str, ...]
+    taken: int
+    private: int | None = None
+    cut: int = 0
+
+
+def write_texts(
+    plan: GenerationPlan,
+    ledger: Ledger | None = None,
+    resume: bool = False,
+    moved: bool = False,
+    texts: int | None = None,
+    report: Report = lambda done, total: None,
+    stream: Stream | None = None,
+) -> Generated:
+    """Write texts of private contexts.
+
+    Args:
+        ledger: charged in full before the first token.
+        resume, moved: --resume and --moved.
+        texts: how many; all that are left where None.
+        stream: draws the tokens; the system's where None.
+
+    Raises:
+        InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no, or no text is left.
+        LedgerError: ledger or count cannot be relied on.
+    """
+    from dpcli.predict.documents.prediction_statement import statement
+
+    plan.require_budget()
+    generate, path = plan.generate, plan.path
+    model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
+    frame = frame_of(generate, model, vocabulary)
+    place = f"{path}: generate.model"
+    require_same_answers(model, frame, place)
+    with exclusive(plan.folder):
+        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
+        kept = os.path.join(plan.folder, TEXTS)
+        counts = [AnswerCount(plan.texts, "texts")]
+        if plan.test is not None:  # else texts are all that needs to be counted
+            counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in range(generate.batches)]
+        session, (budget, *tokens) = begin_session(
+            plan, "generate", ledger, resume, moved, inputs, counts, generate.count, released=kept
+        )
+        require_count_of(kept, len(whole_lines(kept)), budget)  # the next one begins a line
+        turns = [PrivateTurns(plan.test, count) for count in tokens] if plan.test is not None else []
+        writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end, place)
+        writing = Writing(plan, writer, vocabulary, private, turns, budget, kept, stream)
+        left = max(1, plan.texts - budget.taken())
+        written = writing.texts(left if texts is None else texts, texts is not None, report)
+        spent = sum(turn.budget.taken() for turn in turns) if turns else None
+        cut = sum(one.cut for one, _ in written)
+        outcome = Generated(
+            plan, plan.folder, session.run, session.charged, tuple(text for _, text in written), budget.taken(), spent, cut
+        )
+        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, disclosed(outcome)).encode())
+        commit(session, ledger)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A session at work, on each batch in turn.
+
+    private: contexts of each batch. turns: private tokens of each batch; [] where all are. kept: the file of texts. stream: draws the
+    tokens; the system's where None.
+    """
+
+    plan: GenerationPlan
+    writer: Writer
+    vocabulary: Vocabulary
+    private: list[list[tuple[int, ...]]]
+    turns: list[PrivateTurns]
+    budget: QueryBudget
+    kept: str
+    stream: Stream | None
+
+    def texts(self, count: int, exactly: bool, report: Report) -> list[tuple[Written, str]]:
+        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer than `exactly` wanted."""
+        written: list[tuple[Written, str]] = []
+        while len(written) < count:
+            try:
+                written += self._following()
+            except Denied:
+                if exactly or not written:
+                    raise
+                break
+            report(len(written), count)
+        return written
+
+    def _following(self) -> list[tuple[Written, str]]:
+        """Write the next text; none where its batch has no private token left. Raises Denied where no batch has, or no text is left."""
+        if self.turns and all(one.spent for one in self.turns):
+            raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
+        stream = self.stream or SystemStream()
+        number = self.budget.take().first
+        batch = self.plan.batch(number)
+        turns = self.turns[batch] if self.turns else None
+        if turns is not None and not turns.opened(stream):
+            return []
+        written = self.writer.text(self.private[batch], stream, turns)
+        text = spoken(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
+        more = {} if turns is None else {"private": written.private, "cut": written.cut}
+        add_line(self.kept, {"number": number, "batch": batch, "text": text, **more})
+        return [(written, text)]
+
+
+def disclosed(outcome: Generated) -> dict[str, str]:
+    """Return answers of the disclosure statement; `done` is its first paragraph."""
+    plan, spec = outcome.plan, outcome.plan.entry.spec
+    what = {
+        "difference": "the difference of each private context's logits and the public context's",
+        "logits": "each private context's logits below their largest",
+    }
+    return {
+        "done": (
+            f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
+            f"{plan.generate.batches:,} batches of private contexts{_drawn(outcome)}. All that may be written is charged for, written or "
+            f"not.{'' if outcome.charged else f' {RESTORED}'}"
+        ),
+        "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
+        "floating_point": (
+            "contributions and their sums are whole numbers; a token is drawn exactly in proportion to weights in double precision, whose "
+            "rounding a smaller clip pays for"
+        ),
+        "clipping": (
+            f"{what[plan.generate.method]}, to {spec.clip:g} for each token of the vocabulary; their sum is divided by "  # type: ignore[attr-defined]
+            f"{plan.clipping.size:,}, whatever their number; of each unit at most {plan.contributions:,} texts were used"
+        ),
+        "query_model": "one-release",
+    }
+
+
+def _drawn(outcome: Generated) -> str:
+    """Say which tokens are private, where not all are."""
+    test, spec = outcome.plan.test, outcome.plan.entry.spec
+    if test is None:
+        return ""
+    return (
+        f", with at most {outcome.plan.entry.steps:,} private tokens for each batch. A token is drawn from the public context where the "
+        f"distance of private and public distributions, with exponential noise of mean {spec.scale:g}, stays below "  # type: ignore[attr-defined]
+        f"{spec.threshold:g} with as much noise, which is drawn anew after each private token"  # type: ignore[attr-defined]
+    )

@@ -1,0 +1,194 @@
+"""A private text, token by token, and the private contexts it is written from: a change of one unit's texts meets one batch of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpcli.base.errors import InputError
+from dpcli.file.pipeline.model import Privacy
+from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.decode.exact_draws import token
+from dpcli.predict.decode.generate_plan import Generate
+from dpcli.predict.decode.private_tokens import LogitClipping, PrivateTurns, PublicTest
+from dpcli.predict.models.loading import require_fits
+from dpcli.predict.models.model_answers import (
+    LanguageModel,
+    Tokens,
+    Vocabulary,
+    next_token,
+    private_rows,
+    require_forgetful,
+    tokens,
+    unless_it_fails,
+)
+from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
+from dpcli.predict.shards import shards_of, spread_names
+from dpcli.random.streams import Stream
+
+AT_ONCE = 64  # contexts whose log-probabilities are in memory together
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text, without the token that closes it. private: how many of its tokens are. cut: whether it ends for want of private tokens."""
+
+    tokens: tuple[int, ...]
+    private: int
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NextToken:
+    """The next token: drawn by scores where it is private, by public where not. distance: what decides that, 0 where nothing does."""
+
+    scores: Array
+    public: Array
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The writer of one text, token by token.
+
+    prompt: the public context. differences: what is clipped (see [generate] method). tokens: most of a text. end: what closes it.
+    place: where messages begin.
+    """
+
+    model: LanguageModel
+    clipping: LogitClipping
+    prompt: Tokens
+    differences: bool
+    tokens: int
+    end: int | None
+    place: str = "model"
+
+    def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> Written:
+        """Return one text of a batch.
+
+        turns: of the batch, where tokens that the public context predicts alone are drawn from what that says: the text is cut short
+        where there are none left. Without it all tokens are private.
+        """
+        ids: list[int] = []
+        private = 0
+        while len(ids) < self.tokens:
+            if turns is not None and not turns.opened(stream):
+                return Written(tuple(ids), private, True)
+            following = self.following(contexts, ids, None if turns is None else turns.test)
+            if turns is None or turns.private(following.distance, stream):
+                private += 1
+                chosen = token(following.scores, stream)
+            else:
+                chosen = token(following.public, stream)
+            if chosen == self.end:
+                break
+            ids.append(chosen)
+        return Written(tuple(ids), private, False)
+
+    def scores(self, contexts: Sequence[Tokens], written: Tokens) -> Array:
+        """Return what the next token is drawn by, where it is private. Raises as `following` does."""
+        return self.following(contexts, written, None).scores
+
+    def following(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
+        """Return the next token of a text.
+
+        Raises InputError where the model fails after the public context, or answers it otherwise once it has seen private ones.
+        """
+        shown = (*self.prompt, *written)
+        public = next_token(self.model, shown, self.place)
+        nothing = np.zeros(len(public), np.int64)
+        sums, parts = nothing.copy(), nothing.copy()
+        for start in range(0, len(contexts), AT_ONCE):
+            private = private_rows(self.model, [(*one, *written) for one in contexts[start : start + AT_ONCE]], len(public))
+            sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
+            if test is not None:
+                parts += sum(map(test.parts, private))
+        require_forgetful(self.model, public, shown, self.place)
+        return NextToken(
+            self.clipping.scores(public if self.differences else np.zeros(len(public)), sums),
+            self.clipping.scores(public, nothing),
+            0 if test is None else test.distance(public, parts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFrame:
+    """The tokens before and after a private text, and the public context; all public."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    prompt: tuple[int, ...]
+    longest: int
+
+    def context(self, text: Tokens) -> tuple[int, ...]:
+        return (*self.before, *text[: self.longest], *self.after)
+
+
+def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
+    """Return the frame that [generate] states.
+
+    Raises InputError where a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether
+    one is too long would tell of it.
+    """
+    texts = (*generate.template.split("{text}"), generate.prompt)
+    before, after, prompt = (tuple(tokens(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
+    frame = ContextFrame(before, after, prompt, generate.longest)
+    require_fits(model, frame.prompt, generate.tokens)
+    require_fits(model, frame.context((0,) * generate.longest), generate.tokens)
+    if not frame.prompt:
+        raise InputError("generate.prompt: the tokenizer has no token for it")
+    return frame
+
+
+def batches(
+    generate: Generate,
+    path: str,
+    privacy: Privacy,
+    frame: ContextFrame,
+    vocabulary: Vocabulary,
+    words: int,
+    rows: RowWindow | None = None,
+) -> list[list[tuple[int, ...]]]:
+    """Return the contexts of each batch, which may be of any number.
+
+    Args:
+        privacy: of its units, the first max_contributions texts are used.
+        words: how many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
+        rows: of a table, those that may be read; all where None.
+
+    Raises InputError where texts cannot be read.
+    """
+    owned = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
+    kept = (
+        owned if generate.units is None else _first(owned, privacy.max_contributions or 1)
+    )  # else each text is a unit, equal ones too
+    nothing: tuple[int, ...] = ()
+    contexts = [
+        unless_it_fails(lambda text=text: frame.context(tokens(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
+        for text in kept.texts
+    ]
+    names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
+    return [
+        [contexts[place] for place in shard if contexts[place] and kept.texts[place].strip()]
+        for shard in shards_of(names, generate.batches, "texts")
+    ]
+
+
+def require_same_answers(model: LanguageModel, frame: ContextFrame, place: str) -> None:
+    """Raise InputError where the model says something else after the prompt once it was asked another; nothing private is asked."""
+    known = next_token(model, frame.prompt, place)
+    for other in (frame.context(frame.prompt), frame.prompt[-1:]):
+        next_token(model, other, place)
+    require_forgetful(model, known, frame.prompt, place)
+
+
+def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:
+    seen: Counter[str | int] = Counter()
+    chosen = []
+    for place, unit in enumerate(texts.units):
+        seen[unit] += 1
+        if seen[unit] <= contributions:
+            chosen.append(place)
+    return OwnedTexts(tuple(texts.texts[place] for place in chosen), tuple(texts.units[place] for place in chosen))

@@ -1,0 +1,207 @@
+"""The language model that a file names, with its vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary, require_ids
+
+if TYPE_CHECKING:
+    from dpcli.predict.models.transformer import Transformer, Tuning
+
+UNLIMITED = 10**9  # a prompt that is too long is refused elsewhere: no need for a warning
+
+
+def language_model(
+    name: str, tokenizer: str | None, path: str, table: str = "pmixed", tuning: Tuning | None = None, device: str = "cpu"
+) -> tuple[LanguageModel, Vocabulary]:
+    """Return the public model that a table of a file names, and its vocabulary.
+
+    Args:
+        name: a folder, a name that transformers knows, or module:function of the user's own: it returns a language model (see port.py),
+            a torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
+        tokenizer: bytes, a folder, a name, or module:function; None: the model's own.
+        path, table: of the file, and of its table with the keys `model` and `tokenizer`.
+        tuning: how a torch module is fine-tuned, where it is to be.
+
+    Raises:
+        InputError: it cannot be loaded, or is no language model. Unavailable: it needs a package that is not installed.
+    """
+    from dpcli.train.tasks.user_code import result
+
+    if ":" not in name:
+        require("torch", "transformers", "safetensors")
+        pretrained = _pretrained(name, path, table)
+        return _wrapped(pretrained, path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
+    made = result(name, path)
+    model, vocabulary = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if tokenizer is not None:
+        vocabulary = vocabulary_of(tokenizer, path, table)
+    if vocabulary is None:
+        raise InputError(
+            f"{path}: {table}.tokenizer: a model of your own needs one: bytes, a path, a name or module:function (or return both)"
+        )
+    if all(hasattr(model, part) for part in ("next_token", "vocabulary", "context")):
+        sizes = (model.vocabulary, model.context)
+        if not all(isinstance(size, int) and size >= 1 for size in sizes):
+            raise InputError(f"{path}: {table}.model: expected whole numbers as its vocabulary and context, found {sizes!r:.60}")
+        return model, vocabulary
+    require("torch")
+    return _wrapped(model, path, table, tuning, device), vocabulary
+
+
+def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
+    """Raise InputError where a model does not tell the same tokens apart as the public one: their probabilities cannot be mixed."""
+    words = getattr(model, "vocabulary", None)
+    if type(words) is not int or words != public.vocabulary or not hasattr(model, "next_token"):
+        kind = words if type(words) is int else type(model).__name__
+        raise InputError(f"{who}: expected the public model's vocabulary of {public.vocabulary} tokens, found {kind}")
+
+
+def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
+    """Raise InputError where a prompt and all tokens that may follow are longer than the model's context, or are no tokens of it."""
+    if len(prompt) + more - 1 > model.context:
+        raise InputError(
+            f"prompt: expected at most {max(model.context - more + 1, 0)} tokens before {more} new ones (the model's context is "
+            f"{model.context}), found {len(prompt)}; a prompt is not cut"
+        )
+    require_ids(prompt, model.vocabulary, "prompt: ")
+
+
+def _pretrained(name: str, path: str, table: str) -> Any:
+    import torch
+
+    from dpcli.train.tasks.lm_library import library, pretrained
+
+    load = library("transformers").AutoModelForCausalLM.from_pretrained
+    model, report = pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
+    if report["missing_keys"]:
+        absent = ", ".join(sorted(report["missing_keys"])[:3])
+        raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} are missing")
+    return model
+
+
+def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: str) -> Transformer:
+    from torch import nn
+
+    from dpcli.predict.models.transformer import Transformer
+
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{path}: {table}.model: expected a language model or a torch module, found {type(model).__name__}")
+    config = getattr(model, "config", None)
+    longest = getattr(config, "max_position_embeddings", None) or 10**9
+    model = model.to(device).eval().requires_grad_(False)
+    return Transformer(model, _width(model, path, table), longest, path, tuning, getattr(config, "bos_token_id", None))
+
+
+def _width(model: Any, path: str, table: str) -> int:
+    """Return how many tokens a torch module tells apart."""
+    import torch
+
+    from dpcli.train.tasks.lm_models import logits
+
+    place = next((value.device for value in model.parameters()), torch.device("cpu"))
+    with torch.no_grad():
+        try:
+            shape = logits(model, torch.zeros(1, 2, dtype=torch.int64, device=place)).shape
+            rows, places, width = shape
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
+            raise InputError(f"{path}: {table}.model: expected logits (B, T, vocabulary) from ids (B, T) ({problem})") from None
+    if (rows, places) != (1, 2):
+        raise InputError(f"{path}: {table}.model: expected logits (1, 2, vocabulary) from ids (1, 2), found {tuple(shape)}")
+    return int(width)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteVocabulary:
+    """UTF-8, 256 ids; a line end closes a text."""
+
+    end: int | None = 10
+    size: int = 256
+
+    def ids(self, text: str) -> list[int]:
+        return list(text.encode("utf-8", "surrogatepass"))
+
+    def text(self, ids: Tokens) -> str:
+        return bytes(ids).decode(errors="replace")
+
+
+class WordVocabulary:
+    """The words of a public list, split at white space; every other word is the token <unk>, and a line end is the token <end>.
+
+    The list must be public: whether a word is in it would otherwise tell that somebody used it.
+    """
+
+    end: int | None = 1
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = ("<unk>", "<end>", *(word for word in dict.fromkeys(words) if word not in ("<unk>", "<end>")))
+        self._places = {word: place for place, word in enumerate(self.words)}
+
+    @property
+    def size(self) -> int:
+        return len(self.words)
+
+    def ids(self, text: str) -> list[int]:
+        lines = [[self._places.get(word, 0) for word in line.split()] for line in text.split("\n")]
+        return [token for place, line in enumerate(lines) for token in ([1, *line] if place else line)]
+
+    def text(self, ids: Tokens) -> str:
+        return " ".join("\n" if token == 1 else self.words[token] for token in ids).replace(" \n", "\n").replace("\n ", "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainedVocabulary:
+    """A tokenizer of transformers."""
+
+    tokenizer: Any
+
+    @property
+    def end(self) -> int | None:
+        end: int | None = self.tokenizer.eos_token_id
+        return end
+
+    @property
+    def size(self) -> int:
+        return len(self.tokenizer)
+
+    def ids(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def text(self, ids: Tokens) -> str:
+        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+
+def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
+    """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
+
+    path, table: of the file, and of its table whose key `tokenizer` this is. Raises InputError where it cannot be loaded.
+    """
+    from dpcli.train.tasks.lm_library import library, pretrained
+    from dpcli.train.tasks.user_code import result
+
+    if source == "bytes":
+        return ByteVocabulary()
+    if ":" in source:
+        made = result(source, path)
+        if not all(callable(getattr(made, name, None)) for name in ("ids", "text")) or not hasattr(made, "end"):
+            raise InputError(
+                f"{path}: {table}.tokenizer: expected an object with ids, text and end from {source}, found {type(made).__name__}"
+            )
+        vocabulary: Vocabulary = made
+        return vocabulary
+    load = library("transformers").AutoTokenizer.from_pretrained
+    return PretrainedVocabulary(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED), table))
+
+
+def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:
+    """Return how many tokens there are. Raises InputError where a vocabulary of the user's own does not say."""
+    size = getattr(vocabulary, "size", None)
+    if type(size) is not int or size < 1:
+        raise InputError(f"{path}: {table}.tokenizer: expected a vocabulary with a size, its number of tokens, found {size!r:.60}")
+    return size

@@ -1,0 +1,234 @@
+"""The port for language models, and their answers, judged: those of the user's own need not keep what the port asks of them.
+
+About a private context they are asked with `unless_it_fails`: an error would tell that something of the private data made it. Of errors and
+warnings on private values no word is shown: they may quote a record.
+
+What is learnt on top of one public model is nothing on top of another. The content of weights and counts is the SHA-256 of their numbers;
+of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, where one is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from dpcli.audit.user_code import called
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.numerics.arrays import Array, np
+
+Tokens = Sequence[int]
+
+
+class LanguageModel(Protocol):
+    """A causal language model. vocabulary: how many tokens it tells apart. context: most tokens that it looks back on; none are cut."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def context(self) -> int: ...
+
+    def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        """Return natural logarithms of the probabilities of the next token, (contexts, vocabulary), each row adding up to 1.
+
+        -inf is allowed, NaN is not. The answer for one context does not depend on the others.
+        """
+        ...
+
+
+class Tunable(LanguageModel, Protocol):
+    """A model that learns from records without noise: bytes, which together with it are another model."""
+
+    def tune(self, records: Sequence[Tokens]) -> bytes:
+        """Return what is learnt from these records alone, none of them longer than the context. There may be none."""
+        ...
+
+    def tuned(self, learnt: bytes) -> LanguageModel:
+        """Return the model with what `tune` returned, over the same vocabulary. Raises InputError where the bytes are something else."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """Text to tokens and back; public, as its tokens say much about the text that it was made from. end: the token that closes a text."""
+
+    def ids(self, text: str) -> list[int]:
+        """Return the tokens of one text, without anything added before or after it."""
+        ...
+
+    def text(self, ids: Tokens) -> str:
+        """Return the text of tokens; whatever is no text is replaced by U+FFFD."""
+        ...
+
+    @property
+    def end(self) -> int | None: ...
+
+
+Answer = TypeVar("Answer")
+
+
+def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what the function returns. Raises InputError for whatever it raises, without its words."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return function(*arguments)
+    except DpcliError:
+        raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None  # without the words of whoever raised it
+    except BaseException as error:  # what a cancelled task raises is no Exception, and would be shown whole
+        words = f"{type(error).__name__} (its message may quote a private record, and is not shown)"
+        raise InputError(f"{target}: raised {words}") from error
+
+
+def unless_it_fails(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
+    """Return the answer about something private; `otherwise` for whatever is raised, of which nothing is said: not that it was."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ask()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+    except BaseException:
+        return otherwise
+
+
+CLOSE = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
+CONTEXTS, TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer
+LONGEST = 16  # tokens of the context that every model is asked about twice
+PUBLIC = "the public model"
+OTHER = (
+    "the public model: expected the same one whenever it is built, but its content changed: a function that draws weights needs a seed of "
+    "its own, or reads them from a file"
+)
+WORDS = "; vocabulary "  # between a model and the digests of its tokens: in their order, and in alphabetical order
+
+
+def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
+    """Return log-probabilities after one context, (vocabulary,): a copy, as a model may write its next answer over this one.
+
+    One context at a time, so that no other moves its last bits. place: where messages begin.
+
+    Raises InputError where the model fails, or answers something else: another shape, no real numbers, NaN, inf.
+    """
+    rows = called(place, lambda: np.asarray(model.next_token([context])))
+    if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
+        raise InputError(
+            f"{place}: expected log-probabilities of {model.vocabulary} tokens after a context, found {rows.dtype} of shape {rows.shape}"
+        )
+    row = np.array(rows[0], dtype=float)
+    if not np.isfinite(row.max()):  # NaN, inf, or nothing but -inf
+        raise InputError(f"{place}: expected log-probabilities after a context, found some that are no numbers")
+    return row
+
+
+def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
+    """Return log-probabilities after private contexts, (contexts, words): NaN, which is no contribution, where the model fails."""
+    nothing = np.full(words, np.nan)
+    rows = [unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
+    return np.stack([row if len(row) == words else nothing for row in rows])
+
+
+def tokens(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
+    """Return the tokens of a text, all below `words`. Raises InputError where some are not, or the tokenizer fails."""
+    ids: list[int] = called(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
+    require_ids(ids, words, f"{place}: ")
+    return ids
+
+
+def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
+    """Raise InputError where a token is not one of a model's `words`."""
+    if not all(0 <= token < words for token in ids):
+        raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer is another model's")
+
+
+def spoken(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
+    """Return the text of tokens. Raises InputError where the tokenizer fails, or returns something else."""
+    text = called(place, lambda: vocabulary.text(ids))
+    if not isinstance(text, str):
+        raise InputError(f"{place}: expected text of tokens, found {type(text).__name__}")
+    return text
+
+
+def require_spoken(vocabulary: Vocabulary, row: Array, place: str) -> None:
+    """Raise InputError where a token that a model may draw, by its log-probabilities (vocabulary,), has no text."""
+    for token in np.flatnonzero(row > -np.inf).tolist():
+        spoken(vocabulary, [token], f"{place}: token {token} of the model's {len(row)}")
+
+
+def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
+    """Raise InputError where the answer to a public context is no longer what it was (`known`).
+
+    A model that keeps something of what it was asked would answer a public context with what it saw of private ones.
+    """
+    again = next_token(model, context, place)
+    with np.errstate(invalid="ignore"):
+        same = (again == known) | (np.abs(again - known) <= CLOSE)
+    if not same.all():
+        raise InputError(
+            f"{place}: gave two answers to one context: what a model was asked before must not matter, and answers must not be random, as "
+            "those of dropout that is not switched off are (.eval(), or training=self.training)"
+        )
+
+
+def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
+    """Return the content of a public model, as text.
+
+    Raises InputError where the model fails, or answers the same context twice otherwise: it has no content then.
+    """
+    context = range(min(LONGEST, model.context, model.vocabulary))
+    require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)
+    numbers = getattr(model, "numbers", None)
+    content = _answers(model) if numbers is None else digest_of(numbers())
+    return content if vocabulary is None else content + WORDS + _words(vocabulary, model.vocabulary)
+
+
+def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
+    """Return the SHA-256 of arrays and their names."""
+    digest = hashlib.sha256()
+    for name, values in numbers:
+        digest.update(f"{name} {values.dtype} {values.shape} ".encode())
+        digest.update(np.ascontiguousarray(values).data.cast("B") if values.size else b"")
+    return digest.hexdigest()
+
+
+def require_same_content(before: str, now: str) -> None:
+    """Raise InputError where a public model, or the order of its vocabulary, has changed."""
+    words_before, words = before.partition(WORDS)[2], now.partition(WORDS)[2]
+    if words_before and words and words_before != words:
+        order = words_before.split()[1] == words.split()[1]
+        raise InputError(
+            "the vocabulary: expected the same tokens in the same order whenever it is built, found "
+            + ("another order: that of a set differs from process to process, sorted(...) does not" if order else "other tokens")
+        )
+    if not same_content(before, now):
+        raise InputError(OTHER)
+
+
+def same_content(before: str, now: str) -> bool:
+    """Return whether two contents are one: one digest, or the same answers up to rounding; and one vocabulary where both state it."""
+    (one, _, words_before), (other, _, words) = before.partition(WORDS), now.partition(WORDS)
+    return (one == other or _alike(one, other)) and not (words_before and words and words_before != words)
+
+
+def _words(vocabulary: Vocabulary, count: int) -> str:
+    words = [unless_it_fails(lambda token=token: str(vocabulary.text([token])), "") for token in range(count)]  # type: ignore[misc]
+    return " ".join(hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in (words, sorted(words)))
+
+
+def _answers(model: LanguageModel) -> str:
+    shown = range(0, model.vocabulary, -(-model.vocabulary // TOKENS))
+    first = range(0, model.vocabulary, -(-model.vocabulary // CONTEXTS))
+    contexts = [(token, (token + 1) % model.vocabulary, token)[: max(1, model.context)] for token in first]
+    return json.dumps(private_rows(model, contexts, model.vocabulary)[:, shown].ravel().tolist())
+
+
+def _alike(before: str, now: str) -> bool:
+    """Return whether both are answers of models, the same up to rounding."""
+    try:
+        one, other = (np.array(json.loads(text), dtype=float) for text in (before, now))
+    except (ValueError, TypeError):
+        return False
+    return one.ndim == 1 and one.shape == other.shape and bool(np.isclose(one, other, rtol=0.0, atol=CLOSE, equal_nan=True).all())

@@ -1,0 +1,352 @@
+"""The [pate] table and its plan: how many queries and answers a session of votes has, and what they cost, settled before any vote is seen.
+
+What noise the votes get, and how many queries are put, stands in the [[mechanism]] entry, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from dpcli.base.errors import Denied, InputError
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.premise import Premises
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.limits import read_bytes
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
+from dpcli.predict.plugin import AGGREGATORS
+from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to
+from dpcli.predict.shards import PREMISES, refuse_replaced_units
+from dpcli.sessions.priced import PricedSession, fingerprint, one_entry, priced_file
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+    from dpcli.file.toml.diagnostics import Diagnostic
+
+
+CALLED = r"[^:\s]+:[^:\s]+"
+BUILT_IN, HELD_OUT = "digits", "held-out"
+ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
+COLUMNS = frozenset({".csv", ".parquet"})
+LEARNERS = ("logistic", "mlp", "svm")
+
+
+def ending(source: str) -> str:
+    return os.path.splitext(source)[1]
+
+
+def _function(text: str) -> bool:
+    return re.fullmatch(CALLED, text) is not None
+
+
+def _source(*words: str) -> Constraint:
+    files = rf"^{CALLED}$|\.(npz|csv|parquet)$"
+    return Constraint(
+        f"{', '.join(words)}, a .npz, .csv or .parquet file, or module:function",
+        lambda text: text in words or _function(text) or ending(text) in ARRAY_FILES,
+        (("pattern", f"^({'|'.join(words)})$|{files}"),),
+    )
+
+
+PRIVATE, PUBLIC = _source(BUILT_IN), _source(HELD_OUT, BUILT_IN)
+VOTES = Constraint(
+    "a .npy, .csv or .parquet file", lambda text: ending(text) in VOTE_FILES, (("pattern", r"\.(npy|csv|parquet)$"),)
+)
+LEARNER = Constraint(
+    "logistic, mlp, svm, or module:function",
+    lambda text: text in LEARNERS or _function(text),
+    (("pattern", f"^({'|'.join(LEARNERS)})$|^{CALLED}$"),),
+)
+TEACHERS = up_to(10**6, "10^6")
+CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5, (("minimum", 2), ("maximum", 10**5)))
+ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))
+
+FROM_FILE = Reader("votes", lambda pate: pate.votes is not None)
+FROM_DATA = Reader("data", lambda pate: pate.data is not None)
+SET_ASIDE = Reader('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)
+BY_STUDENT = Reader('check = "student"', lambda pate: pate.check == "student")
+IN_COLUMNS = Reader(
+    "data in a file with columns",
+    lambda pate: any(ending(source or "") in COLUMNS for source in (pate.data, pate.queries, pate.test)),
+)
+WIDE = Reader("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sanitise:
+    """The release of the epsilon that depends on the votes: with noise in proportion to its smooth sensitivity, all fixed beforehand."""
+
+    mechanism: Annotated[
+        str, Key("the entry of type rdp that pays for the release: at each order it states at least what noise costs there")
+    ]
+    order: Annotated[float, Key("of the Renyi divergence that is released", ORDER)]
+    beta: Annotated[float, Key("smoothness of the sensitivity, below 1 / (2 order)", POSITIVE)]
+    sigma: Annotated[float, Key("noise, over the smooth sensitivity", POSITIVE)]
+    failure: Annotated[float, Key("probability that noise takes what is released below the cost of these votes", OPEN_UNIT)] = 0.01
+
+    def problems(self) -> Iterator[Problem]:
+        if 2.0 * self.order * self.beta >= 1.0:
+            yield ("beta",), f"a number below 1 / (2 order) = {0.5 / self.order:.6g}", f"{self.beta:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pate:
+    """Teachers on disjoint shards of private data, whose noisy votes label public data; and the student that learns from these labels."""
+
+    premises: ClassVar[Premises] = PREMISES
+
+    teachers: Annotated[int, Key("how many teachers vote, each trained without noise on a shard of its own", TEACHERS)]
+    classes: Annotated[
+        int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", CLASSES)
+    ] = None
+    mechanism: Annotated[str | None, Key("the entry that answers, where the file has several of votes")] = None
+    votes: Annotated[
+        str | None,
+        Key("file of the votes, a row for each query, in place of data: .npy, .csv or .parquet; private", VOTES, reads=True),
+    ] = None
+    vote_rows: Annotated[
+        Literal["counts", "labels"],
+        Key("what a row of that file is: the votes for each label, or the label that each teacher gave", reader=FROM_FILE),
+    ] = "counts"
+    data: Annotated[
+        str | None,
+        Key("private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", PRIVATE, reads=True),
+    ] = None
+    units: Annotated[
+        str | None,
+        Key(
+            "column or array that tells whose a record is: all of a unit's are in one shard; each record its own where absent",
+            claim=True,
+            reader=FROM_DATA,
+        ),
+    ] = None
+    shards: Annotated[
+        str | None,
+        Key(
+            "column or array with the shard of each record, from 0, in place of a hash of its unit; a unit in two is refused",
+            reader=FROM_DATA,
+        ),
+    ] = None
+    salt: Annotated[
+        str, Key("public word by which units are spread over shards; another one spreads them anew", reader=FROM_DATA)
+    ] = ""
+    label: Annotated[
+        str | None, Key("column of the label in a .csv or .parquet file; the last one where absent", reader=IN_COLUMNS)
+    ] = None
+    shift: Annotated[float, Key("a declared constant that is taken off every input number")] = 0.0
+    model: Annotated[
+        str,
+        Key(
+            "of a teacher: logistic, mlp, svm, or module:function, given inputs and labels, whose result has predict(inputs)",
+            LEARNER,
+            reader=FROM_DATA,
+        ),
+    ] = "logistic"
+    hidden: Annotated[int, Key("width of the hidden layer of an mlp", COUNT, reader=WIDE)] = 64
+    queries: Annotated[
+        str | None,
+        Key(
+            "inputs declared public, which are asked about in their order: held-out (a share of data declared public), or as data",
+            PUBLIC,
+            reads=True,
+        ),
+    ] = None
+    held_out: Annotated[float, Key("share of the data that held-out sets aside", OPEN_UNIT, reader=SET_ASIDE)] = 0.2
+    pool: Annotated[
+        int | None,
+        Key("how many of the records set aside are queries, the others test; half of them where absent", COUNT, reader=SET_ASIDE),
+    ] = None
+    test: Annotated[
+        str | None,
+        Key(
+            "records declared public on which the student is measured: as queries; held-out: what is left of it", PUBLIC, reads=True
+        ),
+    ] = None
+    check: Annotated[
+        Literal["votes", "student"],
+        Key(
+            "what a threshold is compared with: the largest count, or the largest difference of a count and the student's prediction"
+        ),
+    ] = "votes"
+    confidence: Annotated[
+        float,
+        Key(
+            "probability from which the student's own prediction labels a query that has no answer, free",
+            OPEN_UNIT,
+            reader=BY_STUDENT,
+        ),
+    ] = 0.9
+    student: Annotated[str, Key("logistic, mlp, svm, or module:function, as model", LEARNER)] = "logistic"
+    pseudo_labels: Annotated[bool, Key("teach the student its own predictions on queries without an answer too: free")] = True
+    accounting: Annotated[
+        Literal["data-independent", "data-dependent"],
+        Key("which epsilon is published; data-dependent only as sanitise releases it"),
+    ] = "data-independent"
+    sanitise: Annotated[Sanitise | None, Key("release the epsilon that depends on the votes, with noise")] = None
+    output: Annotated[str | None, Key("folder of votes, transcript, student and statement; runs/NAME where absent")] = None
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.votes is None) == (self.data is None):
+            yield (
+                ("votes",),
+                "either votes, a file of them, or data, on which teachers are trained",
+                "both" if self.votes else "neither",
+            )
+        if self.classes is None and self.data != BUILT_IN:
+            yield ("classes",), "the number of labels, declared", "none"
+        if self.data == BUILT_IN and self.classes not in (None, 10):
+            yield ("classes",), "10 labels of digits", str(self.classes)
+        if self.queries == HELD_OUT and self.data is None:
+            yield ("queries",), "a file of inputs with votes", HELD_OUT
+        if self.queries == HELD_OUT and (self.units or self.shards):
+            yield ("queries",), "a file of its own with units or shards", f"{HELD_OUT}, which would split a unit's records"
+        if self.test == HELD_OUT and self.queries != HELD_OUT:
+            yield ("test",), f'{HELD_OUT} with queries = "{HELD_OUT}" alone', HELD_OUT
+        if self.data is not None and self.queries is None:
+            yield ("queries",), "inputs declared public, which the teachers are asked about", "none"
+        for name in ("queries", "test"):
+            if same_source(self.data, getattr(self, name)):
+                yield (name,), "public data that no teacher has seen", "what teachers are trained on"
+        if self.test is not None and self.test != HELD_OUT and self.test == self.queries:
+            yield ("test",), "records that are no queries", "the same source"
+        for path, expected, instead in self.sanitise.problems() if self.sanitise else ():
+            yield ("sanitise", *path), expected, instead
+
+    @property
+    def labels(self) -> int:
+        """Return how many labels there are."""
+        return self.classes or 10
+
+
+# Keys that may change after the first label, as no label depends on them; and those that decide which votes there are.
+UNBOUND = ("output", "test", "accounting", "sanitise")
+TEACHING = frozenset(
+    {
+        *("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden"),
+        *("queries", "held_out", "pool"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VotingPlan(PredictionPlan, PricedSession):
+    """The plan of one session, as it is accounted and as it is held.
+
+    pipeline: with as many answers as the budget allows. entry: the one that answers, in it. queries, answers: at most so many of each.
+    stated: the answers that the file asks for. account: of the pipeline, whatever the votes are; as_filed: of the file as it stands.
+    """
+
+    section: ClassVar[str] = "pate"
+    free: ClassVar[tuple[str, ...]] = UNBOUND
+    accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")
+    pate: Pate
+    queries: int
+    answers: int
+    stated: int
+    as_filed: Account
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def aggregator(self) -> Aggregator:
+        return aggregator_class(self.entry).of(self.entry.spec)
+
+    @property
+    def private_file(self) -> None:
+        """Return nothing: records are read as arrays, whatever the window of the ledger is."""
+        return None
+
+    def with_limits(self, queries: int, answers: int) -> Pipeline:
+        """Return the pipeline with so many queries and answers."""
+        return _with(self.pipeline, aggregator_class(self.entry).limited(self.entry, answers, queries))
+
+    def teaching(self) -> str:
+        """Return the SHA-256 of what decides which votes there are."""
+        return fingerprint({key: value for key, value in asdict(self.pate).items() if key in TEACHING})
+
+
+def plan_of(path: str) -> VotingPlan:
+    """Return the plan of a file, its noise solved for where it says "calibrate".
+
+    Raises:
+        InputError: the file cannot be read, or asks for what cannot be honoured. Denied: its budget allows not one answer.
+        CannotCertify: nobody can say what it costs.
+    """
+    from dpcli.analysis.account import account
+    from dpcli.analysis.calibrate_file import solved
+    from dpcli.lint.run import judge
+
+    data = read_bytes(path)
+    pate = table_of(data, path, Pate, "pate")
+    pipeline = solved(data, path)
+    diagnostics = judge(pipeline, data)
+    for one in diagnostics:  # what DP111 says of epsilons that depend on the votes is no warning in [pate]
+        if one.rule == "DP111" and one.key.startswith("pate."):
+            raise InputError(f"{path}: {one.key}: {one.message}")
+    _require_units(pipeline, pate, path)
+    entry = one_entry(path, pipeline, AGGREGATORS, "pate", pate.mechanism)
+    require_one_session(entry, path)
+    kind = aggregator_class(entry)
+    if pate.check == "student" and not kind.abstains:
+        raise InputError(f"{path}: pate.check: expected student with a threshold alone, as of confident-gnmax, found {entry.type}")
+    stated = kind.most_answers(entry)
+    priced = as_filed = priced_file(path, pipeline).account
+    answers = _affordable(pipeline, entry, as_filed)
+    if answers < stated:
+        entry = kind.limited(entry, answers)
+        pipeline = _with(pipeline, entry)
+        priced = account(pipeline)
+    return VotingPlan(path, pipeline, priced, entry, pate, kind.most_queries(entry), answers, stated, as_filed, diagnostics)
+
+
+def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
+    """Raise InputError where records of one unit may be several teachers', whose votes it would move."""
+    if pate.data is None:  # whose votes a file holds is the word of whoever made it
+        return
+    owned = pipeline.privacy.max_contributions or 1
+    if owned > 1 and pate.units is None:
+        raise InputError(
+            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {owned}: records of one unit "
+            "with several teachers would move several votes"
+        )
+    if pate.queries == HELD_OUT and pate.data != BUILT_IN and pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
+        raise InputError(
+            f"{path}: pate.queries: expected a file of its own under add-remove, found {HELD_OUT}: which records are set aside goes by "
+            "their place, and all later ones move up when a record goes"
+        )
+    for key in ("units", "shards"):
+        if getattr(pate, key) is not None:
+            refuse_replaced_units(f"pate.{key}", pipeline.privacy.adjacency, path)
+
+
+def _with(pipeline: Pipeline, entry: Entry) -> Pipeline:
+    entries = tuple(entry if one.name == entry.name else one for one in pipeline.mechanisms)
+    return replace(pipeline, mechanisms=entries)
+
+
+def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
+    """Return the most answers, up to those that the file asks for, with which the whole file is within its budget.
+
+    They are fixed before a vote is seen, so that stopping there tells nothing. Raises Denied where there is not one.
+    """
+    from dpcli.analysis.account import account
+
+    most, budget = aggregator_class(entry).most_answers(entry), as_filed.budget
+    if budget is None or budget.verdict in ("pass", "warn"):
+        return most
+    fits, fails = 0, most
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        verdict = account(_with(pipeline, aggregator_class(entry).limited(entry, middle))).budget
+        assert verdict is not None
+        fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
+    if not fits:
+        raise Denied(
+            f"{pipeline.path}: budget: {budget.wanted()} for what the file asks for, and more for a single answer: fewer queries or "
+            "more noise would fit"
+        )
+    return fits

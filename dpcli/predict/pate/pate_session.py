@@ -1,0 +1,210 @@
+"""A session of votes: every query charged, answered or not, each step durable before the next."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import InputError
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.pate.records import queries_digest, query_inputs
+from dpcli.predict.pate.transcript import Transcript, TranscriptFile, opened, read_transcript
+from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanitised
+from dpcli.predict.pate.vote_files import votes_kept
+from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
+from dpcli.sessions.charged import commit, require_same_books, session_there
+from dpcli.sessions.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.pate.pate_plan import VotingPlan
+    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.vote_counts import VoteCounts
+    from dpcli.random.streams import Stream
+
+LABELS, MACHINE = "labels.csv", "statement.json"
+PARTS = 100  # a crash loses the answers of one part of the queries at most; their charge stands
+# From the labels so far to the student's predictions (k, m) for queries first to stop - 1.
+Predict = Callable[[Transcript, int, int], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOutcome:
+    """The outcome of a session. earlier: it had been held before, and nothing was drawn now.
+
+    queries: how many there were to put, at most as many as are paid for. fitting: the account of a file that pays for these alone; None
+    where this one does.
+    """
+
+    plan: VotingPlan
+    transcript: Transcript
+    queries: int
+    earlier: bool
+    fitting: Account | None
+
+
+def hold(
+    plan: VotingPlan,
+    ledger: Ledger | None,
+    insecure_seed: int | None,
+    report: Report,
+    student: Callable[[], Predict],
+    moved: bool = False,
+) -> SessionOutcome:
+    """Label the queries of a plan, or go on with a session that did not end.
+
+    Args:
+        ledger: charged in full before the first noise. insecure_seed: reproducible noise: NOT PRIVATE, and refused with a ledger.
+        student: makes what predicts a query's label from the answers so far, where the threshold is compared with that.
+        moved: the folder was moved here, and its first place is gone.
+
+    Raises:
+        InputError: no votes, or the folder holds another session. Denied: the ledger says no.
+    """
+    if ledger is not None and insecure_seed is not None:
+        raise InputError("--insecure-seed: expected no --ledger with it: noise that can be repeated protects nobody")
+    require_sanitisable(plan)  # all that depends on the file alone comes before the charge
+    with exclusive(plan.folder):
+        kept = read_transcript(plan)
+        if kept is not None:
+            _require_same(plan, kept, ledger, insecure_seed is None)
+        earlier = kept is not None and kept.closed
+        unsanitised = plan.pate.sanitise is not None and kept is not None and kept.private and kept.sanitised is None
+        votes = votes_kept(plan) if not earlier or unsanitised else None
+        if votes is not None:
+            kept = _went_on(plan, votes, ledger, insecure_seed, report, student, moved)
+        if kept is None or not (earlier or votes is not None):
+            raise InputError(f"{plan.folder}: no votes of teachers: dpcli pate fit {plan.path} makes them")
+        _leave(plan, kept)
+        commit(kept.session, ledger)
+        # Of a session that has ended, and did not stop at its last answer: those that were put.
+        ended = plan.queries if len(kept.answered) >= plan.answers else len(kept)
+        queries = ended if earlier or votes is None else _queries(plan, votes)
+        return SessionOutcome(plan, kept, queries, earlier, _fitting(plan, queries))
+
+
+def _fitting(plan: VotingPlan, queries: int) -> Account | None:
+    from dpcli.analysis.account import account
+
+    return account(plan.with_limits(queries, min(queries, plan.answers))) if queries < plan.queries else None
+
+
+def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, private: bool) -> None:
+    """Require the books and the noise of the session's beginning: else it would be charged nowhere, or half of it be no noise."""
+    if kept.private != private:
+        raise InputError(f"{plan.folder}: expected {'no ' if kept.private else ''}--insecure-seed, as when the session began")
+    require_same_books(plan.folder, kept.session.charged, ledger, "session")
+
+
+def _went_on(
+    plan: VotingPlan,
+    votes: VoteCounts,
+    ledger: Ledger | None,
+    insecure_seed: int | None,
+    report: Report,
+    student: Callable[[], Predict],
+    moved: bool,
+) -> Transcript:
+    """Return the session's transcript, once it has ended: charged, counted, and each step durable before the next."""
+    predict = student() if plan.pate.check == "student" else None
+    inputs = {"votes": votes.digest()}
+    if plan.pate.queries is not None:
+        inputs["queries"] = queries_digest(query_inputs(plan.pate, plan.path))
+    counts = [
+        AnswerCount(plan.queries, "queries"),
+        AnswerCount(plan.answers, name="answers"),
+        AnswerCount(1, name="sanitised costs"),
+    ]
+    resume = session_there(plan.folder) is not None
+    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
+    file = opened(plan, session, insecure_seed is None)
+    if not file.content.closed:
+        asking = Asking(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
+        asking.lose()
+        asking.ask(report)
+        file.add({"what": "end"})
+    sanitise(plan, votes, file, costs)
+    return file.content
+
+
+def _queries(plan: VotingPlan, votes: VoteCounts) -> int:
+    return min(plan.queries, len(votes))
+
+
+def _stream(insecure_seed: int | None, begun: int) -> Stream:
+    from dpcli.random.streams import SeededStream, SystemStream
+
+    return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A session at work. queries, answers: how many were charged, whatever a transcript says of them."""
+
+    plan: VotingPlan
+    votes: VoteCounts
+    file: TranscriptFile
+    queries: QueryBudget
+    answers: QueryBudget
+    stream: Stream
+    predict: Predict | None
+
+    def lose(self) -> None:
+        """Note as charged, answered and lost what was counted and has no outcome: nobody knows any more what came of it."""
+        content, charged = self.file.content, self.queries.taken()
+        require_count_of(self.file.path, len(content), self.queries)
+        if len(content) < charged:
+            self.file.ask(len(content), charged, None)
+        lost = [query for query in content.lost if query not in content.answered]
+        if lost:
+            self.file.answer(lost)
+
+    def ask(self, report: Report) -> None:
+        """Put part after part, from the first query that was never charged."""
+        queries = _queries(self.plan, self.votes)
+        part = -(-queries // PARTS)
+        while (first := self.queries.taken()) < queries and self.answers.taken() < self.answers.total:
+            stop = min(first + part, queries)
+            self.put(first, stop)
+            report(stop, queries)
+
+    def put(self, first: int, stop: int) -> None:
+        """Put the queries from `first` on: charge, compare, charge, answer."""
+        predictions = None if self.predict is None else self.predict(self.file.content, first, stop)
+        largest = self.votes.largest[first:stop] if predictions is None else self.votes.beyond(first, predictions)
+        self.queries.take(stop - first)
+        self.file.ask(first, stop, predictions)
+        left = self.answers.total - self.answers.taken()
+        chosen = np.flatnonzero(self.plan.aggregator.reached(largest, self.stream))[:left]
+        labels: dict[int, int] = {}
+        if len(chosen):
+            self.answers.take(len(chosen))
+            self.file.answer([first + int(place) for place in chosen])
+            winners = self.plan.aggregator.winners(self.votes.counts[first:stop][chosen], self.stream)
+            labels = {first + int(place): label for place, label in zip(chosen, winners, strict=True)}
+        self.file.outcome(first, stop, labels, self._reinforced(predictions, first, labels))
+
+    def _reinforced(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
+        """Return the student's own label of queries without an answer, where it is sure: nothing private is read for them."""
+        if predictions is None:
+            return {}
+        sure = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}
+        return {query: label for query, label in sure.items() if query not in labels}
+
+
+def _leave(plan: VotingPlan, content: Transcript) -> None:
+    """Write the labels and the statement."""
+    from dpcli.predict.documents.prediction_statement import pate_statement
+
+    rows = [(query, label, "teachers") for query, label in content.labels.items()]
+    rows += [(query, label, "student") for query, label in content.reinforced.items()]
+    text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
+    replaced(os.path.join(plan.folder, LABELS), text.encode())
+    published = plan.pate.accounting == "data-dependent"
+    markdown, machine = pate_statement(plan, content, sanitised(plan, content) if published else None)
+    replaced(os.path.join(plan.folder, STATEMENT), markdown.encode())
+    replaced(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())

@@ -1,0 +1,366 @@
+"""Perplexity on text declared public: the public model, the ensemble in each way, differential privacy without one, and none at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dpcli.analysis.calibrate import calibrate
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.model_answers import LanguageModel, on_private
+from dpcli.predict.models.ngram import NGram
+from dpcli.predict.models.texts import OwnedTexts, public_texts
+from dpcli.predict.pmixed.ensemble_fit import as_fitted
+from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound, probabilities
+from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
+from dpcli.predict.pmixed.private_baseline import by_unit, noise_multiplier, private_bigrams, privately_trained, typical_norm
+from dpcli.predict.pmixed.projection import sampled
+from dpcli.predict.pmixed.published_protocol import Published
+from dpcli.predict.pmixed.shard_models import (
+    FittedModel,
+    PublicSide,
+    cut,
+    members,
+    private_texts,
+    public_side,
+    sharded,
+    taught,
+    tuning,
+)
+from dpcli.predict.prediction_session import Report
+from dpcli.predict.shard_processes import Apart
+from dpcli.random.streams import Stream, SystemStream
+from dpcli.random.subsets import below
+
+Records = Sequence[Sequence[int]]
+RESAMPLES = 2_000
+TAIL = 0.025  # beyond either end of an interval
+
+
+@dataclass(frozen=True, slots=True)
+class Perplexity:
+    """value: exp of the mean loss per token. low, high: of 95 % of the resamples of whole records."""
+
+    value: float
+    low: float
+    high: float
+
+
+def following(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
+    """Return log-probabilities of the token at each of these places, from those before it: (places, vocabulary)."""
+    if isinstance(model, FittedModel):
+        return model.answer(partial(following, record=record, places=places))
+    along = getattr(model, "along", None)
+    if along is not None:
+        rows: Array = np.asarray(along(record[:-1]))
+        return np.asarray(rows[np.array(places) - 1])
+    return model.next_token([record[:place] for place in places])
+
+
+def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
+    """Return - log p of each token but the first of each record."""
+    losses_of_records = []
+    for record in records:
+        places = range(1, len(record))
+        rows = probabilities(following(model, record, places), temperature)
+        with np.errstate(divide="ignore"):
+            losses_of_records.append(-np.log(rows[np.arange(len(places)), np.array(record[1:])]))
+    return losses_of_records
+
+
+def ensemble_losses(
+    public: LanguageModel,
+    members: Sequence[LanguageModel],
+    modes: Sequence[tuple[Mode, float]],
+    records: Records,
+    temperature: float,
+    stream: Stream,
+    report: Report = lambda done, total: None,
+) -> list[list[Array]]:
+    """Return - log p of each token but the first of each record, for each mode at its rate.
+
+    The models that take part are drawn for each token, the same ones for all modes of a rate, so that modes that are alike have the same
+    losses. A model is asked once for a record, whatever the number of modes, and its answers are kept no longer than that.
+    """
+    by_mode: list[list[Array]] = [[] for _ in modes]
+    for number, record in enumerate(records):
+        report(number, len(records))
+        places = list(range(1, len(record)))
+        drawn_at = {
+            rate: [sampled(stream, len(members), rate) for _ in places] for rate in dict.fromkeys(rate for _, rate in modes)
+        }
+        taking = [drawn_at[rate] for _, rate in modes]
+        base = probabilities(following(public, record, places), temperature)
+        sums = np.zeros((len(modes), len(places)))
+        for one, wanted in _by_member(taking).items():
+            at_places = sorted(wanted)
+            rows = probabilities(
+                on_private("a fitted model", following, members[one], record, [at + 1 for at in at_places]), temperature
+            )
+            for at, row in zip(at_places, rows, strict=True):
+                for which in wanted[at]:
+                    sums[which, at] += modes[which][0].projected(base[at], row, len(taking[which][at]))[record[at + 1]]
+        alone = base[np.arange(len(places)), np.array(record[1:])]
+        for which, drawn in enumerate(taking):
+            counts = np.array([len(chosen) for chosen in drawn])
+            with np.errstate(divide="ignore"):
+                by_mode[which].append(-np.log(np.where(counts > 0, sums[which] / np.maximum(counts, 1), alone)))
+    return by_mode
+
+
+def _by_member(taking: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
+    """Return, for each model that takes part, for each place where it does, the modes that have drawn it."""
+    drawn_by: dict[int, dict[int, list[int]]] = {}
+    for which, drawn in enumerate(taking):
+        for at, chosen in enumerate(drawn):
+            for one in chosen:
+                drawn_by.setdefault(one, {}).setdefault(at, []).append(which)
+    return drawn_by
+
+
+def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
+    """Return the perplexity, with the interval of a bootstrap over records."""
+    sums, counts = np.array([loss.sum() for loss in per_record]), np.array([float(len(loss)) for loss in per_record])
+    drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
+    again = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
+    ends = again[int(TAIL * RESAMPLES)], again[-int(TAIL * RESAMPLES) - 1]
+    low, high = (math.exp(min(end, 700.0)) for end in ends)
+    return Perplexity(math.exp(min(sums.sum() / counts.sum(), 700.0)), low, high)
+
+
+AXES = ("epsilon", "steps", "shards", "rate")
+TOKENS = 2_000
+Measured = tuple[Perplexity, Perplexity]  # a perplexity, and that over the public model's
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way of using the private texts.
+
+    kind: public, sound, paper, dp or all. epsilon: None where there is no guarantee. relative: its perplexity over the public model's, of
+    the same resamples.
+    """
+
+    name: str
+    kind: str
+    epsilon: float | None
+    perplexity: Perplexity
+    relative: Perplexity
+
+
+@dataclass(frozen=True, slots=True)
+class AblationPoint:
+    """The ensemble with another value of one parameter, its radius solved for so that epsilon stays; paper: the published protocol."""
+
+    value: float
+    radius: float
+    sound: Perplexity
+    paper: Perplexity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """tokens: of the test text. epsilon, delta: of the file."""
+
+    plan: PmixedPlan
+    epsilon: float
+    delta: float
+    tokens: int
+    ways: tuple[Way, ...]
+    axis: str | None = None
+    points: tuple[AblationPoint, ...] = ()
+
+    def way(self, kind: str) -> Way | None:
+        return next((way for way in self.ways if way.kind == kind), None)
+
+
+def evaluate(
+    plan: PmixedPlan,
+    models: Ensemble | None = None,
+    axis: str | None = None,
+    values: Sequence[float] = (),
+    tokens: int = TOKENS,
+    stream: Stream | None = None,
+    report: Report = lambda done, total: None,
+) -> Evaluation:
+    """Measure perplexities. All but the public model's are made from private models without noise, and private.
+
+    Args:
+        models: that were fitted; made anew where None. axis, values: an ablation: one of AXES, and what it takes.
+        tokens: of the test text at most.
+
+    Raises:
+        InputError: no test text, the published protocol, an unknown axis. CannotCertify: no radius meets the file's epsilon.
+    """
+    plan = as_fitted(plan)
+    if plan.account is None or plan.pmixed.test is None:
+        if plan.account is None:
+            raise InputError(f'{plan.path}: pmixed: expected mode = "sound", which is compared with "paper", found paper')
+        raise InputError(f"{plan.path}: pmixed: set test to a text declared public")
+    if axis is not None and axis not in AXES:
+        raise InputError(f"--over: expected one of {', '.join(AXES)}, found {axis!r}")
+    epsilon, delta = plan.account.upper, plan.account.delta
+    assert delta is not None
+    side = public_side(plan.pmixed, plan.path) if models is None else models.side
+    with tuning(plan, side) as apart:
+        fitted = _members(plan, side, apart) if models is None else models.members
+        records = _test(plan, side, tokens)
+        known = losses(side.model, records, plan.pmixed.temperature)
+        setup = EvaluationSetup(plan, side, apart, records, known, stream or SystemStream(), epsilon, delta, report)
+        return setup.evaluation(fitted, axis, values)
+
+
+def _members(plan: PmixedPlan, side: PublicSide, apart: Apart) -> tuple[LanguageModel, ...]:
+    learnt = dict(taught(apart, enumerate(cut(apart, sharded(plan, private_texts(plan))))))
+    return members(plan, side, [learnt[shard] for shard in range(len(learnt))])
+
+
+def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
+    """Return the records of the test text, up to `tokens`; the first token of a record is not measured."""
+    assert plan.pmixed.test is not None
+    records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
+    side.require_known(records)
+    tested: list[tuple[int, ...]] = []
+    for record in records:
+        left = tokens - sum(len(one) - 1 for one in tested)
+        if len(record) > 1 and left > 0:
+            tested.append(tuple(record[: left + 1]))
+    if not tested:
+        raise InputError(f"{plan.path}: pmixed.test: expected text of two tokens or more")
+    return tuple(tested)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSetup:
+    """The common part of all ways. records: of the test text. known: the public model's losses on them. epsilon, delta: of the file."""
+
+    plan: PmixedPlan
+    side: PublicSide
+    apart: Apart
+    records: tuple[tuple[int, ...], ...]
+    known: list[Array]
+    stream: Stream
+    epsilon: float
+    delta: float
+    report: Report
+
+    def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
+        """Measure all ways and points, those of the fitted models in one pass over the text."""
+        claims = self.claims()
+        cases = [] if axis is None else [self.case(*_varied(self.plan, axis, value), value) for value in values]
+        shared = [] if axis == "shards" else cases
+        modes = [*((mode, self.plan.spec.model_rate) for *_, mode in claims), *(mode for case in shared for mode in case.modes)]
+        measured = iter(self.ensembles(fitted, modes))
+        ensembles = [Way(name, kind, spent, *next(measured)) for name, kind, spent, _ in claims]
+        points = tuple(self.point(case, measured if shared else None) for case in cases)
+        tokens = sum(len(record) - 1 for record in self.records)
+        return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
+
+    def claims(self) -> list[tuple[str, str, float | None, Mode]]:
+        """Return the ways of an ensemble: name, kind, epsilon and mode; the file's own first."""
+        names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
+        sound = [(f"PMixED, {name}", "sound", self.epsilon, Sound(self.plan.spec.radius, PROJECTIONS[name])) for name in names]
+        published = _published(self.plan, self.epsilon, self.delta)
+        return [*sound, *([] if published is None else [("published protocol (no guarantee)", "paper", None, published)])]
+
+    def measured(self, per_record: Sequence[Array]) -> Measured:
+        pairs = zip(per_record, self.known, strict=True)
+        return perplexity(per_record, self.stream), perplexity([own - public for own, public in pairs], self.stream)
+
+    def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]]) -> list[Measured]:
+        """Measure each mode at its rate; all in one pass over the text."""
+        heat = self.plan.pmixed.temperature
+        by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, heat, self.stream, self.report)
+        return [self.measured(per_record) for per_record in by_mode]
+
+    def ways(self, ensembles: Sequence[Way]) -> Iterator[Way]:
+        """Yield all ways, from the public model to no privacy."""
+        texts = private_texts(self.plan)
+
+        def of(model: LanguageModel) -> Measured:
+            return self.measured(on_private("a fitted model", losses, model, self.records, self.plan.pmixed.temperature))
+
+        yield Way("public model", "public", 0.0, *self.measured(self.known))
+        yield from ensembles
+        private = self.alone(texts)
+        if private is not None:
+            name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
+            yield Way(name, "dp", self.epsilon, *of(private))
+        ((_, everything),) = taught(self.apart, enumerate(cut(self.apart, [texts.texts])))
+        (model,) = members(self.plan, self.side, [everything])
+        yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
+
+    def alone(self, texts: OwnedTexts) -> LanguageModel | None:
+        """Return one model under differential privacy, on all texts; None where nobody knows how: of a model of the user's own."""
+        plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
+        each = len(texts.texts) / len(grouped)
+        if isinstance(model, NGram) and model.order > 1:
+            norm = typical_norm(self.records, model.vocabulary, each)
+            units = [self.side.private_records(own) for own in grouped.values()]
+            noise = noise_multiplier(self.epsilon, self.delta, plan.pipeline.privacy.adjacency)
+            return model.with_counts((private_bigrams(units, model.vocabulary, norm, noise, self.stream),))
+        if plan.pmixed.lora is None or self.delta <= 0.0:
+            return None
+        from dpcli.predict.models.transformer import Transformer
+
+        if not isinstance(model, Transformer):
+            return None
+        per_unit = math.ceil(each) if plan.pmixed.units is not None else 1
+        learnt = privately_trained(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
+        (private,) = members(plan, self.side, [learnt])
+        return private
+
+    def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
+        """Solve for the radius that meets the epsilon at a value."""
+        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"]).value
+        published = _published(plan, epsilon, self.delta)
+        modes = [Sound(radius, PROJECTIONS[plan.pmixed.projection]), *([] if published is None else [published])]
+        return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
+
+    def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
+        """Return one point. measured: the perplexities of all cases' modes in order; None where the case has models of its own."""
+        if measured is None:
+            measured = iter(self.ensembles(_members(case.plan, self.side, self.apart), case.modes))
+        figures = [next(measured)[0] for _ in case.modes]
+        return AblationPoint(case.value, case.radius, figures[0], figures[1] if len(figures) > 1 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class AblationCase:
+    """A point of an ablation before it is measured. modes: the sound one, and the published one where it claims anything."""
+
+    plan: PmixedPlan
+    value: float
+    radius: float
+    modes: tuple[tuple[Mode, float], ...]
+
+
+def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
+    """Return the published protocol for the same claim; None where it has nothing left at its order, or needs delta > 0."""
+    if delta <= 0.0:
+        return None
+    published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)
+    try:
+        published.radius(1)
+    except CannotCertify:
+        return None
+    return Paper(published)
+
+
+def _varied(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
+    """Return the plan with another value, and the epsilon to meet."""
+    assert plan.account is not None
+    if axis == "epsilon":
+        return plan, value
+    count = axis in ("steps", "shards")
+    if value <= 0 or (count and value != int(value)) or (axis == "rate" and value > 1):
+        raise InputError(f"--values: expected {'whole numbers' if count else 'rates'} that {axis} may take, found {value:g}")
+    entry = {
+        "steps": lambda: replace(plan.entry, steps=int(value)),
+        "shards": lambda: replace(plan.entry, spec=replace(plan.spec, shards=int(value))),
+        "rate": lambda: replace(plan.entry, spec=replace(plan.spec, model_rate=value)),
+    }[axis]()
+    return plan.with_entry(entry), plan.account.upper

@@ -1,0 +1,189 @@
+"""The fit of an ensemble: one model for each shard, fine-tuned without noise, private, and read by draws of tokens alone.
+
+All tokens that the models may ever answer with are paid for here, before there is anything to draw from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.analysis.calibrate import calibrate
+from dpcli.analysis.rho import OVER
+from dpcli.base.errors import CannotCertify, Denied, InputError
+from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
+from dpcli.predict.pmixed.shard_models import cut, private_texts, public_side, rehearsed, sharded, taught, tuning
+from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
+from dpcli.sessions.charged import commit, session_there
+from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.priced import fingerprint
+from dpcli.sessions.window import as_begun
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.sessions.charged import Session
+
+FITTED = "fitted.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The fit in a folder. models: SHA-256 of each model's file."""
+
+    session: Session
+    models: tuple[str, ...]
+
+    @property
+    def public(self) -> str:
+        """Return the public model, by content."""
+        return self.session.inputs["public model"]
+
+
+@dataclass(frozen=True, slots=True)
+class FitOutcome:
+    """The outcome of a fit. folder: of the models. resumed: how many of them were made before."""
+
+    plan: PmixedPlan
+    fit: Fit
+    folder: str
+    resumed: int
+
+
+def fit(
+    plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, report: Report = lambda done, total: None
+) -> FitOutcome:
+    """Fine-tune the models of a plan, and begin to count their tokens.
+
+    Args:
+        ledger: charged with all tokens before the first model.
+        resume: go on with a fit that did not end.
+
+    Raises:
+        InputError: the folder holds a fit, or none to resume; data or models cannot be had. Denied: the file's own budget, or the ledger,
+            says no. LedgerError: the ledger or the count of tokens cannot be written.
+    """
+    if ledger is not None and plan.account is None:
+        raise InputError('--ledger: expected no ledger with pmixed.mode = "paper": what is no guarantee has no cost to charge')
+    _require_budget(plan)
+    with exclusive(plan.folder, 0o700):  # the size of a model tells how much its shard holds
+        side = public_side(plan.pmixed, plan.path)
+        side.require_usable()
+        shards = sharded(plan, private_texts(plan))
+        inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
+        if os.path.exists(os.path.join(plan.folder, FITTED)):
+            raise InputError(
+                f"{plan.folder}: holds fitted models: fitting again is a further release, which costs epsilon anew; "
+                "state another pmixed.output, or remove the folder"
+            )
+        files = [model_file(plan.folder, shard) for shard in range(len(shards))]
+        with tuning(plan, side) as apart:
+            records = cut(apart, shards)  # fails before anything is charged
+            rehearsed(apart)
+            place = plan.pmixed.queries
+            session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], place)
+            made = sum(os.path.exists(file) for file in files)
+            left = [(shard, own) for shard, own in enumerate(records) if not os.path.exists(files[shard])]
+            report(made, len(shards))
+            for done, (shard, content) in enumerate(taught(apart, left), made + 1):
+                replaced(files[shard], content, 0o600)
+                report(done, len(shards))
+        commit(session, ledger)
+        ended = Fit(session, tuple(map(_digest, files)))
+        replaced(os.path.join(plan.folder, FITTED), json.dumps({"run": session.run, "models": ended.models}).encode(), 0o600)
+    return FitOutcome(plan, ended, plan.folder, made)
+
+
+def fitted(plan: PmixedPlan) -> Fit:
+    """Return the fit in a plan's folder. Raises InputError where there is none, or that of another file."""
+    kept = _read(plan.folder)
+    if kept is None:
+        raise InputError(f"{plan.folder}: no fitted models: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones")
+    if kept.session.fingerprint != as_begun(plan, kept.session.window, kept.session.rows).fingerprint():
+        raise InputError(
+            f"{plan.path}: expected the file that the models in {plan.folder} were fitted with: what their privacy depends on has changed "
+            "since; a new fit needs a folder of its own"
+        )
+    return kept
+
+
+def as_fitted(plan: PmixedPlan) -> PmixedPlan:
+    """Return the plan on the rows that its models were fitted with, where its folder has some."""
+    kept = _read(plan.folder)
+    return plan if kept is None else as_begun(plan, kept.session.window, kept.session.rows)
+
+
+def learnt(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
+    """Return what the model of a shard has learnt. Raises InputError where the file is not what was fitted."""
+    path = model_file(plan.folder, shard)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise InputError(f"{path}: expected a fitted model: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != fit.models[shard]:
+        raise InputError(f"{path}: was changed after the fit (its SHA-256 differs)")
+    return content
+
+
+def token_count(plan: PmixedPlan) -> AnswerCount:
+    return AnswerCount(plan.tokens, "tokens")
+
+
+def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
+    """Open the count of tokens, made where the fit begins. Raises LedgerError where it cannot be relied on."""
+    return token_count(plan).opened(session, ledger, plan.pmixed.queries, moved)
+
+
+def model_file(folder: str, shard: int) -> str:
+    return os.path.join(folder, f"shard-{shard:04d}.model")
+
+
+def _require_budget(plan: PmixedPlan) -> None:
+    """Raise Denied where the file's own budget does not pay for all tokens, with the radius at which it would."""
+    try:
+        plan.require_budget()
+    except Denied as denied:
+        budget = None if plan.account is None else plan.account.budget
+        assert budget is not None
+        cap = budget.epsilon
+        if cap is None or (budget.rho is not None and budget.rho.verdict in OVER):
+            raise
+        try:
+            passing = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
+        except CannotCertify:
+            raise Denied(f"{denied}; no radius passes: the rest of the file costs more") from None
+        raise Denied(
+            f"{denied}; radius = {passing.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
+        ) from None
+
+
+def _where(plan: PmixedPlan) -> str:
+    """Say that a folder is relative to the current one, where it is."""
+    stated = plan.stated_folder(plan.pmixed.output)
+    return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; go to where it was fitted, or "
+
+
+def _read(folder: str) -> Fit | None:
+    """Return the models, and the session that they are of; None where there are none yet."""
+    path = os.path.join(folder, FITTED)
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        run, models = content["run"], tuple(map(str, content["models"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(f"{path}: expected what dpcli pmixed fit wrote; it is damaged") from None
+    session = session_there(folder)
+    if session is None or session.run != run or "public model" not in session.inputs:
+        raise InputError(f"{path}: the session of these models ({run[:12]}) is not in their folder")
+    return Fit(session, models)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()

@@ -1,0 +1,206 @@
+"""The ensemble that answers: each token is counted durably before it is drawn, from the average of the drawn models, each projected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.base.errors import Denied, InputError
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.loading import require_fits
+from dpcli.predict.models.model_answers import (
+    PUBLIC,
+    LanguageModel,
+    Tokens,
+    Vocabulary,
+    next_token,
+    private_rows,
+    require_same_content,
+    spoken,
+    tokens,
+    unless_it_fails,
+)
+from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, fitted, learnt
+from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
+from dpcli.predict.pmixed.projection import Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
+from dpcli.predict.pmixed.shard_models import PublicSide, begun, members, public_side
+from dpcli.predict.query_counts import QueryBudget
+from dpcli.random.streams import Stream, SystemStream
+
+if TYPE_CHECKING:
+    from dpcli.predict.pmixed.projection import Multiples
+
+PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
+
+
+class Mode(Protocol):
+    """A way to project models. All arrays are (vocabulary,); `public` adds up to 1."""
+
+    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+        """Return the sum of the projected models as multiples of 2^-50, and how many they are: the public one alone where there is none."""
+        ...
+
+    def projected(self, public: Array, private: Array, drawn: int) -> Array:
+        """Return one of `drawn` models that take part, projected, for measurements."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """Each model within a radius of the public one, whatever the others are. The numbers that are drawn from keep it exactly."""
+
+    radius: float
+    projection: Projection = clip
+
+    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+        around = ball(public, self.radius)
+        bounds = whole_ball(around)
+        if not private:
+            return bounds.public.astype(np.int64), 1
+        return sum((bounds.rounded(self.projection(around, one)) for one in private), np.zeros(len(public), np.int64)), len(private)
+
+    def projected(self, public: Array, private: Array, drawn: int) -> Array:
+        return self.projection(ball(public, self.radius), private)
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """The published protocol: a radius that depends on how many models were drawn. Not a DP guarantee."""
+
+    published: Published
+    _radii: dict[int, float] = field(default_factory=dict, init=False)
+
+    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+        models = [self.projected(public, one, len(private)) for one in private] or [public]
+        return sum((multiples(one) for one in models), np.zeros(len(public), np.int64)), len(models)
+
+    def projected(self, public: Array, private: Array, drawn: int) -> Array:
+        return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)
+
+    def _radius(self, drawn: int) -> float:
+        if drawn not in self._radii:
+            self._radii[drawn] = self.published.radius(drawn)
+        return self._radii[drawn]
+
+
+def mode_of(plan: PmixedPlan) -> Mode:
+    """Return the mode that the file states."""
+    if plan.published is not None:
+        return Paper(plan.published)
+    return Sound(plan.spec.radius, PROJECTIONS[plan.pmixed.projection])
+
+
+def probabilities(log_probabilities: Array, temperature: float) -> Array:
+    """Return probabilities at a temperature, along the last axis."""
+    with np.errstate(all="ignore"):  # what is no model's answer stays one that is none
+        scaled = log_probabilities / temperature if temperature != 1.0 else log_probabilities
+        weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A public model and the models that were fitted, one for each shard."""
+
+    plan: PmixedPlan
+    fit: Fit
+    side: PublicSide
+    members: tuple[LanguageModel, ...]
+
+    @property
+    def public(self) -> LanguageModel:
+        return self.side.model
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.side.vocabulary
+
+    @cached_property
+    def mode(self) -> Mode:
+        return mode_of(self.plan)
+
+    def token(self, context: Tokens, stream: Stream) -> int:
+        """Draw one token after a context: which models take part, and which token of their average it is."""
+        heat = self.plan.pmixed.temperature
+        chosen = sampled(stream, len(self.members), self.plan.spec.model_rate)
+        public = probabilities(next_token(self.public, context, PUBLIC), heat)
+        private = [probabilities(row, heat) for row in self._private(chosen, context)]
+        total, count = self.mode.total(public, private)
+        return drawn(total, count, stream)
+
+    def _private(self, chosen: Sequence[int], context: Tokens) -> list[Array]:
+        """Return rows of private models: NaN, which counts as the public one, where one fails, as an error would tell of the private data.
+
+        Several are asked in one pass only where a change of the data leaves their number as it was: that may move last bits of all.
+        """
+        models = [self.members[place] for place in chosen]
+        words = self.public.vocabulary
+        together = getattr(self.public, "together", None)
+        if together is not None and self.plan.spec.change == "replace-shard":
+            rows: Array | None = unless_it_fails(lambda: together(models, context), None)
+            if rows is not None and rows.shape == (len(models), words):
+                return [row if np.isfinite(row.max()) else np.full(words, np.nan) for row in rows]
+        begun_at_once = [begun(model, context) for model in models]
+        return [private_rows(model, [context], words)[0] for model in begun_at_once]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer. text: as far as it came. tokens: how many. why: what ended it. taken: tokens granted up to now, of `total`."""
+
+    prompt: str
+    text: str
+    tokens: int
+    why: str
+    taken: int
+    total: int
+    refused: str | None
+
+
+def ensemble(plan: PmixedPlan) -> Ensemble:
+    """Return the fitted models of a plan. Raises InputError where there are none, or they are another file's or vocabulary's."""
+    fit, side = fitted(plan), public_side(plan.pmixed, plan.path)
+    require_same_content(fit.public, side.content)
+    if len(fit.models) != plan.spec.shards:
+        raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(fit.models)}")
+    return Ensemble(plan, fit, side, members(plan, side, [learnt(plan, fit, shard) for shard in range(len(fit.models))]))
+
+
+def members_of(plan: PmixedPlan) -> Ensemble | None:
+    """Return the fitted models of a plan, None where nothing was fitted yet."""
+    return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
+
+
+def answered(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> Answered:
+    """Return text after a prompt: at most `most` tokens, up to the token that closes a text.
+
+    Raises:
+        InputError: a prompt that is too long, or no text of the vocabulary. LedgerError: the count cannot be written: no token is drawn.
+    """
+    ids = tokens(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
+    require_fits(models.public, ids, most)
+    answer: list[int] = []
+    why, refused = f"{most:,} tokens", None
+    try:
+        for token in _tokens(models, queries, ids, most, stream or SystemStream()):
+            if token == models.vocabulary.end:
+                why = "the end of the text"
+                break
+            answer.append(token)
+    except Denied as denied:
+        why, refused = "no more tokens are paid for", str(denied)
+    text = spoken(models.vocabulary, answer, "the tokenizer")
+    return Answered(prompt, text, len(answer), why, queries.taken(), queries.total, refused)
+
+
+def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:
+    """Yield tokens, each counted before anything of it is drawn."""
+    context = list(prompt)
+    for _ in range(most):
+        queries.take()
+        context.append(models.token(context, stream))
+        yield context[-1]

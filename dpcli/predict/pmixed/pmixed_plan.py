@@ -1,0 +1,275 @@
+"""The [pmixed] table and its plan: shards, tokens and what they cost, settled before any data are read. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from dpcli.base.errors import InputError
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.premise import Premises
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.read import examine, targets, toml_document
+from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.toml.findings import Findings, Problem
+from dpcli.file.toml.limits import read_bytes
+from dpcli.file.toml.render import InvalidFile
+from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
+from dpcli.predict.pmixed.published_protocol import Published
+from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to
+from dpcli.predict.shards import PREMISES, refuse_replaced_units
+from dpcli.sessions.priced import one_entry, priced_file, require_budget
+from dpcli.train.plan.settings import DEVICE
+from dpcli.train.plan.settings_classification import WITH_COLUMNS
+from dpcli.train.plan.settings_language import Lora
+from dpcli.train.plan.sources import source_rule
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+
+COUNTING = "ngram"
+PUBLIC_TEXT = "a text file or module:function, declared public,"
+TOKENS = "bytes, a path or a name, or module:function"
+DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
+LENGTH = up_to(3, "3")
+ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
+NO_GUARANTEE = (
+    "the published protocol is not a DP guarantee: its Theorem 5.1 needs the divergence bounded at every order, and the protocol bounds it "
+    "at one"
+)
+
+NGRAM = Reader(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
+ADAPTED = Reader("lora", lambda table: table.lora is not None)
+PAPER = Reader('mode = "paper"', lambda table: table.mode == "paper")
+SOUND = Reader('mode = "sound"', lambda table: table.mode == "sound")
+COLUMNS = Reader("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
+PLAIN_TEXT = Reader("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Pmixed:
+    """Text from an ensemble of language models, each fine-tuned without noise on a shard of private texts and then mixed towards a public
+    model. How many shards, at which rate and radius, and how many tokens: that is a mechanism of type pmixed.
+    """
+
+    premises: ClassVar[Premises] = PREMISES
+
+    # Tables that between them state every key.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "data": "mails.csv",
+            "model": "gpt2",
+            "mechanism": "tokens",
+            "tokenizer": "gpt2",
+            "text": "body",
+            "units": "author",
+            "salt": "2031",
+            "context": 64,
+            "projection": "mix",
+            "temperature": 0.8,
+            "max_tokens": 32,
+            "lora": {"rank": 4},
+            "learning_rate": 0.0002,
+            "epochs": 15,
+            "batch_size": 8,
+            "test": "news.txt",
+            "queries": "postgresql://answers@localhost/budgets#mails",
+            "output": "runs/mails",
+            "device": "cuda:0",
+        },
+        {
+            "data": "mails.txt",
+            "model": COUNTING,
+            "public": "news.txt",
+            "ngram": 3,
+            "tokenizer": "bytes",
+            "record": "paragraph",
+            "mode": "paper",
+            "order": 3,
+        },
+    )
+
+    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA, reads=True)]
+    model: Annotated[
+        str, Key("the public language model that is fine-tuned: a path or name, module:function, or ngram (counts of public texts)")
+    ]
+    mechanism: Annotated[str | None, Key("the entry of type pmixed that is run, where the file has several")] = None
+    public: Annotated[
+        str | None, Key("text declared public that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
+    ] = None
+    ngram: Annotated[int, Key("longest run of tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
+    tokenizer: Annotated[
+        str | None,
+        Key("bytes, a path or a name, or module:function; must be public; the model's own where absent"),
+    ] = None
+    text: Annotated[str, Key("column of the text in a file with columns", reader=COLUMNS)] = "text"
+    record: Annotated[
+        Literal["line", "paragraph"], Key("what one text of a .txt file is: a line, or a paragraph", reader=PLAIN_TEXT)
+    ] = "line"
+    units: Annotated[
+        str | None,
+        Key(
+            "column that tells whose a text is; all texts of a unit are in one shard. Of a function: it returns texts and units",
+            claim=True,
+        ),
+    ] = None
+    salt: Annotated[str, Key("public text by which units are spread over shards anew")] = ""
+    context: Annotated[int, Key("most tokens of a record that is learnt; longer texts become several, after sharding", COUNT)] = 128
+    mode: Annotated[
+        Literal["sound", "paper"],
+        Key(
+            "sound (the mechanism's radius bounds every log-probability), or paper (the published protocol, for comparison: NOT a DP "
+            "guarantee, and only dpcli pmixed reads such a file)"
+        ),
+    ] = "sound"
+    projection: Annotated[
+        Literal["clip", "mix"],
+        Key("how a model is brought within the radius: clip (nearest), or mix (as much of it as fits)", reader=SOUND),
+    ] = "clip"
+    order: Annotated[int, Key("Renyi order at which the published protocol bounds the divergence", ORDER, reader=PAPER)] = 3
+    temperature: Annotated[float, Key("of every model, public and private, before projection", POSITIVE)] = 1.0
+    max_tokens: Annotated[int, Key("most tokens of one answer", COUNT)] = 64
+    lora: Annotated[Lora | None, Key("low-rank adapters, one for each shard, of a model of torch; needed there")] = None
+    learning_rate: Annotated[float, Key("of Adam, falling to zero", POSITIVE, reader=ADAPTED)] = 2e-4
+    epochs: Annotated[int, Key("passes over a shard in fine-tuning", COUNT, reader=ADAPTED)] = 15
+    batch_size: Annotated[int, Key("records of a step in fine-tuning", COUNT, reader=ADAPTED)] = 8
+    test: Annotated[
+        str | None,
+        Key("text declared public, on which dpcli pmixed evaluate measures: a .txt file, or module:function", reads=True),
+    ] = None
+    queries: Annotated[
+        str | None,
+        Key(
+            "where tokens are counted without a ledger, a path or postgresql://user@host/database#name; in the run's folder where absent",
+            claim=True,
+        ),
+    ] = None
+    output: Annotated[str | None, Key("folder of the fine-tuned models, which are private; runs/NAME where absent")] = None
+    device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
+
+    def problems(self) -> Iterator[Problem]:
+        if self.model == COUNTING:
+            for name, sort in (("public", PUBLIC_TEXT), ("tokenizer", TOKENS)):
+                if getattr(self, name) is None:
+                    yield (name,), f'{sort} with model = "{COUNTING}"', "none"
+            if self.lora is not None:
+                yield ("lora",), f'no lora with model = "{COUNTING}", which is tuned by counting', "one"
+        for name in ("public", "test"):
+            if same_source(self.data, getattr(self, name)):
+                yield (name,), "text declared public, of which none is private", "the source of the private texts"
+        if self.max_tokens >= 10**9:
+            yield ("max_tokens",), "fewer than 10^9 tokens of one answer", str(self.max_tokens)
+
+
+def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> None:
+    """Refuse the published protocol, which certifies nothing: who prices, gates or charges its file would sign a wrong number."""
+    if table.mode == "paper":
+        findings.add(
+            "DP005",
+            ("pmixed", "mode"),
+            '"sound" in a file that is accounted for, gated or charged',
+            f'"paper": {NO_GUARANTEE}',
+            "only dpcli pmixed reads it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PmixedPlan(PredictionPlan):
+    """The plan of one ensemble.
+
+    free: what may change after a fit, as it is public, and what is paid for does not depend on it. entry: the mechanism that a token
+    performs. account: what all tokens cost; None under the published protocol, which certifies nothing. published: what that is run with,
+    and claims; None in a sound file.
+    """
+
+    section: ClassVar[str] = "pmixed"
+    free: ClassVar[tuple[str, ...]] = ("temperature", "max_tokens", "test", "queries", "output", "device")
+    accounts: ClassVar[tuple[str, ...]] = ("account",)
+    entry: Entry
+    pmixed: Pmixed
+    account: Account | None
+    published: Published | None
+
+    @property
+    def spec(self) -> EnsembleMixtureSpec:
+        assert isinstance(self.entry.spec, EnsembleMixtureSpec)
+        return self.entry.spec
+
+    @property
+    def tokens(self) -> int:
+        """Return how many tokens may be drawn in all."""
+        return self.entry.steps
+
+    @property
+    def bounded(self) -> tuple[str, str] | None:
+        """Return the key of units where a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
+        units = self.pmixed.units
+        return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
+
+    def require_budget(self) -> None:
+        """Raise Denied where the file's own budget does not pay for all tokens."""
+        if self.account is not None:
+            require_budget(self.account.budget, self.path)
+
+    def with_entry(self, entry: Entry) -> Self:
+        """Return the plan with another entry in place of its own."""
+        entries = tuple(entry if one.name == self.entry.name else one for one in self.pipeline.mechanisms)
+        return replace(self, entry=entry, pipeline=replace(self.pipeline, mechanisms=entries))
+
+
+def plan_of(path: str) -> PmixedPlan:
+    """Return the plan of a file.
+
+    Raises:
+        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
+    """
+    data = read_bytes(path)
+    table, pipeline = _read(data, path)
+    entry = one_entry(path, pipeline, ("pmixed",), "pmixed", table.mechanism)
+    _require_units(pipeline, table, entry, path)
+    if table.mode == "paper":
+        return PmixedPlan(path, pipeline, entry, table, None, _published(pipeline, table, entry, path))
+    return PmixedPlan(path, pipeline, entry, table, priced_file(path, pipeline).account, None)
+
+
+def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
+    """Return the table, and the pipeline, judged as by every command, but for what these have against the published protocol."""
+    from dpcli.analysis.calibrate_file import solved
+
+    tables = toml_document(data, path)[1]
+    stated = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
+    pipeline, wrong = examine(data, path)
+    if not stated or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
+        if wrong:
+            raise InvalidFile(wrong)
+        return table_of(data, path, Pmixed, "pmixed"), solved(data, path)
+    if targets(data, path):
+        raise InputError(f'{path}: expected numbers with pmixed.mode = "paper", found "calibrate"')
+    table = SectionTable("pmixed").read(tables["pmixed"], KeyPlace(("pmixed",), Findings()))
+    assert isinstance(table, Pmixed)
+    return table, pipeline
+
+
+def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
+    """Raise InputError where one change may touch several shards."""
+    spec, privacy = entry.spec, pipeline.privacy
+    assert isinstance(spec, EnsembleMixtureSpec)
+    removes = spec.change == "remove-shard"
+    if table.units is None and (removes or (privacy.max_contributions or 1) > 1):
+        why = 'change = "remove-shard"' if removes else f"max_contributions = {privacy.max_contributions}"
+        raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, as {why} needs")
+    if table.units is not None and not removes:
+        refuse_replaced_units("pmixed.units", privacy.adjacency, path)
+
+
+def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
+    """Return what the published protocol is run with: it starts from a claimed epsilon."""
+    budget, spec = pipeline.budget, entry.spec
+    assert isinstance(spec, EnsembleMixtureSpec)
+    delta = None if budget is None else budget.delta if budget.delta is not None else pipeline.privacy.delta
+    if budget is None or budget.epsilon is None or not delta:
+        raise InputError(f'{path}: budget: state epsilon and delta > 0 with pmixed.mode = "paper"')
+    return Published(table.order, spec.model_rate, entry.steps, budget.epsilon, delta)

@@ -1,0 +1,155 @@
+"""A single model under differential privacy: what a language model could learn at the same epsilon without an ensemble.
+
+An n-gram model has noisy counts: each unit's are a vector that is clipped in L2; their sum gets Gaussian noise, and what noise alone may
+have made is dropped: that is post-processing. The pairs that are counted are all of a public domain. A transformer has one adapter trained
+by DP-SGD: the run is dpcli train's own, from a file that is made here, in a folder that is thrown away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from dpcli.analysis.calibrate import calibrate
+from dpcli.base.errors import InputError
+from dpcli.document.document import json_text
+from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.ngram import Ids, NGramCounts
+from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, PmixedPlan
+from dpcli.random.streams import Stream, normals
+
+MOST = 2**24  # pairs of the domain
+THRESHOLD = 2.0  # standard deviations below which a count is dropped
+
+
+def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """Return noise over the clipping norm: a unit that is replaced moves the sum by twice the norm."""
+    entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
+    noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise")
+    return noise.value * (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
+
+
+def private_bigrams(
+    units: Sequence[Sequence[Sequence[int]]], vocabulary: int, norm: float, multiplier: float, stream: Stream
+) -> NGramCounts:
+    """Return noisy counts of pairs of tokens.
+
+    Args:
+        units: the records of each unit. norm: of one unit's counts at most, public. multiplier: noise over that norm.
+
+    Raises:
+        InputError: a vocabulary of too many pairs.
+    """
+    if vocabulary**2 > MOST:
+        raise InputError(f"expected at most {int(MOST**0.5)} tokens for counts under differential privacy, found {vocabulary}")
+    total = np.zeros(vocabulary**2)
+    for records in units:
+        pairs, counts = unit_counts(records, vocabulary)
+        if len(pairs):
+            total[pairs] += counts * min(1.0, norm / float(np.linalg.norm(counts)))
+    scale = multiplier * norm
+    total += normals(len(total), stream)(len(total)) * scale
+    return _table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
+
+
+def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids, Array]:
+    """Return the numbers of the pairs in one unit's records, and how often each occurs."""
+    pairs = [a * vocabulary + b for record in records for a, b in itertools.pairwise(record)]
+    numbers, counts = np.unique(np.array(pairs, np.int64), return_counts=True)
+    return numbers, counts.astype(np.float64)
+
+
+def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: float) -> float:
+    """Return a clipping norm from public records: the root of the mean square of their counts, for as many records as a unit has."""
+    squares = [float((unit_counts([record], vocabulary)[1] ** 2).sum()) for record in records[:200]]
+    return max(1.0, float(np.sqrt(per_unit * np.mean(squares)))) if squares else 1.0
+
+
+def by_unit(texts: Sequence[str], units: Sequence[str | int]) -> Mapping[str | int, list[str]]:
+    """Return the texts of each unit."""
+    grouped: dict[str | int, list[str]] = {}
+    for text, unit in zip(texts, units, strict=True):
+        grouped.setdefault(unit, []).append(text)
+    return grouped
+
+
+def _table(total: Array, vocabulary: int) -> NGramCounts:
+    pairs = np.flatnonzero(total)
+    contexts, first = np.unique(pairs // vocabulary, return_index=True)
+    return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])
+
+
+STEPS, BATCHES = 120, 40  # and how many batches the data are worth: chosen beforehand, and not looked for
+LEARNING_RATE, NORM = 2e-3, 0.5
+ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
+
+
+def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float) -> bytes:
+    """Return what a transformer has learnt, as `Transformer.tuned` takes it.
+
+    Args:
+        count: of texts. per_unit: most texts of one unit that are used.
+
+    Raises InputError where dpcli train cannot do it.
+    """
+    from safetensors.torch import load_file, save
+
+    from dpcli.train.plan.plan import plan_of
+    from dpcli.train.run.run import train
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(plan_of(plan.path, _file(plan, count, per_unit, epsilon, delta, folder).encode()).on_rows(plan.rows))
+        weights = load_file(os.path.join(folder, ADAPTER))
+    named = {name.replace(".lora_A.weight", ".lora_A.default.weight"): value for name, value in weights.items()}
+    return save({name.replace(".lora_B.weight", ".lora_B.default.weight"): value for name, value in named.items()})
+
+
+def _file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float, folder: str) -> str:
+    """Return a file for dpcli train, over the same texts and adapter."""
+    settings, privacy = plan.pmixed, plan.pipeline.privacy
+    assert settings.lora is not None
+    lora = {"rank": settings.lora.rank, "alpha": settings.lora.alpha}
+    trained = {
+        "task": "causal-lm",
+        "data": settings.data,
+        "model": settings.model,
+        "context": settings.context,
+        "optimizer": "adam",
+        "learning_rate": LEARNING_RATE,
+        "schedule": "linear",
+        "device": settings.device,
+        "output": folder,
+        "tokenizer": settings.tokenizer,
+        "units": settings.units,
+        "records_per_unit": per_unit if settings.units is not None else None,
+        "text": settings.text if COLUMNS.reads(settings) else None,
+        "record": settings.record if PLAIN_TEXT.reads(settings) else None,
+    }
+    size = max(1, count // per_unit)
+    protected = {"adjacency": privacy.adjacency.value, "unit": "example", "dataset_size": size, "delta": delta}
+    targets = "" if settings.lora.targets is None else f", targets = {json_text(list(settings.lora.targets))}"
+    return "\n".join(
+        [
+            "format = 1",
+            *_section("privacy", protected),
+            *_section("budget", {"epsilon": epsilon}),
+            "[[mechanism]]",
+            'name = "steps"',
+            'type = "gaussian"',
+            'noise_multiplier = "calibrate"',
+            f"steps = {STEPS}",
+            f'sampling = {{ scheme = "poisson", batch_size = {max(1, size // BATCHES)} }}',
+            *_section("train", {name: value for name, value in trained.items() if value is not None}),
+            f"lora = {{ rank = {lora['rank']}, alpha = {lora['alpha']!r}{targets} }}",
+            f"clipping = {{ norm = {NORM} }}",
+        ]
+    )
+
+
+def _section(name: str, keys: Mapping[str, object]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {json_text(value)}" for key, value in keys.items())]

@@ -1,0 +1,186 @@
+"""The published protocol: its radius, from a claimed epsilon, and its projection. It is not a DP guarantee, and here to be compared with.
+
+As much of a model is mixed in as keeps the Renyi divergence of one order, both ways, within the radius. A divergence that is bounded at one
+order says nothing of the others, which the published proof would need.
+Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
+Balle et al. 2020, arXiv:1905.09982, Theorem 21.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpcli.base.errors import CannotCertify, InputError
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_factorials
+
+CLOSE_BETA = 1e-13  # relative, of beta
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The parameters of the protocol.
+
+    order: a whole number >= 2. rate: with which each model is drawn. epsilon, delta: claimed for all queries together.
+    """
+
+    order: int
+    rate: float
+    queries: int
+    epsilon: float
+    delta: float
+
+    @property
+    def target(self) -> float:
+        """Return the Renyi divergence that one query is given."""
+        spent = renyi_epsilon(self.epsilon, self.delta, self.order)
+        if spent <= 0.0:
+            raise CannotCertify(f"at order {self.order} nothing is left of epsilon = {self.epsilon:g}, delta = {self.delta!r}")
+        return spent / self.queries
+
+    def radius(self, drawn: int) -> float:
+        """Return beta times order, where `drawn` models take part."""
+        return beta(self.target, self.order, self.rate, drawn) * self.order
+
+
+def renyi_epsilon(epsilon: float, delta: float, order: float) -> float:
+    """Return the Renyi divergence that implies (epsilon, delta) at one order, by inverting the conversion."""
+    return epsilon - math.log1p(-1.0 / order) + (math.log(delta) + math.log(order)) / (order - 1.0)
+
+
+def beta(target: float, order: int, rate: float, drawn: int) -> float:
+    """Return the beta at which the published bound on one query is `target`. Raises InputError unless the order is a whole number >= 2."""
+    if order < 2 or int(order) != order:
+        raise InputError(f"expected a whole order >= 2, found {order!r}")
+    low, high = 0.0, 1e-6
+    while per_query(high, order, rate, drawn) < target:
+        low, high = high, 2.0 * high
+    while high - low > CLOSE_BETA * high:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if per_query(middle, order, rate, drawn) <= target else (low, middle)
+    return low
+
+
+def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
+    """Return the published bound on the Renyi divergence of one query, with its amplification by sampling where models are drawn."""
+    if rate == 1.0:
+        return one_sided(beta, order, drawn)
+    counts = log_factorials(order)
+    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]
+    for k in range(2, order + 1):
+        ways = float(counts[order] - counts[k] - counts[order - k])
+        terms.append(ways + (order - k) * math.log1p(-rate) + k * math.log(rate) + (k - 1) * one_sided(beta, k, drawn))
+    return _log1p_sum(terms) / (order - 1)
+
+
+def one_sided(beta: float, order: int, drawn: int) -> float:
+    """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, beta k for one."""
+    if drawn <= 1:
+        return beta * order
+    return math.log1p(math.expm1(min(4.0 * beta * order * (order - 1), 700.0)) / drawn) / (order - 1)
+
+
+def _log1p_sum(terms: list[float]) -> float:
+    """Return log of the sum of the exponentials; accurate where that is near 1."""
+    return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1)) if max(terms) < 30.0 else _log_sum(terms)
+
+
+def _log_sum(terms: list[float]) -> float:
+    most = max(terms)
+    return most + math.log(math.fsum(math.exp(term - most) for term in terms))
+
+
+CLOSE = 1e-13  # of a share
+ROUNDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiBall:
+    """Mixtures of a model with a public one, whose Renyi divergences of `order` to and from the public one are at most `radius`."""
+
+    public: Array
+    inverse: Array
+    order: float
+    radius: float
+    everywhere: bool  # whether no public probability is 0
+
+    def share(self, private: Array) -> float:
+        """Return the largest share of a model, between 0 and 1; 0 for what is no probabilities."""
+        ratios = np.multiply(private, self.inverse)
+        scratch = np.empty_like(ratios)
+        second = float(np.dot(private, ratios))
+        if not math.isfinite(second):
+            return 0.0
+        forward = (
+            self._cubic(private, ratios, scratch, second) if self.order == 3.0 else self._search(ratios, scratch, self.order, 1.0)
+        )
+        if self._divergence(ratios, scratch, 1.0 - self.order, forward) <= self.radius:
+            return forward
+        return self._search(ratios, scratch, 1.0 - self.order, forward)
+
+    def mixed(self, private: Array) -> Array:
+        """Return the mixture with that share."""
+        share = self.share(private)
+        return share * private + (1.0 - share) * self.public
+
+    def _cubic(self, private: Array, ratios: Array, scratch: Array, second: float) -> float:
+        """Solve order 3: the divergence is log(1 + 3 share^2 v + share^3 w) / 2, v and w the moments 2 and 3 of x - 1 in public."""
+        np.multiply(private, ratios, out=scratch)
+        third, level = float(np.dot(scratch, ratios)), math.expm1(2.0 * self.radius)
+        v, w = second - 1.0, third - 3.0 * second + 2.0
+        return _largest(lambda share: share * share * (3.0 * v + share * w) - level, 1.0)
+
+    def _search(self, ratios: Array, scratch: Array, power: float, most: float) -> float:
+        return _largest(lambda share: self._divergence(ratios, scratch, power, share) - self.radius, most)
+
+    def _divergence(self, ratios: Array, scratch: Array, power: float, share: float) -> float:
+        """Return log E (1 + share (x - 1))^power / (order - 1) under the public model."""
+        np.multiply(ratios, share, out=scratch)
+        np.add(scratch, 1.0 - share, out=scratch)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if power == -2.0:  # order 3, the other way: faster than a power
+                np.multiply(scratch, scratch, out=scratch)
+                np.divide(self.public, scratch, out=scratch)
+            else:
+                np.power(scratch, power, out=scratch)
+                np.multiply(self.public, scratch, out=scratch)
+        total = float(scratch.sum() if self.everywhere else scratch.sum(where=self.public > 0.0))
+        return math.log(total) / (self.order - 1.0) if total > 0.0 else -math.inf
+
+
+def renyi_ball(public: Array, order: float, radius: float) -> RenyiBall:
+    """Return the ball around a public model's probabilities. Raises InputError for an order at most 1 or a radius below 0."""
+    if not order > 1.0 or not radius >= 0.0:
+        raise InputError(f"expected an order > 1 and a radius >= 0, found {order!r} and {radius!r}")
+    with np.errstate(divide="ignore"):
+        return RenyiBall(public, np.where(public > 0.0, 1.0 / public, 0.0), order, radius, bool((public > 0.0).all()))
+
+
+def _largest(excess: Callable[[float], float], most: float) -> float:
+    """Return the largest share up to `most` at which an increasing excess is at most 0: false position (Illinois), kept in a bracket."""
+    low, high, below, above = 0.0, most, excess(0.0), excess(most)
+    if above <= 0.0:
+        return most
+    if below >= 0.0:
+        return 0.0
+    side = 0
+    for round_ in range(ROUNDS):
+        at = high - above * (high - low) / (above - below) if math.isfinite(above) and round_ % 6 < 5 else 0.5 * (low + high)
+        if not low < at < high:
+            break
+        value = excess(at)
+        if value <= 0.0:
+            low, below = at, value
+            above = above / 2.0 if side < 0 else above
+            side = -1
+        else:
+            high, above = at, value
+            below = below / 2.0 if side > 0 else below
+            side = 1
+        if high - low <= CLOSE * most or value == 0.0:
+            break
+    return low

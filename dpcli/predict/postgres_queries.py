@@ -1,0 +1,129 @@
+"""The count in a PostgreSQL database, in a schema of its own: for processes on several machines, and where a copied folder must count once.
+
+postgresql://...#name: each system that is counted in a database has a name there. The row is locked before the first look; a commit is
+acknowledged only when it is durable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.ledger.stores.postgres import connector
+from dpcli.ledger.stores.postgres_connection import MEANINGS as OF_LEDGERS
+from dpcli.ledger.stores.postgres_connection import Kept, Limits, bounded, driver, place_of, settings_of
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, checked_count
+
+ATTEMPTS = 5
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+NOT_THERE = f"no count of queries of this name here, which is made when a system is fitted; {LOST}"
+DENIED = (
+    "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
+    "count in a database needs CREATE on that"
+)
+MEANINGS = {
+    **OF_LEDGERS,
+    "42501": DENIED,
+    "42P01": "its tables are no longer those of a count of queries: {text}",
+    "42883": "its functions are no longer those of a count of queries: {text}",
+    "XX": f"the server found its own data damaged ({{text}}): {LOST}",
+}
+KEPT = Kept("dpcli_queries", MEANINGS, UNSURE)
+# 'local' and 'off' would acknowledge what a failure of the server, or of its standby, takes back.
+DURABLE = (
+    "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
+    "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')"
+)
+UNSAFE = "SELECT name FROM pg_catalog.pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
+INSTALLED = "SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli_queries'"
+READ = "SELECT identity, total, taken FROM dpcli_queries.budget WHERE name = %s"
+WRITE = "UPDATE dpcli_queries.budget SET taken = %s WHERE name = %s AND taken = %s"
+ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name) DO NOTHING"
+
+
+class PostgresQueries:
+    """The count of that name in the database at `url`. new: made where there is none; without it, it must be there."""
+
+    def __init__(
+        self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+    ) -> None:
+        address, self._name = named(url)
+        settings = settings_of(address)
+        self._server, self._seconds = place_of(settings), seconds
+        self._place = f"{self._server}#{self._name}"
+        self._identity, self.total, self._things = identity, total, things
+        self._connect = connector(address, settings, self._server)
+        if new:
+            self._make()
+        self.taken()
+
+    def taken(self) -> int:
+        with self._transaction() as connection:
+            return self._count(connection).taken
+
+    def take(self, count: int = 1) -> Granted:
+        checked_count(count)
+        with self._transaction() as connection:
+            now = self._count(connection, lock=True)
+            if connection.execute(WRITE, (now.after(count, self._place, self._things), self._name, now.taken)).rowcount != 1:
+                raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
+        return Granted(now.taken + 1, count, self.total)
+
+    def _count(self, connection: Any, lock: bool = False) -> Count:
+        if connection.execute(INSTALLED).fetchone() is None:
+            raise LedgerError(f"{self._place}: {NOT_THERE}")
+        row = connection.execute(f"{READ}{' FOR UPDATE' if lock else ''}", (self._name,)).fetchone()
+        if row is None:
+            raise LedgerError(f"{self._place}: {NOT_THERE}")
+        count = Count(*row)
+        count.refuse_other(self._identity, self.total, self._place)
+        return count
+
+    def _make(self) -> None:
+        """Make schema and row, in one transaction; whoever makes them at the same moment comes first."""
+        errors = driver().errors
+        raced = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject)
+        for _ in range(ATTEMPTS):
+            try:
+                with self._transaction() as connection:
+                    try:
+                        if connection.execute(INSTALLED).fetchone() is None:
+                            connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
+                        connection.execute(ADD, (self._name, self._identity, self.total))
+                    except raced as error:
+                        raise _Raced from error
+                return
+            except _Raced:
+                continue
+        raise LedgerError(f"{self._place}: others are making a count here again and again; {WRITTEN}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """Open a connection, as a fork would share one, in a transaction whose every wait has an end and whose commit is durable."""
+        with closing(self._connect()) as connection, bounded(connection, self._place, Limits(self._seconds), KEPT):
+            connection.execute(DURABLE)
+            unsafe = connection.execute(UNSAFE).fetchone()
+            if unsafe:
+                raise LedgerError(
+                    f"{self._place}: the server runs with {unsafe[0]} off: a count may not survive a power failure; {WRITTEN}"
+                )
+            yield connection
+
+
+class _Raced(Exception):
+    """Somebody else made the schema at the same moment."""
+
+
+def named(url: str) -> tuple[str, str]:
+    """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, where it has none."""
+    address, _, name = url.rpartition("#")
+    if not address or NAME.fullmatch(name) is None:
+        raise InputError(
+            "expected postgresql://user@host/database#name: the #name of what is counted is missing, or has other characters than letters, "
+            "digits, ., _ and -; a # in a password is written %23"
+        )
+    return address, name

@@ -1,0 +1,73 @@
+"""The plan of a session of private prediction: the table of the file that pate, pmixed, prompt or generate performs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from dpcli.base.fields import Constraint, Note
+from dpcli.file.pipeline.read import refuse, section, toml_document
+from dpcli.file.toml.findings import Findings
+from dpcli.sessions.priced import FilePlan
+
+Table = TypeVar("Table")
+ALONE = Note("{text}")
+SHOWING = Constraint(
+    "text with {text} in it once",
+    lambda x: x.count("{text}") == 1,
+    (("pattern", r"^(?![\s\S]*\{text\}[\s\S]*\{text\})[\s\S]*\{text\}"),),
+)
+
+
+def up_to(most: int, words: str) -> Constraint:
+    """Return the rule for a whole number from 1 to `most`, which `words` spells."""
+    return Constraint(f"a whole number from 1 to {words}", lambda x: 1 <= x <= most, (("minimum", 1), ("maximum", most)))
+
+
+def same_source(private: str | None, public: str | None) -> bool:
+    """Return whether two keys name the same file or function; nothing is read, so that a link is not seen.
+
+    What is declared public must not be the private source under another name.
+    """
+    if private is None or public is None:
+        return False
+    return private == public or (":" not in private + public and os.path.normpath(private) == os.path.normpath(public))
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPlan(FilePlan):
+    """The plan of one command. section: of the file, and the field that holds it. free: keys of it that may change in a session."""
+
+    section: ClassVar[str]
+    free: ClassVar[Collection[str]]
+
+    @property
+    def table(self) -> Any:
+        return getattr(self, self.section)
+
+    @property
+    def folder(self) -> str:
+        return self.folder_at(self.table.output)
+
+    @property
+    def private_file(self) -> str | None:
+        source: str | None = self.table.data
+        return source
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of everything that a session which goes on must not have changed."""
+        return self.fingerprint_with(self.section, self.table, self.free)
+
+
+def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:
+    """Return the table [name] of a file, the rest of which is read as strictly. Raises InvalidFile where it has none."""
+    table = section(data, path, name)
+    if not isinstance(table, kind):
+        text, tables = toml_document(data, path)
+        findings = Findings()
+        findings.add("DP005", (name,), f"a [{name}] table (dpcli schema lists its keys)", "none")
+        refuse(findings, tables, text, path)
+    assert isinstance(table, kind)
+    return table

@@ -1,0 +1,167 @@
+"""A session of private prediction: charged once, bound to what it reads by content, its answers counted and kept as they are released."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.lazy import load
+from dpcli.ledger.stores.places import POSTGRES, path_of
+from dpcli.predict.models.model_answers import same_content
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, checked_count, require_counting
+from dpcli.sessions.charged import Session, charge, noted, reason, session_in
+from dpcli.sessions.window import Resumable
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.query_counts import QueryBudget
+
+Report = Callable[[int, int], None]  # done, of how many
+COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # in a session's folder
+# What a statement says where no ledger counts.
+RESTORED = (
+    "No ledger was charged: whether the session's folder was put back as a whole to an earlier state, and answered again, nothing can "
+    "tell; keep it as one keeps a ledger."
+)
+
+
+class SessionPlan(Resumable, Protocol):
+    """The plan that a session performs."""
+
+    @property
+    def folder(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCount:
+    """The number of answers that a session may give. things: in words. name: of a second count beside the first."""
+
+    total: int
+    things: str = ANSWERS
+    name: str = ""
+
+    def opened(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
+        """Open the count: in the ledger that was charged for the session, and else in its folder, or at `place`.
+
+        Raises LedgerError where the count cannot be relied on.
+        """
+        if ledger is not None:
+            return LedgerQueries(ledger, session.run, self.total, self.name or self.things)
+        path = place or os.path.join(session.folder, COUNT_FILE)
+        if self.name:
+            path = os.path.join(session.folder, f"{self.name}.db") if place is None else f"{place}-{self.name}"
+        return open_queries(path, session.identity, self.total, new=not session.counted, moved=moved, things=self.things)
+
+
+def open_queries(
+    place: str,
+    identity: str,
+    total: int,
+    *,
+    new: bool = False,
+    moved: bool = False,
+    seconds: float = BUSY_SECONDS,
+    things: str = ANSWERS,
+) -> QueryBudget:
+    """Open the count of a fitted system's answers.
+
+    Args:
+        place: a path, sqlite:///path, or postgresql://user@host/database#name.
+        identity: a fingerprint of the system: what was fitted, on what, and every number of the file that its privacy depends on.
+        total: how many answers its charge pays for.
+        new: make the count where there is none: only when a system is fitted, before its first answer. A count that is there goes on.
+            Without it a missing count is refused, as it may have been removed.
+        moved: the file's first place is gone, and this is its latest state (--moved); nothing can check that.
+        seconds: how long to wait for others.
+        things: what is counted, in words.
+
+    Raises:
+        LedgerError: missing, locked, damaged, a copy, of another system, or for another total. InputError: the place cannot be read.
+    """
+    if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
+        raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
+    checked_count(total, "total")
+    if place.startswith(POSTGRES):
+        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(place, identity, total, new, seconds, things)
+        return budget
+    from dpcli.predict.sqlite_queries import SqliteQueries, create
+
+    path = path_of(place)
+    if new:
+        create(path, identity, total, seconds)
+    return SqliteQueries(path, identity, total, moved, seconds, things)
+
+
+def begin_session(
+    plan: SessionPlan,
+    command: str,
+    ledger: Ledger | None,
+    resume: bool,
+    moved: bool,
+    inputs: Mapping[str, str],
+    counts: Sequence[AnswerCount],
+    place: str | None = None,
+    released: str | None = None,
+) -> tuple[Session, list[QueryBudget]]:
+    """Charge a session of a plan in full, or go on with the one in its folder, and open its counts; nothing is drawn before.
+
+    Args:
+        inputs: what it reads beside its file, by name and content.
+        place: where answers are counted without a ledger; in the folder where None.
+        released: the file of answers, which must not be there before a session has begun to count: together both cost more than one charge.
+
+    Raises:
+        InputError: the file or an input has changed. Denied: the ledger says no. LedgerError: ledger or count cannot be relied on.
+    """
+    if ledger is not None:
+        require_counting(ledger)
+    session = session_in(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
+    rows = None if plan.rows is None else plan.rows.content()
+    session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)
+    if released is not None and not session.counted and os.path.lexists(released):
+        raise InputError(f"{released}: released before this session began, under another charge: begin in a new folder")
+    session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
+    budgets = [count.opened(session, ledger, place, moved) for count in counts]
+    return noted(session), budgets
+
+
+def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
+    """Raise LedgerError where answers were released that the count does not know: it was put back to an earlier state.
+
+    path, last: the file of answers, and the number of the last one in it. Where both were put back, nothing can be seen.
+    """
+    if last > budget.taken():
+        raise LedgerError(
+            f"{path}: expected at most {budget.taken():,} answers, as they are counted, found number {last:,}: the count was put back to "
+            "an earlier state, and would grant answers twice; put its latest state there, or begin anew in another folder"
+        )
+
+
+def add_line(path: str, content: Mapping[str, Any]) -> None:
+    """Append a line of JSON to a file of answers, durable on return. Raises OSError where the disk is full: nothing of it is left."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, line) != len(line):
+            os.ftruncate(descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def whole_lines(path: str) -> list[bytes]:
+    """Return the lines that were written in full; what a crash cut short is removed, so that the next one begins a line."""
+    if not os.path.lexists(path):
+        return []
+    with open(path, "r+b") as file:
+        content = file.read()
+        end = content.rfind(b"\n") + 1
+        file.truncate(end)
+    return content[:end].splitlines()

@@ -1,0 +1,289 @@
+"""A PromptPATE session: the teachers vote on public texts, what is answered labels these, and of these a prompt is made.
+
+Each query is charged durably before its noise is drawn, and answered once: the transcript in the session's folder is what was released, and
+a query that is asked again is answered from there, for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import Denied, InputError
+from dpcli.predict.models.texts import TextSource, owned_texts
+from dpcli.predict.prediction_session import (
+    RESTORED,
+    STATEMENT,
+    AnswerCount,
+    Report,
+    add_line,
+    begin_session,
+    require_count_of,
+    whole_lines,
+)
+from dpcli.predict.prompt.labeller import Labeller, labeller_of
+from dpcli.predict.prompt.prompt_plan import PromptPlan
+from dpcli.predict.prompt.prompt_teachers import (
+    Demonstration,
+    Shape,
+    Student,
+    fitted,
+    labelled,
+    prompt_teachers,
+    shape_of,
+    student,
+    teachers,
+)
+from dpcli.predict.vote_counts import VoteCounts
+from dpcli.random.streams import Stream, SystemStream
+from dpcli.sessions.charged import Session, commit
+from dpcli.sessions.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.aggregators import Aggregator
+    from dpcli.predict.query_counts import QueryBudget
+
+TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOutcome:
+    """The outcome of a session. All of it may be published, but for run and folder, which nobody needs.
+
+    queries: charged up to now. answered: of the texts of this file. waiting: texts that the budget was not enough for. accuracy: on
+    labelled texts that are declared public, of the student's prompt and of a prompt without demonstrations.
+    """
+
+    plan: PromptPlan
+    folder: str
+    run: str
+    charged: bool
+    queries: int
+    texts: int
+    answered: int
+    waiting: int
+    student: Student
+    prompt: str
+    accuracy: tuple[float, float] | None
+
+
+def vote_and_teach(
+    plan: PromptPlan,
+    ledger: Ledger | None = None,
+    resume: bool = False,
+    moved: bool = False,
+    report: Report = lambda done, total: None,
+    stream: Stream | None = None,
+) -> PromptOutcome:
+    """Answer the public texts by the noisy votes of teachers that are prompts, and make a prompt of the answers.
+
+    Args:
+        ledger: charged in full before the first noise.
+        resume, moved: --resume and --moved.
+        stream: the noise; the system's where None.
+
+    Raises:
+        InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no. LedgerError: ledger or count
+            cannot be relied on.
+    """
+    plan.require_budget()
+    prompt, path, shape = plan.prompt, plan.path, shape_of(plan.prompt)
+    labeller = labeller_of(prompt, path)
+    texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
+    public = _public(plan)
+    _require_fitting(labeller, shape, texts, f"{path}: prompt.queries")
+    _require_fitting(labeller, shape, [text for text, _ in public], f"{path}: prompt.public")
+    with exclusive(plan.folder):
+        private = labelled(prompt.data, prompt, path, "data", prompt.units, plan.rows)
+        inputs = {"private texts": private.digest, "labeller": labeller.content}
+        kept = os.path.join(plan.folder, TRANSCRIPT)
+        counts = [AnswerCount(plan.queries, "queries")]
+        if plan.answers is not None:
+            counts.append(AnswerCount(plan.answers, name="answers"))
+        with prompt_teachers(plan, labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency)) as votes:
+            session, (budget, *answers) = begin_session(
+                plan, "prompt", ledger, resume, moved, inputs, counts, prompt.count, released=kept
+            )
+            transcript = VoteTranscript(kept, len(prompt.labels))
+            require_count_of(kept, transcript.last, budget)
+            voting = VotingSession(plan.aggregator, budget, next(iter(answers), None), transcript, stream or SystemStream())
+            rows = votes.in_parts(texts, lambda text: transcript.known(text) is not None)
+            released = list(_released(voting, rows, texts, report))
+        outcome = _taught(plan, session, budget.taken(), len(texts), released, labeller, public)
+        _leave(outcome, released)
+        commit(session, ledger)
+    return outcome
+
+
+def _public(plan: PromptPlan) -> list[Demonstration]:
+    if plan.prompt.public is None:
+        return []
+    public = labelled(plan.prompt.public, plan.prompt, plan.path, "public")
+    return list(zip(public.texts, public.labels, strict=True))
+
+
+def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
+    """Refuse texts before anything is charged: nothing may fail once the votes are cast."""
+    for number, text in enumerate(texts, 1):
+        if not labeller.fits(shape.prompt((), text)):
+            raise InputError(
+                f"{place}: expected texts that fit into the model's context without any demonstration, found text {number}, which is "
+                "empty or longer; a prompt is not cut"
+            )
+
+
+def _released(
+    voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
+) -> Iterator[tuple[str, int | None]]:
+    """Yield each text with its label, up to where no more may be asked."""
+    for number, text in enumerate(texts):
+        try:
+            answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
+        except Denied:
+            return
+        yield text, answer.label
+        report(number + 1, len(texts))
+
+
+def _taught(
+    plan: PromptPlan,
+    session: Session,
+    queries: int,
+    texts: int,
+    released: list[tuple[str, int | None]],
+    labeller: Labeller,
+    public: list[Demonstration],
+) -> PromptOutcome:
+    prompt, shape = plan.prompt, shape_of(plan.prompt)
+    answered = [(text, label) for text, label in released if label is not None]
+    chosen = student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
+
+    def accuracy(shown: tuple[Demonstration, ...]) -> float:
+        """Return the share of right labels; a text that does not fit behind the demonstrations is asked about with fewer of them."""
+        return sum(labeller.label(fitted(shape, shown, text, labeller.fits)) == label for text, label in public) / len(public)
+
+    return PromptOutcome(
+        plan,
+        plan.folder,
+        session.run,
+        session.charged,
+        queries,
+        texts,
+        len(answered),
+        texts - len(released),
+        chosen,
+        shape.prompt(chosen.demonstrations, "{text}"),
+        (accuracy(chosen.demonstrations), accuracy(())) if public else None,
+    )
+
+
+def _leave(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
+    """Write labels, prompt and statement, each in one piece."""
+    from dpcli.predict.documents.prediction_statement import statement
+
+    names = outcome.plan.prompt.labels
+    lines = [{"text": text, "label": None if label is None else names[label]} for text, label in released]
+    content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    replaced(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
+    replaced(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
+    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome.plan, disclosed(outcome)).encode())
+
+
+def disclosed(outcome: PromptOutcome) -> dict[str, str]:
+    """Return answers of the disclosure statement; `done` is its first paragraph."""
+    plan = outcome.plan
+    return {
+        "done": (
+            f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.queries:,} of at most "
+            f"{plan.queries:,} public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen "
+            "among them by these labels alone. All that may be asked is charged for, asked or not."
+            f"{'' if outcome.charged else f' {RESTORED}'}"
+        ),
+        "randomness": "noise on the votes is drawn from the operating system; no seed exists and nothing is saved",
+        "floating_point": "noise in double precision on whole votes; only the winner, or that there is none, is released",
+        "clipping": "each unit's records are in one shard, and a shard has one vote",
+        "query_model": "one-release",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A released answer. number: of the query in its budget, from 1. label: the number of a label; None where the votes did not agree."""
+
+    number: int
+    label: int | None
+
+
+class VoteTranscript:
+    """The answers of a session, by query, in a file that only grows; labels: how many there are. Raises InputError for any other file."""
+
+    def __init__(self, path: str, labels: int) -> None:
+        self._path = path
+        self._known = dict(_lines(path, labels))
+
+    @property
+    def last(self) -> int:
+        """Return the number of the last answer; 0 where there is none."""
+        return max((one.number for one in self._known.values()), default=0)
+
+    def known(self, query: str) -> Released | None:
+        return self._known.get(digest(query))
+
+    def add(self, query: str, released: Released) -> None:
+        """Add an answer, durably."""
+        add_line(self._path, {"query": digest(query), "number": released.number, "label": released.label})
+        self._known[digest(query)] = released
+
+
+@dataclass(frozen=True, slots=True)
+class VotingSession:
+    """Votes on one query at a time. budget: of queries. answers: of those that are answered, where the entry bounds them."""
+
+    aggregator: Aggregator
+    budget: QueryBudget
+    answers: QueryBudget | None
+    transcript: VoteTranscript
+    stream: Stream
+
+    def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
+        """Return the answer to a public query, by one row of votes; one that was given before from the transcript, without counting any.
+
+        Raises Denied where no more may be asked, LedgerError where the count cannot be relied on; nothing is released then.
+        """
+        before = self.transcript.known(query)
+        if before is not None:
+            return before
+        for count in (self.budget, self.answers):  # before the work: whoever has had all answers asks no more
+            if count is not None and count.taken() == count.total:
+                count.take()  # raises Denied
+        counts = votes()
+        number = self.budget.take().first
+        label = None
+        if self.aggregator.reached(counts.largest, self.stream)[0]:
+            if self.answers is not None:
+                self.answers.take()
+            (label,) = self.aggregator.winners(counts.counts, self.stream)
+        released = Released(number, label)
+        self.transcript.add(query, released)
+        return released
+
+
+def digest(query: str) -> str:
+    return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
+    for line in whole_lines(path):
+        try:
+            entry = json.loads(line)
+            query, number, label = entry["query"], entry["number"], entry["label"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            query = None
+        if type(query) is not str or type(number) is not int or not (label is None or (type(label) is int and 0 <= label < labels)):
+            raise InputError(f"{path}: expected the transcript of a session; a line of it is damaged, or the file is another one")
+        yield query, Released(number, label)

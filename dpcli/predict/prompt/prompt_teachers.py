@@ -1,0 +1,250 @@
+"""Teachers that are prompts with private demonstrations, each in a process of its own, and the student's prompt, which is public.
+
+No message quotes a text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpcli.audit.user_code import FAILURES
+from dpcli.base.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.models.model_answers import require_same_content, unless_it_fails
+from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
+from dpcli.predict.prompt.labeller import Labeller, labeller_of
+from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
+from dpcli.predict.shard_processes import Apart, cores
+from dpcli.predict.shards import shards_of, spread_names
+from dpcli.predict.vote_counts import VoteCounts
+from dpcli.predict.vote_counts import counted as counted_votes
+from dpcli.predict.warmed_process import Preparation
+from dpcli.sessions.priced import fingerprint
+
+Demonstration = tuple[str, int]  # a text, and the number of its label
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """texts, labels (numbers among the declared ones) and units: n of each."""
+
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+    units: tuple[str | int, ...]
+
+    @property
+    def digest(self) -> str:
+        """Return a digest, which is as private as the texts."""
+        return fingerprint(asdict(self))
+
+
+def labelled(
+    source: str, prompt: Prompt, path: str, key: str, units: str | None = None, rows: RowWindow | None = None
+) -> LabelledTexts:
+    """Return the labelled texts of a file, or of module:function.
+
+    Args:
+        path, key: of the file with [prompt], and of the key that names the source. rows: of a file, those that may be read; all where None.
+
+    Raises:
+        InputError: they cannot be read, are none, or some have no label or owner. Unavailable: a package that reads them is missing.
+    """
+    place = TextSource(source, path, f"prompt.{key}", rows=rows)
+    columns = read_columns(place, [prompt.text, prompt.label, *([units] if units else [])], tuple(READERS))
+    texts = columns[0]
+    require_texts(texts, place)
+    if len({len(column) for column in columns}) != 1:
+        raise place.refused(f"as many labels{' and units' if units else ''} as texts", "lists of different lengths")
+    owners = require_owners(columns[2], place) if units else tuple(texts)
+    return LabelledTexts(tuple(texts), tuple(_label_numbers(columns[1], prompt.labels, path)), owners)
+
+
+def _label_numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
+    """Return each label's place among the declared ones."""
+    places = {name.strip(): number for number, name in enumerate(declared)}
+    try:
+        return [places[str(label).strip()] for label in labels]
+    except FAILURES:  # KeyError, or what a label of the user's own raises
+        raise InputError(
+            f"{path}: prompt.labels: expected every label of the data among them (which one is not is private)"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The public form of all prompts."""
+
+    instruction: str
+    template: str
+    separator: str
+    words: tuple[str, ...]
+
+    def prompt(self, demonstrations: Sequence[Demonstration], text: str) -> str:
+        shown = [self.template.replace("{text}", one) + self.words[label] for one, label in demonstrations]
+        parts = [*([self.instruction] if self.instruction else []), *shown, self.template.replace("{text}", text)]
+        return self.separator.join(parts)
+
+
+def shape_of(prompt: Prompt) -> Shape:
+    """Return the form that [prompt] states."""
+    return Shape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
+
+
+def fitted(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
+    """Return the prompt with as many of the demonstrations as fit, the last ones left out.
+
+    A private demonstration that is too long must not be refused: the error would tell that it is.
+    """
+    for count in range(len(demonstrations), 0, -1):
+        prompt = shape.prompt(demonstrations[:count], text)
+        if fits(prompt):
+            return prompt
+    return shape.prompt((), text)
+
+
+def in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
+    """Return records of all labels in turn, each label's in their order, so that the first few are of as many labels as can be."""
+    queues = [[record for record in records if record[1] == label] for label in range(labels)]
+    longest = max(map(len, queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
+
+
+def teachers(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
+    """Return the demonstrations of each teacher, from its shard alone; none where that is empty."""
+    names = spread_names(private.units, prompt.units is not None, adjacency)
+    shards = [
+        [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()]
+        for shard in shards_of(names, prompt.teachers)
+    ]
+    return [tuple(in_turn(records, len(prompt.labels))[: prompt.demonstrations]) for records in shards]
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """The prompt of public texts with noisy labels that agrees best with the other noisy labels: made of what was released, for free.
+
+    agreement: share of the other noisy labels that the prompt gives; None where there are no others.
+    """
+
+    demonstrations: tuple[Demonstration, ...]
+    agreement: float | None
+
+
+def student(
+    answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
+) -> Student:
+    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt where nothing was answered."""
+    best = Student((), None)
+    for chosen in _candidates(answered, candidates, size, labels):
+        others = [one for one in answered if one not in chosen]
+        texts = [(shape.prompt(chosen, text), label) for text, label in others]
+        if not all(labeller.fits(text) for text, _ in texts):
+            continue
+        right = sum(labeller.label(text) == label for text, label in texts)
+        candidate = Student(chosen, right / len(others) if others else None)
+        if best.agreement is None or (candidate.agreement or 0.0) > best.agreement:
+            best = candidate
+    return best
+
+
+def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels: int) -> list[tuple[Demonstration, ...]]:
+    """Return different choices, each by the answered texts in an order of its own: a hash of them, as nothing needs to be secret."""
+    choices = []
+    for number in range(4 * count):
+        ordered = sorted(answered, key=lambda one: hashlib.sha256(f"{number} {one[0]}".encode("utf-8", "surrogatepass")).digest())
+        choices.append(tuple(in_turn(ordered, labels)[:size]))
+    return list(dict.fromkeys(choice for choice in choices if choice))[:count]
+
+
+GONE = "a process of a teacher was killed, or out of memory: --resume goes on"
+PART = 32  # texts that each teacher is asked about in one process
+
+
+@dataclass(frozen=True, slots=True)
+class Voting:
+    """The public part of every teacher: all but its demonstrations."""
+
+    prompt: Prompt
+    path: str
+    place: str = "the labeller"
+
+    def prepared(self) -> Preparation:
+        labeller, shape = labeller_of(self.prompt, self.path), shape_of(self.prompt)
+        return Preparation(labeller.content, lambda ballot: ballot.votes(shape, labeller))
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """The work of one teacher. alone: for each text, the label that the text without any demonstration gets."""
+
+    shown: tuple[Demonstration, ...]
+    texts: tuple[str, ...]
+    alone: tuple[int, ...]
+
+    def votes(self, shape: Shape, labeller: Labeller) -> list[int]:
+        """Return a vote for each text.
+
+        Where the labeller fails, the text alone votes: an error would tell that something in the demonstrations made it.
+        """
+
+        def fits(prompt: str) -> bool:
+            return unless_it_fails(lambda: labeller.fits(prompt), False)
+
+        labels = []
+        for text, alone in zip(self.texts, self.alone, strict=True):
+            prompt = fitted(shape, self.shown, text, fits)
+            labels.append(unless_it_fails(lambda prompt=prompt: labeller.label(prompt), alone))  # type: ignore[misc]
+        return labels
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTeachers:
+    """All teachers. labeller: of public texts, in this process."""
+
+    apart: Apart
+    labeller: Labeller
+    shape: Shape
+    demonstrations: list[tuple[Demonstration, ...]]
+    labels: int
+
+    def votes(self, texts: Sequence[str]) -> VoteCounts:
+        """Return a row for each text. Raises InputError where the labeller fails on one of them alone."""
+        by_teacher = self.labels_of(texts)
+        rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
+        return counted_votes(rows, len(by_teacher), self.labels, "votes")
+
+    def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
+        """Return the label that each teacher, by its number, gives each text. Raises as `votes` does."""
+        alone = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
+        return dict(
+            self.apart.each((number, Ballot(shown, tuple(texts), alone)) for number, shown in enumerate(self.demonstrations))
+        )
+
+    def in_parts(self, texts: Sequence[str], known: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
+        """Return the votes on a text, made for several that have no answer yet whenever one is asked for."""
+        made: dict[str, VoteCounts] = {}
+
+        def votes(text: str) -> VoteCounts:
+            if text not in made:
+                made.clear()
+                part = [one for one in texts[texts.index(text) :] if not known(one)][:PART]
+                rows = self.votes(part)
+                made.update({one: rows.row(place) for place, one in enumerate(part)})
+            return made[text]
+
+        return votes
+
+
+@contextmanager
+def prompt_teachers(
+    plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
+) -> Iterator[PromptTeachers]:
+    """Start the teachers. Raises InputError where the model is another one when it is loaded again."""
+    with Apart(Voting(plan.prompt, plan.path), GONE, threads=cores()) as apart:
+        require_same_content(labeller.content, apart.content)
+        yield PromptTeachers(apart, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))

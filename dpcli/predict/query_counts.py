@@ -1,0 +1,113 @@
+"""The durable count of answers: so many of a fitted system and no more, each counted before it is drawn.
+
+The privacy of all answers is paid for beforehand: what is left is to give none twice for one charge, none for nothing, and none beyond the
+last. A crash between the count and the answer loses the answer, never the count. In a ledger the counts are entries of its chain, which no
+copy or restored folder takes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.ledger.ledger import Ledger
+
+MOST = 2**62  # fits into the integers of every store
+BUSY_SECONDS = 30.0
+ANSWERS = "answers"  # what is counted, where nobody says
+WRITTEN = "nothing was written"
+UNSURE = "nothing is answered, and it may be counted or not: ask again, which counts anew"
+LOST = "what was answered is not known: no more answers of this system; fit another one, which is charged for"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The answers that one request may draw: numbers `first` to `first + count - 1`, of `total`, which nobody else ever gets."""
+
+    first: int
+    count: int
+    total: int
+
+
+class QueryBudget(Protocol):
+    """The count of one system's answers, shared by all processes that answer for it. total: how many answers there are in all."""
+
+    @property
+    def total(self) -> int: ...
+
+    def taken(self) -> int:
+        """Return how many have been granted up to now."""
+        ...
+
+    def take(self, count: int = 1) -> Granted:
+        """Grant `count` answers together or none; returns when the count is durable, and only then may noise be drawn.
+
+        Raises Denied where fewer are left (exit code 1), LedgerError where the store is locked, damaged or another system's.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The number of answers of one fitted system that are granted."""
+
+    identity: str
+    total: int
+    taken: int
+
+    def refuse_other(self, identity: str, total: int, place: str) -> None:
+        """Raise LedgerError where the place counts the answers of another system, or another number of them."""
+        if self.identity != identity:
+            raise LedgerError(
+                f"{place}: counts the answers of another system ({self.identity[:12]}), expected {identity[:12]}: "
+                "the file or the fit has changed; a new fit needs a place of its own"
+            )
+        if self.total != total:
+            raise LedgerError(
+                f"{place}: expected {total:,} answers in all, as the file states, found {self.total:,}: "
+                "the number is fixed when the system is fitted and charged"
+            )
+
+    def after(self, count: int, place: str, things: str = ANSWERS) -> int:
+        """Return how many are granted after `count` more. things: in words. Raises Denied where fewer are left."""
+        left = self.total - self.taken
+        if count > left:
+            spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, {count:,} were requested"
+            spent = spent if left else f"all {self.total:,} {things} are spent"
+            raise Denied(f"{place}: {spent}{',' if left else ':'} more of them are a new fit and a new charge")
+        return self.taken + count
+
+
+class LedgerQueries:
+    """The count in the ledger that was charged for a run. things: what is counted, in words.
+
+    Raises LedgerError where the ledger's definitions are too old to count.
+    """
+
+    def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:
+        require_counting(ledger)
+        self._ledger, self._run, self.total, self._things = ledger, run, total, things
+
+    def taken(self) -> int:
+        return self._ledger.state().run(self._run).counts.get(self._things, 0)
+
+    def take(self, count: int = 1) -> Granted:
+        after = self._ledger.count(self._run, self._things, checked_count(count), self.total)
+        return Granted(after - count + 1, count, self.total)
+
+
+def require_counting(ledger: Ledger) -> None:
+    """Raise LedgerError where the definitions of a ledger's database are too old to count answers."""
+    if not ledger.store.takes_counts:
+        raise LedgerError(
+            f"{ledger.store.place}: expected definitions that count answers, found those of version {ledger.store.version}: "
+            "dpcli budget upgrade makes them anew; nothing was drawn"
+        )
+
+
+def checked_count(count: int, name: str = "count") -> int:
+    """Return the count. Raises InputError unless it is a whole number from 1 to 2^62."""
+    if type(count) is not int or not 1 <= count <= MOST:
+        raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
+    return count

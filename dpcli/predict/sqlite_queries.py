@@ -1,0 +1,231 @@
+"""The count in one SQLite file, on a local disk.
+
+Durable as the ledger is: a rollback journal with synchronous = EXTRA, BEGIN IMMEDIATE before the first look. Every request opens the file
+anew, so that processes that were forked share nothing, and a file that was put in the place of another is not written beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcli.base.errors import LedgerError
+from dpcli.base.posix import require_posix
+from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
+from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
+from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, checked_count
+from dpcli.sessions.whereabouts import Whereabouts, whereabouts
+
+APPLICATION = 0x64706371  # "dpcq"
+VERSION = 1
+WORDS = FileWords("the count of queries", f"an empty file counts nothing: {LOST}")
+DAMAGED = f"damaged: {LOST}"
+MEANINGS = {
+    **OF_LEDGERS,
+    "SQLITE_CORRUPT": DAMAGED,
+    "SQLITE_NOTADB": DAMAGED,
+    "SQLITE_ERROR": DAMAGED,
+    "SQLITE_CONSTRAINT": f"refused by its own rules; {WRITTEN}",
+}
+COLUMNS = ("identity", "total", "taken", "machine", "inode", "path")
+SCHEMA = (
+    """CREATE TABLE budget (
+  one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL, total INTEGER NOT NULL CHECK (typeof(total) = 'integer' AND total >= 1),
+  taken INTEGER NOT NULL CHECK (typeof(taken) = 'integer' AND taken BETWEEN 0 AND total), machine TEXT NOT NULL, inode TEXT NOT NULL,
+  path TEXT NOT NULL, digest TEXT NOT NULL
+)""",
+    "CREATE TRIGGER count_never_goes_back BEFORE UPDATE ON budget WHEN NEW.taken < OLD.taken OR NEW.identity <> OLD.identity "
+    "OR NEW.total <> OLD.total BEGIN SELECT RAISE(ABORT, 'the count never goes back'); END",
+    "CREATE TRIGGER count_never_goes BEFORE DELETE ON budget BEGIN SELECT RAISE(ABORT, 'the count is never removed'); END",
+)
+READ = f"SELECT {', '.join(COLUMNS)}, digest FROM budget"
+WRITE = f"UPDATE budget SET {', '.join(f'{name} = ?' for name in COLUMNS)}, digest = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The content of the file."""
+
+    count: Count
+    where: Whereabouts
+
+    def values(self) -> tuple[str | int, ...]:
+        """Return the values of the columns, with a hash of all of them: a flipped bit in a number would be no damage to SQLite."""
+        count, where = self.count, self.where
+        content = (count.identity, count.total, count.taken, where.machine, str(where.inode), where.path)
+        return (*content, hashlib.sha256(json.dumps(content).encode()).hexdigest())
+
+
+class SqliteQueries:
+    """The count in the file at `path`, which must be there: only `create` makes one.
+
+    moved: the file was moved here from where it was, which is gone. Raises LedgerError where it cannot be relied on.
+    """
+
+    def __init__(
+        self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+    ) -> None:
+        self._path, self._identity, self.total, self._seconds, self._things = path, identity, total, seconds, things
+        with self._writing(moved) as (connection, row):
+            if moved:
+                _write(connection, row)
+
+    def taken(self) -> int:
+        with self._writing() as (_, row):
+            return row.count.taken
+
+    def take(self, count: int = 1) -> Granted:
+        checked_count(count)
+        with self._writing() as (connection, row):
+            now = replace(row.count, taken=row.count.after(count, self._path, self._things))
+            _write(connection, replace(row, count=now))
+        return Granted(row.count.taken + 1, count, self.total)
+
+    @contextmanager
+    def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
+        """Lend the row, at the place where the file is, to one process at a time. Leaving commits durably; an error rolls back."""
+        refuse_path(self._path)
+        with explained(self._path), closing(connect(self._path, self._seconds)) as connection:
+            _prepare(connection, self._path)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                row = _read(connection, self._path)
+                row.count.refuse_other(self._identity, self.total, self._path)
+                place = whereabouts(self._path)
+                if not moved:
+                    place.refuse_copy(row.where)
+                yield connection, replace(row, where=place)
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+
+def refuse_path(path: str) -> None:
+    """Raise LedgerError unless the path is that of a private, regular file on a local disk, without a log of another file beside it."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        raise LedgerError(f"{path}: no count of queries here, which is made when a system is fitted; {LOST}") from None
+    except (OSError, ValueError) as error:  # a null character in it
+        raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
+    refuse_kind(path, info, WORDS)
+    if os.path.lexists(f"{path}-wal"):
+        raise LedgerError(f"{path}: expected nothing but a journal beside it, found {path}-wal, of another file: move it away")
+    _refuse_network(path)
+
+
+def _refuse_network(path: str) -> None:
+    network = network_file_system(path)
+    if network is not None:
+        raise LedgerError(
+            f"{path}: on a network file system ({network}), whose locks do not keep two machines apart (DP409): give a path on a local "
+            "disk, or a PostgreSQL database"
+        )
+
+
+def _prepare(connection: Any, path: str) -> None:
+    for setting in SETTINGS:
+        answer = connection.execute(setting).fetchall()
+        if "journal_mode" in setting and answer != [("delete",)]:
+            raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program holds it in WAL mode")
+    (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if application != APPLICATION:
+        raise LedgerError(f"{path}: an SQLite database, but not a count of queries of dpcli; {WRITTEN}")
+    if version > VERSION:
+        raise LedgerError(f"{path}: written by a later version of dpcli: upgrade to read it")
+
+
+def _read(connection: Any, path: str) -> Row:
+    if connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+        raise LedgerError(f"{path}: {DAMAGED}")
+    rows = connection.execute(READ).fetchall()
+    try:
+        ((identity, total, taken, machine, inode, place, digest),) = rows
+        row = Row(Count(identity, total, taken), Whereabouts(machine, int(inode), place))
+        sound = (*rows[0][:-1], digest) == row.values()
+    except (ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise LedgerError(f"{path}: {DAMAGED}")
+    return row
+
+
+def _write(connection: Any, row: Row) -> None:
+    if connection.execute(WRITE, row.values()).rowcount != 1:
+        raise sqlite3.IntegrityError("no row")
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turn every error of SQLite into a LedgerError."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        name = getattr(error, "sqlite_errorname", None) or "SQLITE_CORRUPT"  # a text that is none
+        meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name}: {error}")
+        raise LedgerError(f"{path}: {meaning}") from None
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be looked at: {error.strerror}") from None
+
+
+def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) -> None:
+    """Make a count that begins at 0, whole or not at all; do nothing where a file exists. Mode 0600."""
+    folder, name = os.path.split(os.path.abspath(path))
+    try:
+        with _alone(folder, path, seconds):
+            if not os.path.lexists(path):
+                _create(path, os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new"), Count(identity, total, 0))
+                sync_folder(folder)
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
+
+
+def _create(path: str, draft: str, count: Count) -> None:
+    _refuse_network(os.path.dirname(os.path.abspath(path)))
+    leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
+    if leftover is not None:
+        raise LedgerError(f"{path}: expected no leftover of another count, found {leftover}: a count that is gone was here; {LOST}")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with explained(path), closing(connect(draft, BUSY_SECONDS)) as connection:
+            for setting in SETTINGS:
+                connection.execute(setting)
+            where = replace(whereabouts(draft), path=os.path.realpath(path))
+            for statement in ("BEGIN", *SCHEMA, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
+                connection.execute(statement)
+            connection.execute(f"INSERT INTO budget VALUES (1{', ?' * (len(COLUMNS) + 1)})", Row(count, where).values())
+            connection.execute("COMMIT")
+        os.link(draft, path)
+    finally:
+        os.unlink(draft)
+
+
+@contextmanager
+def _alone(folder: str, path: str, seconds: float) -> Iterator[None]:
+    """Keep others from making a count in this folder: several processes may begin to answer at the same moment."""
+    require_posix(f"{path}: a count in a file")
+    import fcntl
+
+    descriptor, end = os.open(folder, os.O_RDONLY), time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise LedgerError(f"{path}: its folder is locked by another process for too long; {WRITTEN}") from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,339 @@
+"""Bounds on one noisy choice, given the votes: how likely another outcome than the likeliest is, and the Renyi divergence that follows.
+
+With q the probability of all other outcomes, for neighbouring votes D_a of a choice by Gaussian noise is at most
+
+    log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
+    mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2,
+
+where mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]; it never exceeds a / s^2.
+Source: Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; of Laplace noise, Papernot et al. 2017,
+arXiv:1610.05755, Lemma 4 and Theorem 3.
+
+The votes enter the cost of an answer by GNMax through q alone, which one vote takes to B_U(q) at most and to B_L(q) at least. The cost
+rises with q up to q0, where it meets the one that holds for all votes; nowhere does it change faster than at q1 = B_L(q0). By how much it
+changes with one vote, at each distance from the votes, is what smooth sensitivity is made of (2018, Appendix B.3 and B.4: Algorithms 3 to
+5, Proposition 13).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpcli.base.errors import CannotCertify, InternalError
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_expm1_array, log_ndtr_array, log_normal, log_sum
+from dpcli.numerics.roots import bracket_root, increasing_root
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Counts = NDArray[np.int64]
+else:
+    Counts = Any
+
+FARTHEST = 1e300  # scales of noise between two counts, beyond which nothing changes
+OF_LOGARITHM = 4e-15  # relative: more than the sum of a few hundred tails loses
+ROUNDING = 1e-13  # relative: more than a sum of divergences loses
+FAR = 600.0  # e^FAR is still a number
+
+
+def log_q_gaussian(counts: Counts, sigma: float) -> Array:
+    """Return log of an upper bound on the probability that GNMax answers with another label than the winner, (n,).
+
+    Args:
+        counts: (n, m) votes for each of m >= 2 labels. sigma: standard deviation of the noise on each count, in votes.
+    """
+    return _union(counts, lambda gaps: log_ndtr_array(gaps * (-1.0 / (math.sqrt(2.0) * sigma))))
+
+
+def log_q_laplace(counts: Counts, scale: float) -> Array:
+    """Return the same bound for LNMax: a label that lies g scales behind wins with probability (2 + g) e^-g / 4."""
+
+    def log_tail(gaps: Array) -> Array:
+        with np.errstate(over="ignore"):
+            distance = np.minimum(gaps / scale, FARTHEST)
+        return np.asarray(np.log(0.5 + 0.25 * distance) - distance)
+
+    return _union(counts, log_tail)
+
+
+def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
+    """Return log of upper bounds on the probabilities that the largest count, with noise, reaches the threshold, and does not; (n,) each.
+
+    largest: (n,) whole votes, as the analysis of its sensitivity needs.
+    """
+    with np.errstate(over="ignore"):
+        above = (largest - threshold) / sigma
+    return _raised(log_ndtr_array(above), 0.0), _raised(log_ndtr_array(-above), 0.0)
+
+
+def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
+    """Return log of the sum of the tails at the gaps behind the winner, at most log(1 - 1/m)."""
+    ordered = np.sort(counts, axis=1)  # rows that differ in the order of labels alone have the same bits
+    gaps = ordered[:, -1:] - ordered[:, :-1]
+    most = int(gaps.max(initial=0))  # at most the number of teachers: a table of that length has every tail
+    tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
+    return _raised(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
+
+
+def _raised(log_p: Array, most: float) -> Array:
+    """Raise by more than rounding has taken, to `most` at most."""
+    return np.asarray(np.minimum(log_p * (1.0 - OF_LOGARITHM) + OF_LOGARITHM, most))
+
+
+def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
+    """Return upper bounds on D_a of one release each, (n, k).
+
+    Args:
+        log_q: (n,) at most 0; -inf where the outcome is certain, which costs nothing.
+        sigma: standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
+        orders: (k,) real numbers > 1.
+    """
+    return np.stack([*_by_order(log_q, sigma, orders)], axis=1)
+
+
+def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array) -> Array:
+    """Return upper bounds on the sum of D_a over n releases, each counted `weights` > 0 times, (k,)."""
+    sums = np.array([float(weights @ each) for each in _by_order(log_q, sigma, orders)])
+    return sums * (1.0 + 1e-16 * math.sqrt(len(log_q)))
+
+
+def independent_gaussian(sigma: float, order: float) -> float:
+    """Return D_a whatever the votes are: order / sigma^2, and never 0."""
+    return max(order / sigma / sigma, math.ulp(0.0))
+
+
+def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
+    if not (np.all(log_q <= 0.0) and sigma > 0.0 and np.all(orders > 1.0)):
+        raise InternalError("a probability above 1, noise of none, or an order of at most 1: this is a bug in dpcli, and no number")
+    place = np.argsort(log_q)
+    terms, log_1q, back = _terms(log_q[place], sigma), log1mexp_array(log_q[place]), np.argsort(place)
+    least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # what underflows is still not nothing
+    for order in orders.tolist():
+        dependent = divergence(log_q[place], log_1q, terms.log_a, terms.log_b, order - 1.0)
+        independent = independent_gaussian(sigma, order)
+        bound = np.where(terms.highest >= order, np.minimum(dependent, independent), independent)[back]
+        yield np.asarray(np.maximum(bound * (1.0 + ROUNDING), least))
+
+
+class _Terms(NamedTuple):
+    """log A and log B, (n,) each, and the largest order up to which they are a bound: 1 where they are none."""
+
+    log_a: Array
+    log_b: Array
+    highest: Array
+
+
+def _terms(log_q: Array, sigma: float) -> _Terms:
+    """Return the terms of the bound for ascending log_q."""
+    with np.errstate(all="ignore"):  # where a condition fails, whatever comes out is not used
+        sigma = np.float64(sigma)
+        root = np.sqrt(-log_q)
+        mu2 = sigma * root
+        mu1 = mu2 + 1.0
+        inverse = 1.0 / sigma  # squares of sigma itself may be no number
+        e2 = root * inverse
+        # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels where it is close to q.
+        d = 2.0 * root * inverse - inverse * inverse
+        log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
+        log_a = -np.log1p(-np.exp(log_ratio))
+        log_b = 2.0 * root * inverse + inverse * inverse
+        rising = log_q <= (mu2 - 1.0) * e2 - mu2 * (np.log1p(1.0 / mu2) + np.log1p(1.0 / (mu2 - 1.0)))
+        valid = (mu2 > 1.0) & (-log_q > e2) & (log_ratio < 0.0) & rising
+        highest = np.where(valid, mu1, 1.0)
+    certain = log_q == -np.inf
+    # The conditions hold below some q and fail above it; should rounding make a hole, all above it fail.
+    highest = np.where(np.logical_and.accumulate(valid | certain), np.where(certain, np.inf, highest), 1.0)
+    return _Terms(np.where(certain, 0.0, log_a), np.where(certain, 0.0, log_b), highest)
+
+
+def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:
+    """Return upper bounds on the sum of D_a over n releases of LNMax, each counted `weights` times, (k,).
+
+    epsilon: of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
+    arXiv:1605.02065).
+    """
+    log_1q = log1mexp_array(log_q)
+    with np.errstate(over="ignore"):
+        independent = np.maximum(np.minimum(0.5 * epsilon * (epsilon * orders), epsilon), math.ulp(0.0))
+    allowed = log_q <= -np.logaddexp(epsilon, 0.0)
+    total = np.full(len(orders), float(weights[~allowed].sum())) * independent
+    with np.errstate(all="ignore"):
+        # log of (1 - q) / (1 - e^eps q), taken by what it differs from 1.
+        log_a = -np.log1p(-np.exp(log_q[allowed] + log_expm1_array(np.array([epsilon])) - log_1q[allowed]))
+    log_b = np.full_like(log_a, epsilon)
+    for k, order in enumerate(orders.tolist()):
+        dependent = divergence(log_q[allowed], log_1q[allowed], log_a, log_b, order - 1.0)
+        total[k] += float(np.minimum(dependent, independent[k]) @ weights[allowed])
+    return np.asarray(total * (1.0 + ROUNDING))
+
+
+def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_one: float) -> Array:
+    """Return log[(1 - q) A^z + q B^z] / z for A, B >= 1 at z = order - 1, elementwise; 0 where q is.
+
+    As log1p of (1 - q)(A^z - 1) + q (B^z - 1): both are positive, and nothing cancels where the order is close to 1 or q to 0.
+    """
+    with np.errstate(all="ignore"):
+        likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
+        near = np.log1p(np.exp(log_1q) * np.expm1(np.minimum(likely, FAR)) + np.exp(np.minimum(unlikely, FAR)))
+        far = (likely > FAR) | (unlikely > FAR)
+        if far.any():
+            near[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])
+    return np.asarray(np.where(log_q == -np.inf, 0.0, np.where(near >= 0.0, near / above_one, np.inf)))
+
+
+def log1mexp_array(x: Array) -> Array:
+    """Return log(1 - e^x) for x <= 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(x > -0.6931471805599453, np.log(-np.expm1(x)), np.log1p(-np.exp(x))))
+
+
+FAR_Q0 = 1e6  # -log q beyond which nobody looks for q0
+EQUAL = 1e-12  # relative: a cost that is less by this is not less
+
+
+def inverse_log_ndtr(log_p: Array) -> Array:
+    """Return z <= 0 with log Phi(z) = log_p, for log_p <= log(1/2)."""
+
+    def value_and_slope(z: Array) -> tuple[Array, Array]:
+        value = log_ndtr_array(z)
+        return value, np.exp(log_normal(z) - value)
+
+    return increasing_root(value_and_slope, log_p, -np.sqrt(-2.0 * log_p) - 1.0, np.zeros(len(log_p)))
+
+
+@dataclass(frozen=True)
+class AnswerSensitivity:
+    """The sensitivity of answers by GNMax at one order. classes: m labels."""
+
+    sigma: float
+    classes: int
+    order: float
+
+    def cost(self, log_q: Array) -> Array:
+        """Return D at each q, (n,): below q0 the bound that depends on the votes, from there on the other."""
+        dependent = rdp_gaussian(np.minimum(log_q, 0.0), self.sigma, np.array([self.order]))[:, 0]
+        return np.where(log_q >= self.log_q0, independent_gaussian(self.sigma, self.order), dependent)
+
+    @cached_property
+    def log_q0(self) -> float:
+        """Return log of the q up to which the votes make an answer cheaper. Raises CannotCertify where they never do."""
+        independent = independent_gaussian(self.sigma, self.order)
+
+        def dearer(certainty: float) -> float:
+            """Return a number > 0 where an answer with log q = -certainty costs as much as any."""
+            cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
+            return float(cost) - independent * (1.0 - EQUAL)
+
+        far = 1.0
+        while dearer(far) > 0.0:
+            far *= 2.0
+            if far > FAR_Q0:
+                raise CannotCertify(f"at order {self.order:g} no votes make an answer cheaper: there is nothing to sanitise")
+        return -bracket_root(dearer, 0.0, far)[1]
+
+    @cached_property
+    def log_q1(self) -> float:
+        return float(self.less_likely(np.array([self.log_q0]))[0])
+
+    def more_likely(self, log_q: Array) -> Array:
+        """Return log B_U(q): the largest q one vote away."""
+        return self._moved(log_q, math.sqrt(2.0) / self.sigma)
+
+    def less_likely(self, log_q: Array) -> Array:
+        """Return log B_L(q): the smallest q one vote away."""
+        return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
+
+    def _moved(self, log_q: Array, by: float) -> Array:
+        others = math.log(self.classes - 1.0)
+        return np.asarray(np.minimum(others + log_ndtr_array(inverse_log_ndtr(log_q - others) + by), 0.0))
+
+    def local(self, log_q: Array) -> Array:
+        """Return an upper bound on how much one vote changes D at each q, (n,)."""
+        at = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
+        cost = self.cost(at)
+        return np.maximum(self.cost(self.more_likely(at)) - cost, cost - self.cost(self.less_likely(at)))
+
+    def by_distance(self, counts: Counts, teachers: int) -> Array:
+        """Return the largest local sensitivity of each query's cost where at most d votes are others, (n, teachers); d = 0, 1, ...
+
+        At most, and not exactly: where the sensitivities of queries are added up, d teachers may move one query and leave another. Votes
+        are walked towards where the sensitivity is largest: to the winner from the second, or from it.
+        """
+        votes = np.sort(counts, axis=1)[:, ::-1].copy()
+        log_q = log_q_gaussian(votes, self.sigma)
+        largest = np.full((len(votes), teachers), float(self.local(np.array([self.log_q1]))[0]))
+        walking = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
+        left = log_q > self.log_q0
+        for d in range(teachers):
+            largest[walking, d] = self.local(log_q[walking])
+            more = np.where(left[walking], (log_q[walking] > self.log_q0) & (votes[walking, 1] > 0), log_q[walking] < self.log_q1)
+            walking = walking[more]
+            if not len(walking):
+                break
+            step = np.where(left[walking], 1, -1)
+            votes[walking, 0] += step
+            votes[walking, 1] -= step
+            votes[walking, 1:] = np.sort(votes[walking, 1:], axis=1)[:, ::-1]
+            log_q[walking] = log_q_gaussian(votes[walking], self.sigma)
+        return np.maximum.accumulate(largest, axis=1)
+
+
+def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
+    """Return the same for the decision whether to answer, (n, teachers), where the largest count is `largest` rounded to whole votes."""
+    counts = np.arange(teachers + 1.0)
+    log_q = np.minimum(*log_answered(counts, threshold, sigma))
+    steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
+    local = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
+    at = np.clip(np.rint(largest), 0, teachers).astype(int)
+    each = np.zeros((len(at), teachers))
+    for d in range(teachers):
+        up, down = at + d, at - d
+        each[:, d] = np.maximum(
+            np.where(up <= teachers, local[np.minimum(up, teachers)], 0.0), np.where(down >= 0, local[np.maximum(down, 0)], 0.0)
+        )
+    return np.maximum.accumulate(each, axis=1)
+
+
+def smooth(by_distance: Array, beta: float) -> float:
+    """Return the smooth upper bound on a sensitivity by distance, (teachers,): the largest of e^(-beta d) times that at distance d.
+
+    Source: Nissim, Raskhodnikova, Smith 2007, Definition 2.2.
+    """
+    return float((by_distance * np.exp(-beta * np.arange(len(by_distance)))).max())
+
+
+FINE = 32  # points of the grid in the distance by which one vote moves q
+MOST_POINTS = 200_000  # points
+NO_FALL = 1e-9  # relative: a fall of this size is none
+
+
+def conditions(of: AnswerSensitivity, teachers: int) -> tuple[bool, bool]:
+    """Return (C5, C6): that the cost D(q), and D(B_U(q)) - D(q), do not fall in q, up to q0 and up to q1, for q of so many votes.
+
+    They are looked at on a grid, as in the published analysis: that they hold between its points is not proved.
+    Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
+    """
+    costs = of.cost(_grid(of, teachers, of.log_q0))
+    c5 = _rises(costs)
+    below = _grid(of, teachers, of.log_q1)
+    cost = of.cost(below)
+    return c5, c5 and _rises(of.cost(of.more_likely(below)) - cost, cost)
+
+
+def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
+    """Return log q from that of all votes for one label, and one vote beyond, to `log_high`, exclusively."""
+    others, step = math.log(of.classes - 1.0), math.sqrt(2.0) / of.sigma
+    high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
+    low = min(-(teachers + 2.0) / (math.sqrt(2.0) * of.sigma), high) - step
+    places = np.linspace(low, high, min(MOST_POINTS, 2 + math.ceil(FINE * (high - low) / step)))
+    return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
+
+
+def _rises(values: Array, scale: Array | None = None) -> bool:
+    size = np.abs(values if scale is None else scale)
+    return bool(np.all(np.diff(values) >= -NO_FALL * np.maximum(size[1:], size[:-1]) - 1e-300))
