@@ -9,7 +9,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.release.run import release
+from dpcli.release.release_run import release
 from dpcli.sessions.whose import PARTS, require_bounded
 from dpcli.sessions.window import over_window
 from tests.cases import of_each

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dpcli.audit.libraries import PACKAGE
+from dpcli.audit.user_code import PACKAGE
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 FOLLOWERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))

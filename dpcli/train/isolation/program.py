@@ -22,8 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._pytree import tree_map
 
-from dpcli.audit.libraries import PACKAGE
-from dpcli.audit.user_code import raised_at
+from dpcli.audit.user_code import PACKAGE, raised_at
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.graph import gradients

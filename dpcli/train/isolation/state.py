@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as nn_module
 
-from dpcli.audit.libraries import is_library, is_own_code
+from dpcli.audit.user_code import is_library, is_own_code
 from dpcli.base.errors import InputError
 from dpcli.train.engine.method import Loss
 

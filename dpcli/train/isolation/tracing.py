@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpcli.audit.libraries import is_own_code
+from dpcli.audit.user_code import is_own_code
 from dpcli.base.errors import InputError
 from dpcli.train.engine.caught import RaisedErrors
 from dpcli.train.engine.draws import draws
