@@ -1,4 +1,4 @@
-"""What a program claims: an (epsilon, delta) pair, and the whole trade-off curve where a pipeline file says more."""
+"""The claim of a program: an (epsilon, delta) pair, and the whole trade-off curve where a pipeline file says more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXCHANGED = 2  # a replaced record is one removed and one added
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """What is held against the program; upper bounds throughout.
+    """Upper bounds that are held against the program.
 
     adjacency: of the neighbouring datasets that it is about. source: where it comes from, in words.
     account: of the pipeline, None for a pair that was stated. curve: pairs that all hold.
@@ -37,8 +37,8 @@ class Claim:
     account: Account | None = None
 
     @property
-    def whole(self) -> bool:
-        """Whether more than one pair is claimed."""
+    def has_curve(self) -> bool:
+        """Tell whether more than one pair is claimed."""
         return self.account is not None
 
     @property
@@ -48,7 +48,7 @@ class Claim:
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
-        """That function where it bends, from false positive rate 0 to 1."""
+        """The corners of `trade_off`, from false positive rate 0 to 1."""
         alphas = corners(zip(self.curve.epsilons.tolist(), self.curve.upper.tolist(), strict=True))
         return tuple(zip(alphas, trade_off(self.curve, alphas).tolist(), strict=True))
 
@@ -77,7 +77,7 @@ def stated(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
 
 
 def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim:
-    """What a pipeline file claims about datasets that differ as those of the audit do.
+    """Return what a pipeline file claims about datasets that differ as those of the audit do.
 
     Args:
         delta: at which epsilon is compared; the file's where None.
@@ -92,22 +92,22 @@ def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim
         InputError: as `account` does.
     """
     group = _group(pipeline.privacy.adjacency, varied)
-    found = headline(pipeline, delta=delta, group_size=group)
-    if found.winner is None or not math.isfinite(found.upper):
-        raise CannotCertify(f"{pipeline.path}: expected a finite epsilon to audit, found none that can be certified")
-    reach = 1.25 * found.upper + 1e-3
-    grid = {*np.linspace(0.0, min(reach, STEEP), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), found.upper}
-    curve = profile(pipeline, sorted(grid), group, found.delta or 1e-6)
-    at_headline = curve.epsilons >= found.upper
-    upper = np.where(at_headline, np.minimum(curve.upper, found.delta), curve.upper)
-    words = f"{found.winner.accountant.name} accountant" + (f", for {group} records at once" if group > 1 else "")
+    account = headline(pipeline, delta=delta, group_size=group)
+    if account.winner is None or not math.isfinite(account.upper):
+        raise CannotCertify(f"{pipeline.path}: no finite epsilon can be certified, so there is nothing to audit")
+    reach = 1.25 * account.upper + 1e-3
+    grid = {*np.linspace(0.0, min(reach, STEEP), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), account.upper}
+    curve = profile(pipeline, sorted(grid), group, account.delta or 1e-6)
+    at_headline = curve.epsilons >= account.upper
+    upper = np.where(at_headline, np.minimum(curve.upper, account.delta), curve.upper)
+    words = f"{account.winner.accountant.name} accountant" + (f", for {group} records at once" if group > 1 else "")
     return Claim(
-        found.upper, found.delta, varied, words, ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper)), found
+        account.upper, account.delta, varied, words, ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper)), account
     )
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
-    """How many records of the claim's kind change. Raises CannotCertify where none of its steps leads from one world to the other."""
+    """Count the records of the claim's kind that change. Raises CannotCertify where none of its steps leads from one world to the other."""
     if claimed_about is varied:
         return 1
     if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:

@@ -20,7 +20,7 @@ LEAST = 250
 
 @dataclass(frozen=True, slots=True)
 class SampledSteps:
-    """So many steps, each with a canary in its sum with probability `rate` by itself; noise: standard deviation over C."""
+    """A number of steps, each with a canary in its sum with probability `rate` by itself; noise: standard deviation over C."""
 
     steps: int
     rate: float
@@ -31,23 +31,22 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
     """Log of the likelihood with each canary over that without it; products: (steps, canaries), over C."""
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step
         absent = np.log1p(-rate)
-    found: Array = np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0)
-    return found
+    return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
 @lru_cache(maxsize=64)
 def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
     """Scores of members and of others in a program with 1 / factor of its noise; the same random numbers for every factor."""
     chance, size = np.random.default_rng(0), max(LEAST, min(POOL, WORK // sum(one.steps for one in steps)))
-    found = np.zeros((2, size))
+    scores = np.zeros((2, size))
     for one in steps:
         for start in range(0, one.steps, 256):
             count = min(256, one.steps - start)
             noise = one.noise / factor * chance.standard_normal((2, count, size))
             noise[0] += chance.random((count, size)) < one.rate
-            found[0] += log_ratios(noise[0], one.rate, one.noise)
-            found[1] += log_ratios(noise[1], one.rate, one.noise)
-    return found[0], found[1]
+            scores[0] += log_ratios(noise[0], one.rate, one.noise)
+            scores[1] += log_ratios(noise[1], one.rate, one.noise)
+    return scores[0], scores[1]
 
 
 def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:

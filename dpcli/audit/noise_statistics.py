@@ -6,14 +6,90 @@ Too much noise costs no privacy: sizes are tested from below alone, and shapes a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.audit.noise_draws import Draws
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
 from dpcli.numerics.arrays import Array, np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+SINGLE = 2.0**-23  # relative resolution of sums in single precision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Noise over its declared standard deviation; under the claim every number in it is an independent N(0, s^2), s >= 1, s of a tensor.
+
+    tensors: by name, (draws, numbers): one row for each step of each run. positions: the step of each row in its run, from 0.
+    resolution: how finely the numbers are known, as they may be the difference of sums in single precision.
+    """
+
+    tensors: Mapping[str, Array]
+    positions: NDArray[np.intp]
+    resolution: float
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return len(self.positions)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return sum(values.shape[1] for values in self.tensors.values())
+
+    def scaled(self) -> Draws:
+        """Each tensor over its own root mean square: too much noise costs no privacy, and is not what a shape is judged by."""
+        sizes = {name: float(np.sqrt(np.mean(np.square(values)))) or 1.0 for name, values in self.tensors.items()}
+        tensors = {name: values / sizes[name] for name, values in self.tensors.items()}
+        return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
+
+    def few(self, width: int) -> Array:
+        """(draws, at most about `width` numbers): of every tensor its first ones, as many of each as there is room for."""
+        room, parts = width, []
+        for left, values in zip(range(len(self.tensors), 0, -1), sorted(self.tensors.values(), key=_width), strict=True):
+            parts.append(values[:, : max(1, room // left)])
+            room -= parts[-1].shape[1]
+        return np.concatenate(parts, axis=1)
+
+    def named(self) -> Iterator[tuple[str, Array]]:
+        """Each tensor by itself, and where there are several all of them together."""
+        if len(self.tensors) > 1:
+            yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
+        yield from self.tensors.items()
+
+
+def _width(values: Array) -> int:
+    return int(values.shape[1])
+
+
+def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:
+    """The table of the steps that hold numbers; None where not every step has noise of the same names and sizes, or none is left.
+
+    Args:
+        runs: of each run its steps, (sums, noise) by name. std: as declared. fresh: whether steps are independent; else the first alone is.
+    """
+    rows = [(i, *step) for run in runs for i, step in enumerate(run if fresh else run[:1]) if _finite(step)]
+    shapes = [{name: np.size(value) for name, value in noise.items()} for _, _, noise in rows]
+    if not rows or not shapes[0] or any(shape != shapes[0] for shape in shapes) or not sum(shapes[0].values()):
+        return None
+    names = [name for name, size in shapes[0].items() if size]
+    tensors = {name: np.stack([np.ravel(noise[name]) for _, _, noise in rows]) / std for name in names}
+    largest = max(
+        float(np.max(np.abs(np.asarray(value)), initial=0.0)) for _, *tables in rows for table in tables for value in table.values()
+    )
+    return Draws(tensors, np.array([i for i, _, _ in rows], dtype=np.intp), SINGLE * largest / std)
+
+
+def _finite(step: tuple[Mapping[str, Array], Mapping[str, Array]]) -> bool:
+    """Leave what is not a number to another check."""
+    return all(bool(np.all(np.isfinite(value))) for table in step for value in table.values())
+
 
 if TYPE_CHECKING:
     from scipy import special
@@ -33,11 +109,11 @@ PAIRS, TRIPLES = (
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """One check. p: at most the chance that noise as declared gives this or worse. power: what would have been found, at a level."""
+    """A check. p: at most the chance that noise as declared gives this or worse. power: what would have been found, at a level."""
 
     name: str
     p: float
-    found: str
+    message: str
     power: Callable[[float], str]
 
 
@@ -73,12 +149,12 @@ def factor(count: int, level: float) -> float:
 
 
 def divided(count: int, level: float) -> str:
-    found = factor(count, level)
-    return f"noise / {up(found, 3)}" if found < 1e4 else "no smaller noise"
+    divisor = factor(count, level)
+    return f"noise / {up(divisor, 3)}" if divisor < 1e4 else "no smaller noise"
 
 
 def size(draws: Draws) -> Statistic:
-    """Of each tensor, over all steps: chi-square."""
+    """Test the size of each tensor, over all steps (chi-square)."""
     looks, sizes = [], {}
     for name, values in draws.named():
         squares = float(np.square(values).sum())
@@ -98,7 +174,7 @@ def size(draws: Draws) -> Statistic:
 
 
 def size_over_time(draws: Draws) -> Statistic:
-    """Of each step by itself, and of each span of 2, 4, 8, ... positions over all runs: noise that fades, and noise of few dimensions."""
+    """Test the size of each step by itself, and of each span of 2, 4, 8, ... positions over all runs: fading noise, few dimensions."""
     squares = np.sum([np.square(values).sum(axis=1) for values in draws.tensors.values()], axis=0)
     steps = int(draws.positions.max()) + 1
     by_step, times = np.zeros(steps), np.zeros(steps)
@@ -125,7 +201,7 @@ def size_over_time(draws: Draws) -> Statistic:
 
 
 def size_by_coordinate(draws: Draws) -> Statistic:
-    """Of each number of each tensor over all steps."""
+    """Test the size of each number of each tensor over all steps."""
     looks = []
     for name, values in draws.tensors.items():
         squares = np.square(values).sum(axis=0)
@@ -142,7 +218,7 @@ def size_by_coordinate(draws: Draws) -> Statistic:
 
 
 def mean(draws: Draws) -> Statistic:
-    """Of each tensor, of all, and of each coordinate over all steps (chi-square)."""
+    """Test the mean of each tensor, of all, and of each coordinate over all steps (chi-square)."""
     looks = []
     for name, values in draws.named():
         z = abs(float(values.sum())) / math.sqrt(values.size)
@@ -158,12 +234,12 @@ def mean(draws: Draws) -> Statistic:
 
 
 def _normal(level: float) -> float:
-    """How far away a mean has to be, in standard errors, to be found with chance FOUND at this level, both sides."""
+    """Return the distance of a mean, in standard errors, that is found with chance FOUND at this level, both sides."""
     return float(special.ndtri(FOUND) - special.ndtri(0.5 * level))
 
 
 def shape(draws: Draws) -> Statistic:
-    """Whether the numbers are a Gaussian's: the largest distance of the distribution functions.
+    """Test that the numbers are a Gaussian's by the largest distance of the distribution functions.
 
     p from 2 exp(-2 n d^2) (Massart 1990), which holds for every n.
     """
@@ -187,7 +263,7 @@ def shape(draws: Draws) -> Statistic:
 
 
 def tails(draws: Draws) -> Statistic:
-    """How many numbers are beyond 1, 2, 3, 4 standard deviations (binomial), and how far out the farthest is: both sides."""
+    """Count the numbers beyond 1, 2, 3, 4 standard deviations (binomial), and measure how far out the farthest is: both sides."""
     looks, counts = [], []
     for name, values in draws.named():
         sizes, n = np.abs(values), values.size
@@ -233,7 +309,7 @@ def _cell(draws: Draws, least: float = FINEST) -> float:
 
 
 def precision(draws: Draws) -> Statistic:
-    """Whether numbers fall together, as those of a short format or of a grid do: pairs of nearly equal ones."""
+    """Test whether numbers fall together, as those of a short format or of a grid do: pairs of nearly equal ones."""
     cell, looks, counts = _cell(draws), [], []
     for name, values in draws.tensors.items():
         flat = values.reshape(-1)
@@ -254,7 +330,7 @@ def precision(draws: Draws) -> Statistic:
 
 
 def coordinates(draws: Draws, scaled: Draws) -> Statistic:
-    """Whether each coordinate has noise of its own: none repeats another one, up to its sign, and neighbours are not correlated."""
+    """Test that each coordinate has noise of its own: none repeats another one, up to its sign, and neighbours are not correlated."""
     room = max(2, MEMORY // 64)
     rows = draws.few(room)  # as they are: one number in two tensors is equal before each is put at its own size
     needed = 0.5 * rows.shape[1] ** 2
@@ -265,15 +341,15 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     looks = [(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
     rows = scaled.few(room)
     for lag in range(1, min(LAGS, rows.shape[1] // 2) + 1):
-        whole = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
-        looks.append(_correlation(whole[:, :, 0], whole[:, :, 1], f"coordinates {lag} apart"))
-    found, where = _worst(looks)
+        halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
+        looks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
+    least, where = _worst(looks)
     # A pair shows by itself, whatever is correlated: each of the two kinds has half of the level.
-    found, where = min((min(1.0, 2.0 * p), looks[0][1]), (min(1.0, 2.0 * found), where))
+    least, where = min((min(1.0, 2.0 * p), looks[0][1]), (min(1.0, 2.0 * least), where))
     half = rows.size // 2
     return Statistic(
         "noise of its own in each coordinate",
-        found,
+        least,
         where,
         lambda level: ("one number used twice, " if expected < 0.01 * level else "") + _correlated(half, level / (2 * len(looks))),
     )
@@ -293,20 +369,20 @@ def _correlated(count: int, level: float) -> str:
 
 
 def steps(draws: Draws) -> Statistic:
-    """Whether each step has noise of its own: no two of all runs are correlated, nor steps as many apart throughout."""
+    """Test that each step has noise of its own: no two of all runs are correlated, nor steps as many apart throughout."""
     looks: list[tuple[float, str]] = []
     for name, values in draws.tensors.items():
         for lag in range(1, min(LAGS, draws.count // 2) + 1):
-            whole = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
-            looks.append(_correlation(whole[:, 0], whole[:, 1], f"steps {lag} apart in {name}"))
+            halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
+            looks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.few(max(2, MEMORY // max(1, draws.count)))
     apart, where = (1.0, "one step alone") if not pairs or rows.shape[1] < 2 else _alike(rows)
     p, best = _worst(looks) if looks else (1.0, where)
-    found, where = min((min(1.0, 2.0 * apart * max(1, pairs)), where), (min(1.0, 2.0 * p), best))
+    least, where = min((min(1.0, 2.0 * apart * max(1, pairs)), where), (min(1.0, 2.0 * p), best))
     return Statistic(
         "noise of its own in each step",
-        found,
+        least,
         where,
         lambda level: _correlated(rows.shape[1], level / max(1, 2 * pairs)) + " of two steps",
     )
@@ -317,5 +393,4 @@ def _alike(rows: Array) -> tuple[float, str]:
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     cosines = np.abs(np.triu(unit @ unit.T, 1))
     i, j = (int(k) for k in np.unravel_index(int(cosines.argmax()), cosines.shape))
-    p, said = _correlation(rows[i], rows[j], f"draws {i + 1} and {j + 1}")
-    return p, said
+    return _correlation(rows[i], rows[j], f"draws {i + 1} and {j + 1}")

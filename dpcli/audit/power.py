@@ -1,19 +1,21 @@
-"""What an audit by scores could have found: a pass without power is said to be one.
+"""The power of an audit by scores, which it tells beside a pass: a pass without power is said to be one.
 
 Three answers. By the evidence alone: the epsilon that it would have proven had every guess been right. By a program: the factor x such that
 a program with 1/x of its noise would have been found in 90 % of audits, by scores that tell as much of a record as the released sum
 itself does: one number with noise, Gaussian for a claim with delta > 0, Laplace for one without, in the place where the claim is exact. Of
-canaries that are gradients the scores' own distribution is known, and the audit is simulated as it is, with less noise (gradient_power).
+canaries that are gradients the scores' own distribution is known, and the audit is simulated as it is, with less noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.claim import Claim
+from dpcli.audit.gradient_scores import SampledSteps, right_guesses
+from dpcli.audit.scores import guess_counts
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import down, up
 from dpcli.numerics.closed.normal import gaussian_epsilon_upper
@@ -56,14 +58,14 @@ def _laplace(at: float) -> float:
     return 0.5 * math.exp(-at) if at > 0.0 else 1.0 - 0.5 * math.exp(at)
 
 
-def least_factor(found: Callable[[float], bool]) -> float:
-    """The least x in [1, LARGEST] for which `found`; inf where none is. To 1 %, rounded up."""
-    if not found(LARGEST):
+def least_factor(detects: Callable[[float], bool]) -> float:
+    """The least x in [1, LARGEST] for which `detects`; inf where none is. To 1 %, rounded up."""
+    if not detects(LARGEST):
         return math.inf
     low, high = 1.0, LARGEST
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if detects(middle) else (middle, high)
     return high
 
 
@@ -109,15 +111,73 @@ def words(
     attack: str = "the strongest attack there is",
     means: str = "scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
 ) -> tuple[str, ...]:
-    """What it could have found, shortly, and how that is meant."""
+    """Say what the audit could have found, shortly, and how that is meant."""
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
         return (
             f"it could have found no fault: {best}, and epsilon <= {up(claim.epsilon)} is claimed",
             "more canaries or runs, or another number of guesses, would make it one",
         )
-    said = "no loss of noise is too small" if factor <= 1.01 else f"noise divided by {up(factor, 2)} or more"
+    fault = "no loss of noise is too small" if factor <= 1.01 else f"noise divided by {up(factor, 2)} or more"
     return (
-        f"with {attack}, {said} would have been found with {100 - 100 * MISSED:g} %",
+        f"with {attack}, {fault} would have been found with {100 - 100 * MISSED:g} %",
         f"{best}; {means}",
     )
+
+
+SIMULATED, OFTEN = 200, 0.94  # audits, and the share of them that shows 90 % but for a chance of 3 %
+CHOSEN, JUDGED = 1, 2  # random numbers of the two simulations
+
+
+@dataclass(frozen=True, slots=True)
+class Guessing:
+    """A way of guessing: a number of guesses, half of them at each end or all at the high one; needed: right ones that make a violation."""
+
+    guesses: int
+    one_sided: bool
+    needed: int
+
+    @property
+    def low(self) -> int:
+        """Guesses about the lowest scores."""
+        return 0 if self.one_sided else self.guesses // 2
+
+
+def needed(guesses: int, refutes: Callable[[int], bool]) -> int:
+    """The least number of right guesses that is a violation; guesses + 1 where none is."""
+    low, high = -1, guesses + 1
+    while high > low + 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if refutes(middle) else (middle, high)
+    return high
+
+
+def shares(steps: Sequence[SampledSteps], factor: float, canaries: int, ways: Sequence[Guessing], seed: int) -> list[float]:
+    """Simulate how often each way of guessing finds a program with 1 / factor of its noise."""
+    high, low = right_guesses(steps, factor, canaries, SIMULATED, seed)
+    return [float((high[:, way.guesses - way.low] + low[:, way.low] >= way.needed).mean()) for way in ways]
+
+
+def least_found(steps: Sequence[SampledSteps], canaries: int, ways: Sequence[Guessing]) -> float:
+    """The factor by which noise must be smaller for one of the ways of guessing to find it in 90 % of audits; inf where none is."""
+    if all(way.needed > way.guesses for way in ways):
+        return math.inf
+    return least_factor(lambda factor: max(shares(steps, factor, canaries, ways, JUDGED)) >= OFTEN)
+
+
+def best_guessing(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> tuple[int, bool]:
+    """The number of guesses, and whether they are about the highest scores alone, that find the smallest loss of noise.
+
+    Args:
+        refutes: (guesses, right ones) -> whether that is a violation, judged by this test alone.
+    """
+    ways = []
+    for count in guess_counts(canaries):
+        least = needed(count, lambda right, count=count: refutes(count, right))  # type: ignore[misc]
+        ways += [Guessing(count, one_sided, least) for one_sided in (False, True) if least <= count]
+    if not ways:
+        return canaries, False
+    factor = least_factor(lambda factor: max(shares(steps, factor, canaries, ways, CHOSEN)) >= OFTEN)
+    often = shares(steps, min(factor, LARGEST), canaries, ways, CHOSEN)
+    best = ways[often.index(max(often))]
+    return best.guesses, best.one_sided

@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.binomial import tail
-from dpcli.audit.noise_draws import draws_of
-from dpcli.audit.noise_statistics import FOUND, Statistic, factor, statistics
-from dpcli.audit.result import ReplayCheck
+from dpcli.audit.bounds import tail
+from dpcli.audit.decide import ReplayCheck
+from dpcli.audit.noise_statistics import FOUND, Statistic, draws_of, factor, statistics
+from dpcli.audit.settings import AuditSettings
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ ROUNDING = 1e-6  # relative: sums in single precision may exceed the bound by th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of a program under test.
+    """A step of a program under test.
 
     sums: by name, the clipped sums before noise. batch: what identifies the records in it, in any order.
     noise: by name, the noise that is added to the sums; leave it out to have the sums checked alone.
@@ -49,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the program claims of a step.
+    """Claims of a program about each step.
 
     sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None where that is not checked.
     exchanged: ids that may be in one batch and not in the other. rate: of Poisson sampling, None where batches are drawn otherwise.
@@ -68,7 +71,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """One replay: the steps on both datasets, under the same randomness.
+    """A replay: the steps on both datasets, under the same randomness.
 
     restarted: whether each step on the right began with what the left one had released. Elsewhere both go on with their own, and what
     follows from different releases differs in a right program too: weights, a clipping norm that adapts, when it stops.
@@ -91,18 +94,18 @@ class Pair:
 def taken(program: str, steps: Any) -> tuple[Step, ...]:
     """The steps that a program returned. Raises InputError for what is no Step."""
     try:
-        found = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
+        taken_steps = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
     except FAILURES as error:  # a generator runs only here
         raise InputError(f"{program}: raised {error_text(error)}") from error
-    if not found:
-        raise InputError(f"{program}: expected at least one step, found none")
-    return found
+    if not taken_steps:
+        raise InputError(f"{program}: expected at least one step")
+    return taken_steps
 
 
 def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is now: a program may go on to write into its arrays."""
+    """Copy: a program may go on to write into its arrays."""
     return {name: np.array(value, dtype=float) for name, value in table.items()}
 
 
@@ -118,15 +121,15 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
 
 
 def _judged(one: Statistic, level: float) -> ReplayCheck:
-    message = f"{one.found} (p = {one.p:.2g}, refuted below {level:.2g})"
+    message = f"{one.message} (p = {one.p:.2g}, refuted below {level:.2g})"
     return ReplayCheck(one.name, one.p > level, message, statistical=True, power=one.power(level))
 
 
 def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
     ended = [pair for pair in pairs if pair.compared == min(len(pair.left), len(pair.right))]
     wrong = [(len(pair.left), len(pair.right)) for pair in ended if len(pair.left) != len(pair.right)]
-    said = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
-    return ReplayCheck("number of steps", not wrong, said)
+    message = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
+    return ReplayCheck("number of steps", not wrong, message)
 
 
 def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
@@ -135,13 +138,13 @@ def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
 
 
 def _alike(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
-    """Those that begin with the same released numbers."""
+    """Yield the steps that begin with the same released numbers."""
     for pair in pairs:
         yield from ((i, left, right) for i, left, right in _both([pair]) if i <= pair.compared)
 
 
 def _apart(left: Step, right: Step) -> bool:
-    """Whether the record takes part: by the batches, or by the sums where no batches are told."""
+    """Tell whether the record takes part: by the batches, or by the sums where no batches are given."""
     return set(left.batch) != set(right.batch) if left.batch or right.batch else distance(left, right) != 0.0
 
 
@@ -194,10 +197,9 @@ def distance(left: Step, right: Step) -> float:
 
 def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Measured against declared; only a lower bound on the true one, as other records may move the sums further."""
-    found = [(distance(left, right), i) for i, left, right in _alike(pairs)]
-    worst, step = max(found)
-    said = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
-    return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), said, worst)
+    worst, step = max((distance(left, right), i) for i, left, right in _alike(pairs))
+    message = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
+    return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
 
 
 def _flat(step: Step) -> Array:
@@ -215,25 +217,24 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     yield _same_noise(pairs, declared.noise)
     if declared.fresh:
         again = any(_equal(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
-        said = "two steps have the same noise" if again else "no two steps in a row alike"
-        yield ReplayCheck("new noise in every step", not again, said)
+        message = "two steps have the same noise" if again else "no two steps in a row alike"
+        yield ReplayCheck("new noise in every step", not again, message)
     if len(drawn) > 1:
         again = any(_equal(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
-        said = "two runs have the same noise" if again else "no two runs in a row alike"
-        yield ReplayCheck("new noise in every run", not again, said)
+        message = "two runs have the same noise" if again else "no two runs in a row alike"
+        yield ReplayCheck("new noise in every run", not again, message)
 
 
 def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Of noise as large as declared, Gaussian, and independent; of correlated noise a run's first step alone is that, number by number."""
+    """Test noise that is as large as declared, Gaussian and independent; of correlated noise a run's first step alone is."""
     if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
         return
     runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
-    found = draws_of(runs, declared.noise, declared.fresh)
-    if found is None and not _finite(pairs).passed:
-        return
-    if found is None:
-        raise InputError("replay: expected noise of the same names and shapes in every step, found other ones")
-    yield from statistics(found)
+    draws = draws_of(runs, declared.noise, declared.fresh)
+    if draws is not None:
+        yield from statistics(draws)
+    elif _finite(pairs).passed:
+        raise InputError("replay: the names or shapes of the noise change from step to step")
 
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
@@ -257,12 +258,12 @@ def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
         return
     mean = float(sizes.mean())
     spread = float(np.square(sizes - mean).sum()) / (mean * (1.0 - declared.rate))
-    said = f"sizes of {len(sizes):,} batches vary {spread / (len(sizes) - 1):.3g} times as much as under Poisson sampling"
+    message = f"sizes of {len(sizes):,} batches vary {spread / (len(sizes) - 1):.3g} times as much as under Poisson sampling"
     p = float(special.chdtr(len(sizes) - 1, spread))
     yield Statistic(
         "batches drawn by Poisson sampling",
         p,
-        said,
+        message,
         lambda level: f"sizes that vary {1.0 / factor(len(sizes) - 1, level) ** 2:.2g} times as much",
     )
 
@@ -283,7 +284,44 @@ def _drawn(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
         least = float(special.betaincinv(high, trials - high + 1, FOUND)) / rate if high <= trials else math.inf
         return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
 
-    said = (
+    message = (
         f"{count:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
     )
-    yield Statistic("records drawn as often as declared", float(tail(trials, rate, np.array([count]))[0]), said, power)
+    yield Statistic("records drawn as often as declared", float(tail(trials, rate, np.array([count]))[0]), message, power)
+
+
+def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
+    """Sensitivity C, twice that where a record is replaced, and the noise of the file's one mechanism with a noise multiplier.
+
+    Raises:
+        InputError: no sensitivity was stated.
+    """
+    if settings.sensitivity is None:
+        raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")
+    times = 2 if varied is Adjacency.REPLACE_ONE else 1
+    entry = _noisy(pipeline)
+    multiplier = getattr(entry.spec, "noise_multiplier", None) if entry is not None else None
+    noise = settings.noise or (multiplier * settings.sensitivity if multiplier is not None else None)
+    return Declared(
+        sensitivity=times * settings.sensitivity,
+        noise=noise,
+        exchanged=times,
+        rate=_rate(entry, pipeline),
+        records=None if pipeline is None else pipeline.privacy.dataset_size,
+        fresh=entry is None or not hasattr(entry.spec, "iterations"),
+        significance=1.0 - settings.confidence,
+    )
+
+
+def _noisy(pipeline: Pipeline | None) -> Entry | None:
+    """The one mechanism with a noise multiplier; None where there are several, or none."""
+    entries = [entry for entry in pipeline.mechanisms if getattr(entry.spec, "noise_multiplier", None)] if pipeline else []
+    return entries[0] if len(entries) == 1 else None
+
+
+def _rate(entry: Entry | None, pipeline: Pipeline | None) -> float | None:
+    """Return the rate of Poisson sampling without a largest batch, None for any other scheme."""
+    if entry is None or pipeline is None or not isinstance(entry.sampling, Poisson) or entry.sampling.max_batch_size is not None:
+        return None
+    rate = entry.sampling.exact_rate(pipeline.privacy.dataset_size)
+    return None if rate is None else float(rate)

@@ -1,4 +1,4 @@
-"""One audit from a pipeline file, flags and evidence: what is audited, against which claim, and by what."""
+"""An audit from a pipeline file, flags and evidence: what is audited, against which claim, and by what."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from typing import Any
 
 from dpcli.analysis.calibrate_file import solved
 from dpcli.audit.claim import Claim, claimed, stated
-from dpcli.audit.decide import counted_audit, guessed_audit, one_run_audit, two_run_audit
-from dpcli.audit.read_scores import Found, read_found
-from dpcli.audit.replay import Declared, Pair, Step, checks, taken
-from dpcli.audit.replay_claim import declared
-from dpcli.audit.result import Audit
-from dpcli.audit.scores import Guessed
+from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, taken
+from dpcli.audit.scores import Evidence, Guessed, read_evidence
 from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
 from dpcli.audit.user_code import called, user_function
@@ -35,7 +32,7 @@ TRIALS, REPLAYS = 1000, 5  # where none are stated
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What the command line asks for, beside the file. epsilon, delta: a claim instead of the file's. correct: guesses that were right."""
+    """The command line and the file. epsilon, delta: a claim instead of the file's. correct: guesses that were right."""
 
     settings: AuditSettings
     pipeline: Pipeline | None
@@ -49,7 +46,7 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where the user's modules are."""
+        """The folders of the user's modules."""
         path = self.pipeline.path if self.pipeline is not None else None
         return (os.path.dirname(os.path.abspath(path)) if path and path != "-" else os.getcwd(), os.getcwd())
 
@@ -58,29 +55,29 @@ class AuditRequest:
         if self.epsilon is not None:
             delta = self.delta if self.delta is not None else self.pipeline.privacy.delta if self.pipeline else None
             if delta is None:
-                raise InputError("--epsilon: expected --delta with it, found none")
+                raise InputError("--epsilon: expected --delta with it")
             return stated(self.epsilon, delta, varied)
         if self.pipeline is None:
             raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
         return claimed(self.pipeline, self.delta, varied)
 
-    def varied(self, found: Found | None) -> Adjacency:
-        """What differs between the worlds: as stated, as the scores' file says, or as it is by default."""
-        said = _adjacency(found) if found is not None and found.neighbours is not None else None
-        if said is not None and self.settings.neighbours is not None and self.settings.neighbours is not said:
+    def varied(self, evidence: Evidence | None) -> Adjacency:
+        """Return what differs between the worlds: as stated, as the scores' file says, or as it is by default."""
+        in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
+        if in_file is not None and self.settings.neighbours not in (None, in_file):
             raise InputError(
-                f"audit.neighbours: expected {said.value}, as in the scores' file, found {self.settings.neighbours.value}"
+                f"audit.neighbours: expected {in_file.value}, as in the scores' file, found {self.settings.neighbours}"
             )
         own = self.pipeline.privacy.adjacency if self.pipeline is not None and self.settings.function else Adjacency.ADD_REMOVE
-        return self.settings.neighbours or said or own
+        return self.settings.neighbours or in_file or own
 
 
-def _adjacency(found: Found) -> Adjacency:
+def _adjacency(evidence: Evidence) -> Adjacency:
     try:
-        return Adjacency(found.neighbours)
+        return Adjacency(evidence.neighbours)
     except ValueError:
         words = ", ".join(one.value for one in Adjacency)
-        raise InputError(f"{found.path}: neighbours: expected one of {words}, found {found.neighbours!r}") from None
+        raise InputError(f"{evidence.path}: neighbours: expected one of {words}, found {evidence.neighbours!r}") from None
 
 
 def request(
@@ -111,48 +108,50 @@ def audit(audit_request: AuditRequest) -> Audit:
     return AUDITS[kind](replace(audit_request, settings=replace(settings, kind=kind)))
 
 
-def _evidence(audit_request: AuditRequest) -> Found:
+def _evidence(audit_request: AuditRequest) -> Evidence:
     settings = audit_request.settings
     if audit_request.correct is not None:
         if settings.canaries is None or settings.guesses is None:
             raise InputError("--correct: expected --canaries and --guesses with it, found less")
-        return Found("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, audit_request.correct))
+        return Evidence("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, audit_request.correct))
     if settings.scores is None:
         raise InputError(
-            "expected something to audit: --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
-            "with --data, found none"
+            "nothing to audit: state --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
+            "with --data"
         )
-    return read_found(settings.scores)
+    return read_evidence(settings.scores)
 
 
 def _one_run(audit_request: AuditRequest) -> Audit:
-    found = _evidence(audit_request)
-    claim = audit_request.claim(audit_request.varied(found))
-    if found.scores is not None:
-        return one_run_audit(found.scores, claim, audit_request.settings, found.path, found.gradients)
-    if found.guessed is None:
-        raise InputError(f"{found.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run")
-    return guessed_audit((found.guessed,), claim, audit_request.settings, found.path)
+    evidence = _evidence(audit_request)
+    claim = audit_request.claim(audit_request.varied(evidence))
+    if evidence.scores is not None:
+        return one_run_audit(evidence.scores, claim, audit_request.settings, evidence.path, evidence.gradients)
+    if evidence.guessed is None:
+        raise InputError(
+            f"{evidence.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run"
+        )
+    return guessed_audit((evidence.guessed,), claim, audit_request.settings, evidence.path)
 
 
 def _two_run(audit_request: AuditRequest) -> Audit:
     settings = audit_request.settings
     if settings.function is not None:
         return _trials(audit_request, settings.function)
-    found = _evidence(audit_request)
-    claim = audit_request.claim(audit_request.varied(found))
-    if found.scores is not None:
-        return two_run_audit(found.scores, claim, settings, found.path)
-    if found.counts is None:
+    evidence = _evidence(audit_request)
+    claim = audit_request.claim(audit_request.varied(evidence))
+    if evidence.scores is not None:
+        return two_run_audit(evidence.scores, claim, settings, evidence.path)
+    if evidence.counts is None:
         raise InputError(
-            f"{found.path}: expected scores of runs, or counts of a test, found guesses about canaries; state --kind one-run"
+            f"{evidence.path}: expected scores of runs, or counts of a test, found guesses about canaries; state --kind one-run"
         )
-    return counted_audit(found.counts, claim, settings, found.path)
+    return counted_audit(evidence.counts, claim, settings, evidence.path)
 
 
 def _pair_source(settings: AuditSettings) -> str:
     if settings.data is None:
-        raise InputError("expected --data MODULE:FUNCTION with --function, which makes the two datasets, found none")
+        raise InputError("--function needs --data MODULE:FUNCTION, which makes the two datasets")
     return settings.data
 
 
@@ -178,13 +177,13 @@ def _replay(audit_request: AuditRequest) -> Audit:
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
         pairs.append(Pair(*replayed(index, rng), restarted=settings.function is None))
         audit_request.progress(index + 1, count)
-    found = checks(pairs, limits)
-    by_size = next((check.power for check in found if check.name == "size of the noise"), "")
+    results = checks(pairs, limits)
+    by_size = next((check.power for check in results if check.name == "size of the noise"), "")
     return Audit(
         kind="replay",
         subject=settings.function or f"the training of {audit_request.path}",
         confidence=settings.confidence,
-        checks=found,
+        checks=results,
         power=(f"would have found with 90 %: {by_size}",)
         if by_size
         else ("the noise was not checked: no standard deviation is known",),
@@ -215,15 +214,16 @@ def _of_function(audit_request: AuditRequest, function: str, entropy: int) -> tu
         )
         return left, right
 
-    return declared(audit_request.settings, audit_request.pipeline, audit_request.varied(None)), replayed, (OWN,)
+    return declaration(audit_request.settings, audit_request.pipeline, audit_request.varied(None)), replayed, (OWN,)
 
 
 def _of_training(audit_request: AuditRequest) -> tuple[Declared, Replayed, tuple[str, ...]]:
-    """What the file itself trains."""
+    """Replay the training of the file itself."""
     if audit_request.path is None or audit_request.pipeline is None or "train" not in dict(audit_request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    found = load(REPLAYED)(audit_request.path)
-    return replace(found.declared, significance=1.0 - audit_request.settings.confidence), found.replay, found.unseen
+    training = load(REPLAYED)(audit_request.path)
+    limits = replace(training.declared, significance=1.0 - audit_request.settings.confidence)
+    return limits, training.replay, training.unseen
 
 
 AUDITS: dict[str, Callable[[AuditRequest], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

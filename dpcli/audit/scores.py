@@ -1,18 +1,38 @@
-"""Attack scores of members and others, and how a test is chosen from them without deciding by what it is then judged on."""
+"""Scores of an attack, and how a test is chosen from them without deciding by what it is then judged on.
+
+A finished run leaves `audit.json` in its folder. That file is all that training tells the audit:
+
+    {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
+     "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
+
+with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] where the canaries were gradients.
+
+`member`: whether the canary's own fair coin put it into the run. `score`: higher means likelier a member. A file without the schema is the
+list alone (json, or csv), or counts: {"canaries", "guesses", "correct"} or {"members", "others", "true_positives", "false_positives"}.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import csv
+import io
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.binomial import tail
-from dpcli.audit.two_run import Counts, ErrorRates, error_rates
+from dpcli.audit.bounds import Counts, ErrorRates, checked_guesses, error_rates, tail
+from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import first_names
 from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 CHOOSING = 0.25  # share of the scores that choose the threshold; the others judge it
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries, guessed about where no number of guesses was stated
@@ -25,7 +45,7 @@ MOST, END = 96, 16  # thresholds that are tried: over the whole range, and at ei
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One score for each canary or run; higher means likelier a member.
+    """Scores, one for each canary or run; higher means likelier a member.
 
     A score that is no number counts as the highest, beyond every threshold that is another score: where it comes up on one side alone, that
     tells who is a member as well as any number does.
@@ -74,7 +94,7 @@ class Threshold:
     above: bool = True
 
     def counts(self, scores: Scores) -> Counts:
-        """What the test does; a score equal to `at` is called "other"."""
+        """Count what the test does; a score equal to `at` is called "other"."""
         sign = 1.0 if self.above else -1.0
         inside, outside = sign * scores.inside > sign * self.at, sign * scores.outside > sign * self.at
         return Counts(len(inside), len(outside), int(inside.sum()), int(outside.sum()))
@@ -153,8 +173,8 @@ def _spaced(ordered: Array) -> Array:
 def _between(scores: Scores) -> list[float]:
     """Thresholds half way between neighbouring scores."""
     levels = np.unique(scores.values)
-    found: list[float] = _spaced(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
-    return found
+    between: list[float] = _spaced(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
+    return between
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +188,7 @@ class Guessed:
 
 
 def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
-    """So many guesses, half of them at each end, or all at the high one. Ties are broken by a fixed shuffle."""
+    """Guess about the scores at each end, half and half, or at the high one. Ties are broken by a fixed shuffle."""
     if not 1 <= guesses <= len(scores):
         raise InputError(f"expected from 1 to {len(scores)} guesses, one for each canary at most, found {guesses}")
     mixed = scores.shuffled()
@@ -194,3 +214,140 @@ def check_fair(scores: Scores) -> None:
             f"expected canaries that are in the run by the toss of a fair coin each, found {members} of {count}: "
             "the bound for one run does not hold for these"
         )
+
+
+RUN_FILE = "audit.json"
+SCHEMA = "dpcli/canaries/v1"
+MAX_BYTES = 256 * 1024 * 1024
+FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The outcome of an attack: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied.
+
+    gradients: None where the canaries were no gradients; else the steps that sampled them, none where they are not drawn step by step.
+    """
+
+    path: str
+    scores: Scores | None = None
+    guessed: Guessed | None = None
+    counts: Counts | None = None
+    neighbours: str | None = None
+    gradients: tuple[SampledSteps, ...] | None = None
+
+
+def read_evidence(path: str) -> Evidence:
+    """The scores, guesses or counts in a file, or in RUN_FILE of a folder. Raises InputError, with the row, for anything else."""
+    name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
+    shown, text = escaped_path(name), _text(name)
+    if name.lower().endswith(".csv"):
+        return _of_rows(shown, list(csv.DictReader(io.StringIO(text))))
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{shown}: this is not json, nor does its name end in .csv") from None
+    return _of_json(shown, document)
+
+
+def _text(name: str) -> str:
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise InputError(f"{escaped_path(name)}: this is not a regular file")
+        with open(name, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{escaped_path(name)}: {(error.strerror or 'an unreadable file').lower()}") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{escaped_path(name)}: expected at most {MAX_BYTES:,} bytes of scores")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{escaped_path(name)}: this is not UTF-8 text") from None
+
+
+def _of_json(path: str, document: Any) -> Evidence:
+    if type(document) is list:
+        return _of_rows(path, document)
+    if type(document) is not dict:
+        raise InputError(f"{path}: expected a table or a list, found {type(document).__name__}")
+    if document.get("schema", SCHEMA) != SCHEMA:
+        raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
+    if type(document.get("canaries")) is list:
+        evidence = _of_rows(path, document["canaries"])
+        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _gradients(path, document))
+    for keys, make in COUNTED.items():
+        if set(keys) <= set(document):
+            return make(path, [_count(path, key, document[key]) for key in keys])
+    wanted = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
+    raise InputError(f"{path}: expected canaries, or counts {wanted}, found {first_names(sorted(document), 'nothing')}")
+
+
+def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
+    if "gradients" not in document:
+        return None
+    try:
+        steps = tuple(SampledSteps(int(one["steps"]), float(one["rate"]), float(one["noise"])) for one in document["gradients"])
+    except (TypeError, KeyError, ValueError, OverflowError):
+        steps = (SampledSteps(0, 0.0, 0.0),)
+    if not all(0 < one.steps <= 10**7 and 0.0 < one.rate <= 1.0 and 0.0 < one.noise < math.inf for one in steps):
+        raise InputError(
+            f"{path}: gradients: expected steps, rate and noise of each part of the run, found {str(document['gradients'])[:60]}"
+        )
+    return steps
+
+
+def _guessed(path: str, counts: list[int]) -> Evidence:
+    canaries, guesses, correct = counts
+    checked_guesses(canaries, guesses, correct)
+    return Evidence(path, guessed=Guessed(canaries, guesses, correct))
+
+
+def _tested(path: str, counts: list[int]) -> Evidence:
+    return Evidence(path, counts=Counts(*counts))
+
+
+COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
+    ("canaries", "guesses", "correct"): _guessed,
+    ("members", "others", "true_positives", "false_positives"): _tested,
+}
+
+
+def _count(path: str, key: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= 10**9:
+        raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
+    return int(value)
+
+
+def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
+    """Rows with member and score, or with member and guess (nothing where there is none)."""
+    if not rows or not all(type(row) is dict for row in rows):
+        raise InputError(
+            f"{path}: expected rows with member and score, or member and guess, found "
+            f"{first_names(sorted({type(row).__name__ for row in rows}), 'no rows')}"
+        )
+    names = {str(name).strip().lower() for row in rows for name in row}
+    if "member" not in names or len(names & {"score", "guess"}) != 1:
+        raise InputError(f"{path}: expected columns member and score, or member and guess, found {first_names(sorted(names))}")
+    plain = [{str(name).strip().lower(): value for name, value in row.items()} for row in rows]
+    members = [_flag(path, i, "member", row.get("member")) for i, row in enumerate(plain, 1)]
+    if "score" in names:
+        values = [_number(path, i, row.get("score")) for i, row in enumerate(plain, 1)]
+        return Evidence(path, Scores(np.array(members, dtype=bool), np.array(values, dtype=float)))
+    guesses = [None if row.get("guess") in (None, "") else _flag(path, i, "guess", row["guess"]) for i, row in enumerate(plain, 1)]
+    right = sum(one is not None and one == member for one, member in zip(guesses, members, strict=True))
+    return Evidence(path, guessed=Guessed(len(rows), len(guesses) - guesses.count(None), right))
+
+
+def _flag(path: str, row: int, name: str, value: Any) -> bool:
+    known = FLAGS.get(str(value).strip().lower())
+    if known is None:
+        raise InputError(f"{path}: row {row}: {name}: expected 0 or 1, found {value!r}")
+    return known
+
+
+def _number(path: str, row: int, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: row {row}: score: expected a number, found {value!r}") from None

@@ -20,7 +20,7 @@ TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, 
 
 
 def read_by(*kinds: str) -> Reader:
-    """What audits of these kinds alone read; of a file without a kind, any may be asked for."""
+    """Return the reader of what audits of these kinds alone read; of a file without a kind, any may be asked for."""
     return Reader(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
 
 
@@ -33,7 +33,7 @@ REPEATED = read_by("two-run", "replay")
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """One audit. What it is decided by (guesses, threshold, trials) is stated before the first score is seen."""
+    """The [audit] table. What decides an audit (guesses, threshold, trials) is stated before the first score is seen."""
 
     premises: ClassVar[Premises] = (
         Premise(
@@ -109,7 +109,6 @@ class AuditSettings:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """What the keys do not agree on."""
         if self.guesses is not None and self.canaries is not None and self.guesses > self.canaries:
             yield ("guesses",), f"at most as many as there are canaries, {self.canaries}", str(self.guesses)
         for key in ("function", "data"):
@@ -129,8 +128,8 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
     Raises:
         InvalidFile: with every problem found in the file, at its place.
     """
-    found = section(data, path, "audit")
-    return found if isinstance(found, AuditSettings) else PLAIN
+    table = section(data, path, "audit")
+    return table if isinstance(table, AuditSettings) else PLAIN
 
 
 def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
@@ -141,7 +140,7 @@ def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettin
         rule = known[name].rule
         if rule is not None and not rule.holds(value):
             raise InputError(f"--{name.replace('_', '-')}: expected {rule.text}, found {value!r}")
-    found = replace(settings, **given)
-    for key, expected, wrong in found.problems():
+    merged = replace(settings, **given)
+    for key, expected, wrong in merged.problems():
         raise InputError(f"--{key[0]}: expected {expected}, found {wrong}")
-    return found
+    return merged

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from dpcli.audit.code import code_files, digest_of_files
 from dpcli.audit.scores import Scores
-from dpcli.audit.user_code import called, user_function
+from dpcli.audit.user_code import called, code_files, digest_of_files, user_function
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 
@@ -28,7 +27,7 @@ Part = tuple[bool, int, int]  # world, first trial, one past the last
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """So many runs in each world, fixed before the first; all random numbers follow from `entropy`."""
+    """A number of runs in each world, fixed before the first; all random numbers follow from `entropy`."""
 
     function: str
     data: str
@@ -38,7 +37,7 @@ class TrialPlan:
 
     @property
     def header(self) -> dict[str, Any]:
-        """What a file of kept trials must begin with to be continued."""
+        """The first line of a file of kept trials that may be continued."""
         return {
             "schema": "dpcli/trials/v1",
             "function": self.function,
@@ -66,8 +65,7 @@ def planned(function: str, data: str, trials: int, seed: int | None, folders: tu
     entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
         raise InputError(
-            f"{kept}: expected trials of {function} on {data}, {trials} in each world, by the code as it is, found another audit's; name a "
-            "new file"
+            f"{kept} holds trials of another audit, not {trials} of {function} on {data} in each world by this code: name a new file"
         )
     return TrialPlan(function, data, trials, entropy, folders)
 
@@ -95,18 +93,17 @@ def _kept(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
     with open(path, encoding="utf-8") as file:
         file.readline()
         for line in file:
-            found = _record(line)
-            if not {"member", "first"} <= found.keys():
-                continue
-            for i, value in enumerate(found.get("scores", ())):
-                yield (bool(found["member"]), found["first"] + i), float(value)
+            record = _record(line)
+            if {"member", "first"} <= record.keys():
+                for i, value in enumerate(record.get("scores", ())):
+                    yield (bool(record["member"]), record["first"] + i), float(value)
 
 
 def _record(line: str) -> dict[str, Any]:
     with suppress(ValueError):
-        found = json.loads(line)
-        if type(found) is dict:
-            return found
+        record = json.loads(line)
+        if type(record) is dict:
+            return record
     return {}
 
 
@@ -134,7 +131,7 @@ def _ends_line(file: Any) -> bool:
 
 
 def _missing(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
-    """What is left, in parts of both worlds by turns, so that an early end leaves them equally far."""
+    """Return what is left, in parts of both worlds by turns, so that an early end leaves them equally far."""
     size = max(1, plan.trials // (jobs * CHUNKS))
     spans = [(first, min(first + size, plan.trials)) for first in range(0, plan.trials, size)]
     parts = [(world, first, last) for first, last in spans for world in WORLDS]
@@ -172,11 +169,11 @@ class Worker:
         return [self.score(dataset, world, trial) for trial in range(first, last)]
 
     def score(self, dataset: Any, world: bool, trial: int) -> float:
-        found = called(self.plan.function, self.function, dataset, self.plan.generator(world, trial))
+        value = called(self.plan.function, self.function, dataset, self.plan.generator(world, trial))
         try:
-            return float(found)
+            return float(value)
         except (TypeError, ValueError):
-            raise InputError(f"{self.plan.function}: expected a number as score, found {type(found).__name__}") from None
+            raise InputError(f"{self.plan.function}: expected a number as score, found {type(value).__name__}") from None
 
 
 def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:

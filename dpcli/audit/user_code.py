@@ -1,18 +1,62 @@
-"""A user's own function, by name, from the folder of the pipeline file or the current one."""
+"""Code of the user's own: which files hold it, its digest, and its functions by name."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib
+import importlib.metadata
+import importlib.util
 import os
 import sys
+import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from typing import Any
 
-from dpcli.audit.libraries import is_own_code
 from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
+NAMES = ("site-packages", "dist-packages")  # folders that hold nothing but libraries, of whichever Python they are
+
+
+def is_library(file: str) -> bool:
+    """Tell whether a library has the file: by the folders of this Python, by a folder of such a name on sys.path, by the record that an
+    installer left of a library on sys.path, or because torch is imported from there."""
+    folders, files = _elsewhere(tuple(sys.path))
+    return file.startswith((*FOLDERS, *folders)) or file in files
+
+
+def is_own_code(file: str) -> bool:
+    """Tell whether a user wrote a file; what was typed in has no file."""
+    return not file.startswith("<") and not is_library(file)
+
+
+@lru_cache(maxsize=4)
+def _elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Folders of libraries, and files of them, that are not where this Python installs."""
+    others = [place for place in path if place and not (place + os.sep).startswith(FOLDERS)]
+    named = [place for place in others if os.path.basename(os.path.normpath(place)) in NAMES]
+    files = frozenset(file for place in others if place not in named for file in _recorded(place))
+    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch()), files
+
+
+def _recorded(place: str) -> Iterator[str]:
+    """Files that an installer has put there; of a project that is only pointed to from there none."""
+    for distribution in importlib.metadata.distributions(path=[place]):
+        for line in (distribution.read_text("RECORD") or "").splitlines():
+            yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
+
+
+def _torch() -> Iterator[str]:
+    """torch's own folder, which may be its source."""
+    spec = importlib.util.find_spec("torch")
+    return (folder + os.sep for folder in (spec.submodule_search_locations or () if spec else ()))
+
 
 OF_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
@@ -35,18 +79,20 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     sys.path += [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     try:
         imported = importlib.import_module(module)
-        found = getattr(imported, name, None)
+        member = getattr(imported, name, None)
     except FAILURES as error:
         raise unavailable(error) or InputError(f"{target}: cannot be imported: {_of_import(error)}") from None
-    if not callable(found):
+    if not callable(member):
         place = getattr(imported, "__file__", None) or "a module of Python's own"
-        raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__} in {place}")
-    function: Callable[..., Any] = found
+        raise InputError(
+            f"{target}: expected a function, found {'nothing' if member is None else type(member).__name__} in {place}"
+        )
+    function: Callable[..., Any] = member
     return function
 
 
 def module_file(module: str, folders: tuple[str, ...]) -> str | None:
-    """Where an import of a module would find its file, without running it or a package around it; None where it finds none."""
+    """Return the file that an import of a module would find, without running it or a package around it; None where it finds none."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
     names, places, spec = module.split("."), [*sys.path, *folders], None
@@ -57,7 +103,7 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
 
 
 def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns. Raises InputError for what it raises, so that a bug in it is not taken for one of ours."""
+    """Call a function of the user's. Raises InputError for what it raises, so that a bug in it is not taken for one of ours."""
     try:
         return function(*arguments)
     except InputError:
@@ -67,12 +113,12 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Its type, and its message where it has one."""
+    """Return an error's type, and its message where it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def raised_at(error: BaseException) -> str:
-    """Of which type it is, and where in the user's code: the last line that is neither installed nor ours."""
+    """Return an error's type and its place in the user's code: the last line that is neither installed nor ours."""
     own = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
     place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
@@ -80,3 +126,52 @@ def raised_at(error: BaseException) -> str:
 
 def _of_import(error: BaseException) -> str:
     return error_text(error) if isinstance(error, OF_CODE) or not str(error) else raised_at(error)
+
+
+def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
+    """Return the files of "module:function", by module, as far as the user wrote them. folders: searched after sys.path."""
+    return _sources(target.partition(":")[0], folders, {})
+
+
+def digest_of_files(files: Mapping[str, str]) -> str:
+    """SHA-256 of files with their names; "" of none."""
+    digest = hashlib.sha256()
+    for name, file in sorted(files.items()):
+        with open(file, "rb") as content:
+            digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest() if files else ""
+
+
+def _sources(module: str, folders: tuple[str, ...], known: dict[str, str]) -> dict[str, str]:
+    """Files of a module and of what it imports, by module, as far as the user wrote them."""
+    file = module_file(module, folders) if module not in known else None
+    if file is None or not os.path.isfile(file) or not is_own_code(file):
+        return known
+    known[module] = file
+    if not file.endswith(".py"):
+        return known
+    with open(file, "rb") as source:
+        text = source.read()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return known  # which whoever imports it is told
+    package = module if os.path.basename(file) == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        for name in _imported(node, package):
+            _sources(name, folders, known)
+    return known
+
+
+def _imported(node: ast.AST, package: str) -> Iterator[str]:
+    """Modules that a statement may import, the packages around them among them."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+        base = ".".join(part for part in (*above, node.module or "") if part)
+        names = [base, *(f"{base}.{alias.name}" if base else alias.name for alias in node.names)]
+    for name in filter(None, names):
+        parts = name.split(".")
+        yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))

@@ -20,7 +20,7 @@ DATA = (
     ".parquet",
     ".duckdb",
     ".db",
-)  # dpcli.release.engines.files, which no other command loads
+)  # dpcli.release.engines.source_files, which no other command loads
 DATABASE = b"SQLite format 3\0"  # how a ledger in a file begins, and every other database of SQLite
 ENDINGS = ("", "-journal", "-wal", "-shm")  # of the files of a database
 KEPT = "dpcli.kept"

@@ -1,1 +1,1 @@
-"""What a reader of a private release must be told: the items, where each is answered from, and the statement that they make up."""
+"""Disclosure of a private release: the items, their answers, and the statement that they make up."""

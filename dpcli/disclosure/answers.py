@@ -1,4 +1,4 @@
-"""How items are answered: from the file's own words, or from what its mechanisms and the accounting imply."""
+"""Answers to the items of a disclosure: the file's own words, or what its mechanisms and the accounting imply."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from dpcli import __version__
 from dpcli.analysis.account import Account
 from dpcli.analysis.rho import RhoVerdict, epsilon_of_rho, warning_level
-from dpcli.disclosure.facts import Facts
+from dpcli.disclosure.facts import Facts, amplified
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent
-from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import named, schemes
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.file.pipeline.samples import together
@@ -69,7 +69,6 @@ def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
 
 
 def definition(facts: Facts) -> str:
-    """Pure or approximate, and zCDP where the budget is stated so."""
     plain = (
         "pure differential privacy (delta = 0)"
         if facts.account.delta == 0.0
@@ -117,7 +116,6 @@ def setting(account: Account) -> str:
 
 
 def delta(facts: Facts) -> str:
-    """delta, and what it comes to over all records."""
     value, size = facts.account.delta, facts.privacy.dataset_size
     if not value:
         return f"{value!r}"
@@ -127,12 +125,10 @@ def delta(facts: Facts) -> str:
 
 
 def unit(facts: Facts) -> str | None:
-    """What one individual is."""
     return facts.privacy.unit
 
 
 def contributions(facts: Facts) -> str | None:
-    """How many records one unit may own."""
     privacy = facts.privacy
     if privacy.unit is None:
         return None
@@ -142,53 +138,47 @@ def contributions(facts: Facts) -> str | None:
 
 
 def adjacency(facts: Facts) -> str:
-    """Which two datasets are compared."""
     return ADJACENCIES[facts.privacy.adjacency].format(unit=facts.unit)
 
 
 def dataset_size(facts: Facts) -> str | None:
-    """How many records, where that is public."""
     size = facts.privacy.dataset_size
     return None if size is None else f"{size:,} records, declared public"
 
 
 def releases(facts: Facts) -> str | None:
-    """What leaves the private side."""
     return None if facts.privacy.releases is None else RELEASES[facts.privacy.releases]
 
 
 def counted(facts: Facts) -> str:
-    """Which uses of the data the number counts."""
     return f"the mechanisms of the file and nothing else: {listing(charged(facts))}{'; they read ' if window(facts) else ''}{window(facts)}"
 
 
 def window(facts: Facts) -> str:
-    """Which blocks of the data were read, and who says so; "" where no window is stated."""
+    """Say which blocks of the data were read, and on whose word; "" where no window is stated."""
     words = window_words(facts.privacy)
     return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
 
 
 def charged(facts: Facts) -> list[str]:
-    """What costs something, and how often it runs."""
+    """List what costs something, and how often it runs."""
     return [f"{one.name} ({runs(one)})" for one in facts.account.charges if any(map(touches, one.entries))]
 
 
 def mechanisms(facts: Facts) -> str:
-    """Every mechanism with its parameters."""
     return listing([f"{entry.name}: {entry.type}{parameters(entry)}" for entry in facts.pipeline.mechanisms], "; ")
 
 
 def sensitivity(facts: Facts) -> str:
-    """What the noise of each mechanism is stated relative to."""
     return _grouped((_relative_to(entry), entry.name) for entry in facts.pipeline.mechanisms)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
-    """Each description once, with the names that it is about."""
-    found: dict[str, list[str]] = {}
+    """Write each description once, with the names that it is about."""
+    groups: dict[str, list[str]] = {}
     for words, name in pairs:
-        found.setdefault(words, []).append(name)
-    return listing([f"{words} ({listing(names)})" for words, names in found.items()], "; ")
+        groups.setdefault(words, []).append(name)
+    return listing([f"{words} ({listing(names)})" for words, names in groups.items()], "; ")
 
 
 def _relative_to(entry: Entry) -> str:
@@ -206,7 +196,7 @@ def _relative_to(entry: Entry) -> str:
 
 
 def touches(entry: Entry) -> bool:
-    """Whether it sees private data; what has no parameters is post-processing."""
+    """Tell whether an entry sees private data; what has no parameters is post-processing."""
     return bool(_keys(entry))
 
 
@@ -216,7 +206,6 @@ def _keys(entry: Entry) -> tuple[str, ...]:
 
 
 def composition(facts: Facts) -> str:
-    """How costs are added up over the mechanisms."""
     how = "chosen from earlier outputs, so only valid filters add them up" if facts.privacy.adaptive else "fixed in advance"
     count = sum(charge.count for charge in facts.account.charges if any(map(touches, charge.entries)))
     flag = str(facts.privacy.adaptive).lower()
@@ -225,18 +214,17 @@ def composition(facts: Facts) -> str:
 
 
 def budget(facts: Facts) -> str | None:
-    """The cap and the verdict."""
-    found = facts.account.budget
-    if found is None:
+    verdict = facts.account.budget
+    if verdict is None:
         return None
     near = warning_level(facts.account.pipeline)
     words = {"pass": "within it", "warn": f"within it, above its {near}", "fail": "OVER BUDGET", "unknown": "not certified"}
-    rho = "" if found.rho is None else f"{found.rho.words()} in zCDP{_whole_cap(found.rho, facts.account)}"
-    cap = found.epsilon
+    rho = "" if verdict.rho is None else f"{verdict.rho.words()} in zCDP{_whole_cap(verdict.rho, facts.account)}"
+    cap = verdict.epsilon
     if cap is None:
-        return f"{rho}, {words[found.verdict]}"
+        return f"{rho}, {words[verdict.verdict]}"
     rho = rho and f", {rho}"
-    return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[found.verdict]}"
+    return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[verdict.verdict]}"
 
 
 def _whole_cap(rho: RhoVerdict, account: Account) -> str:
@@ -244,7 +232,6 @@ def _whole_cap(rho: RhoVerdict, account: Account) -> str:
 
 
 def accountant(facts: Facts) -> str:
-    """Who gave the number, by which theorem, in which program."""
     winner = facts.account.winner
     if winner is None:
         return f"none applies (dpcli {__version__})"
@@ -252,19 +239,17 @@ def accountant(facts: Facts) -> str:
 
 
 def assumptions(facts: Facts) -> str:
-    """What the accounting takes for granted about sampling."""
     entries = [one for one in facts.pipeline.mechanisms if touches(one) and (one.sampling is not None or not named(one.spec))]
     return _grouped((describe_sampling(one, facts) + _shared(one, facts), one.name) for one in entries)
 
 
 def _shared(entry: Entry, facts: Facts) -> str:
-    """That others read its sample, where they do."""
     several = len(together(entry, facts.pipeline.mechanisms)) > 1
     return f", one sample {_short(entry.sample)} for all of them" if several else ""
 
 
 def without_amplification(facts: Facts) -> str:
-    """What would hold if nothing were drawn at random."""
+    """State what would hold if nothing were drawn at random."""
     if facts.unamplified is None:
         return (
             "the number does not rely on random sampling" if not _relies(facts) else "without random sampling nothing is certified"
@@ -274,46 +259,39 @@ def without_amplification(facts: Facts) -> str:
 
 
 def _relies(facts: Facts) -> bool:
-    from dpcli.disclosure.facts import amplified
-
     return any(amplified(entry) for entry in facts.pipeline.mechanisms)
 
 
 def checks(facts: Facts) -> str:
-    """What the catalogue of known failures says about the file."""
     if not facts.diagnostics:
         return "none that dpcli lint knows"
-    return listing([f"{found.severity} {found.rule}: {found.message}" for found in facts.diagnostics], "; ")
+    return listing([f"{one.severity} {one.rule}: {one.message}" for one in facts.diagnostics], "; ")
 
 
 def source_file(facts: Facts) -> str:
-    """Which file was accounted."""
     path, sha256 = facts.pipeline.path, facts.pipeline.sha256
     name = "standard input" if path in (None, "-") else path
     return f"{name}, SHA-256 {sha256}" if sha256 else f"{name}"
 
 
 def tuning(facts: Facts) -> str | None:
-    """How hyperparameters were chosen: in words, or by a mechanism of the file that counts it."""
+    """Say how hyperparameters were chosen: in words, or by a mechanism of the file that counts it."""
     train = dict(facts.pipeline.sections).get("train", {})
     covers = train.get("covers")
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
-    found = [
+    return _together(
         text_of("tuning")(facts),
         " ".join(note.split()) if isinstance(note, str) and has_words(note) and not is_silent(note) else None,
         f"counted by {listing(selections)}" if selections else None,
-    ]
-    return "; ".join(text for text in found if text) or None
+    )
 
 
 def runs(charge: BillLine) -> str:
-    """How often it counts."""
     return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
 
 
 def describe_sampling(entry: Entry, facts: Facts) -> str:
-    """The scheme with its rate."""
     if entry.sampling is None:
         return "none, every run sees all records"
     rate: Fraction | None = entry.sampling.exact_rate(facts.privacy.dataset_size)
@@ -326,7 +304,7 @@ def describe_sampling(entry: Entry, facts: Facts) -> str:
 
 
 def parameters(entry: Entry) -> str:
-    """The keys of the mechanism that the file states."""
+    """List the keys of a mechanism that the file states."""
     values = {name: getattr(entry.spec, name) for name in _keys(entry)}
     words = [
         f"{name} = {_short(value, name)}" for name, value in values.items() if value is not None and value != _default(entry, name)
@@ -359,6 +337,58 @@ def _plain(value: Any, name: str = "") -> str:
 
 
 def listing(words: list[str], between: str = ", ") -> str:
-    """The first few, and how many more."""
+    """Join the first few, and say how many more there are."""
     more = [f"and {len(words) - MOST:,} more"] if len(words) > MOST else []
     return between.join([*words[:MOST], *more]) or "none"
+
+
+NOISE = {
+    "server": "the server sees each client's update and adds the noise once a round; it is trusted",
+    "secure-aggregation": "each client adds a share of the noise, and the server sees sums alone, with the noise of {min_clients} clients "
+    "or more, of whom at most {dishonest} work with it; the rounding and the modulus of the aggregation are not accounted for",
+    "local": "each client adds the noise itself, and the server sees every message and who sent it",
+}
+
+
+AGAINST = {
+    "server": "The guarantee is against those who see the releases, and not against the server",
+    "secure-aggregation": "The guarantee is against the server too, and so without amplification by sampling",
+    "local": "The guarantee is against everybody, the server among them, and so without amplification by sampling",
+}
+
+
+def against(pipeline: Pipeline) -> tuple[str, ...]:
+    """Say against whom a guarantee about clients is; nothing of a file that has no clients."""
+    table = _federated(pipeline)
+    return (f"{AGAINST[table['noise']]}: {_noise(table)}.",) if table else ()
+
+
+def _federated(pipeline: Pipeline) -> Mapping[str, Any]:
+    table: Mapping[str, Any] = dict(pipeline.sections).get("federated", {})
+    return table
+
+
+def _noise(table: Mapping[str, Any]) -> str:
+    return NOISE[table["noise"]].format_map({"min_clients": 0, "dishonest": 0, **table})
+
+
+def _together(*texts: str | None) -> str | None:
+    return "; ".join(text for text in texts if text) or None
+
+
+def privacy_model(facts: Facts) -> str | None:
+    """Say who is trusted with raw data, in the file's word and by who adds the noise."""
+    table = _federated(facts.pipeline)
+    return _together(worded("privacy_model", MODELS)(facts), _noise(table) if table else None)
+
+
+def clipping(facts: Facts) -> str | None:
+    clip = _federated(facts.pipeline).get("clip")
+    bound_words = None if clip is None else f"each client's update of a round is clipped to L2 norm {clip!r}"
+    return _together(text_of("clipping")(facts), bound_words)
+
+
+def sampler(facts: Facts) -> str | None:
+    table = _federated(facts.pipeline)
+    words = "{}, as the server really draws clients; no {}'s data may decide who takes part or drops out"
+    return _together(text_of("sampler")(facts), words.format(table["sampling"], facts.unit) if table else None)

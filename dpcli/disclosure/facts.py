@@ -1,4 +1,4 @@
-"""What the answers of a disclosure are drawn from: the file, its account, what the account means, what the rules found."""
+"""Facts from which a disclosure is answered: the file, its account, what the account means, what the rules found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """One pipeline and everything that was found out about it.
+    """A pipeline and everything that is known about it.
 
     meaning: None where no finite epsilon is certified. unamplified: the account if the batches came in a shuffled or fixed order instead
     of being drawn at random; None where nothing is drawn at random, or where that cannot be accounted. rows: what dpcli itself has read of
@@ -47,22 +47,22 @@ class Facts:
 
     @property
     def unsound(self) -> tuple[Diagnostic, ...]:
-        """What a rule refuses about the file."""
-        return tuple(found for found in self.diagnostics if found.severity == "error")
+        """The diagnostics of rules that refuse the file."""
+        return tuple(one for one in self.diagnostics if one.severity == "error")
 
 
 def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] = ()) -> Facts:
     """Account for a pipeline, interpret the account, and account again without amplification. Raises InputError as `account` does."""
-    found, explained = meaning(pipeline, delta)
-    return Facts(found, explained, _unamplified(pipeline, found), diagnostics)
+    spent, explained = meaning(pipeline, delta)
+    return Facts(spent, explained, _unamplified(pipeline, spent), diagnostics)
 
 
-def _unamplified(pipeline: Pipeline, found: Account) -> Account | None:
-    """The same run with every random draw of records replaced by passes in an order that is not the records' own."""
+def _unamplified(pipeline: Pipeline, spent: Account) -> Account | None:
+    """Account for the same run with every random draw of records replaced by passes in an order that is not the records' own."""
     if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
         return None
     try:
-        return account(replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=found.delta)
+        return account(replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=spent.delta)
     except InternalError:
         raise
     except DpcliError:
@@ -70,7 +70,7 @@ def _unamplified(pipeline: Pipeline, found: Account) -> Account | None:
 
 
 def amplified(entry: Entry) -> bool:
-    """Whether an entry's cost is smaller because its records are drawn at random."""
+    """Tell whether an entry's cost is smaller because its records are drawn at random."""
     return entry.sampling is not None and entry.sampling.amplified
 
 

@@ -1,185 +1,214 @@
-"""The disclosure statement: every item that is to be reported, as a list.
+"""The items of a disclosure, each with who asks for it, which keys of the file state it, and how it is answered.
 
 Sources: [A] Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3 (1 setting, 2 definition: a data accesses, b output,
 c unit, d adjacency; 3 accounting: a type, b assumptions, c formal statement; 4 transparency). [B] Near, Darais, Lefkovitz & Howarth 2025,
-NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees, by the name of its section.
+NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees, by the name of its section. [C] Dwork, Kohli & Mulligan 2019,
+Differential Privacy in Practice: Expose your Epsilons!, Journal of Privacy and Confidentiality 9(2). [D] Nanayakkara, Ghazi & Vadhan 2025,
+arXiv:2509.13509, by tier: 1 the deployment, 2 its parameters, 3 its details.
 """
 
 from __future__ import annotations
 
-from dpcli.disclosure import answers, federated
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpcli.disclosure import answers
 from dpcli.disclosure.answers import QUERIES, text_of, worded
-from dpcli.disclosure.item import Chapter, Item
+from dpcli.disclosure.facts import Facts
 
-SETTING = Chapter(
-    "setting",
-    (
-        Item(
-            "privacy-model",
-            "Who is trusted with the raw data?",
-            "A 1; B threat models",
-            ("disclosure.privacy_model",),
-            federated.privacy_model,
-        ),
-        Item(
-            "query-model",
-            "Are the questions fixed, or do analysts put their own?",
-            "B query models",
-            ("disclosure.query_model",),
-            worded("query_model", QUERIES),
-        ),
-        Item("controller", "Who answers for the data?", "B threat models", ("disclosure.controller",), text_of("controller")),
-        Item("data", "Whose data are they?", "B unit of privacy", ("disclosure.data",), text_of("data")),
-        Item("purpose", "What is the release for?", "B data collection exposure", ("disclosure.purpose",), text_of("purpose")),
-    ),
-)
-DEFINITION = Chapter(
-    "guarantee",
-    (
-        Item("definition", "Which definition of privacy?", "A 3c; B variants", (), answers.definition),
-        Item("guarantee", "How strong is it?", "A 3c; B privacy parameter", (), answers.guarantee),
-        Item("delta", "How does delta compare with the number of records?", "A 3c; B variants", (), answers.delta),
-        Item("unit", "What is one individual?", "A 2c; B unit of privacy", ("privacy.unit",), answers.unit),
-        Item(
-            "contributions",
-            "How much may one individual contribute?",
-            "A 2c; B unit of privacy",
-            ("privacy.unit with privacy.max_contributions",),
-            answers.contributions,
-        ),
-        Item("adjacency", "Which two datasets are compared?", "A 2d; B variants", (), answers.adjacency),
-        Item("mechanisms", "Which mechanisms, with which noise?", "A 3b; B basic mechanisms", (), answers.mechanisms),
-        Item("sensitivity", "What is the noise measured against?", "B basic mechanisms", (), answers.sensitivity),
-        Item(
-            "clipping",
-            "How is the bound on contributions enforced?",
-            "A 2c; B summation queries",
-            ("disclosure.clipping",),
-            federated.clipping,
-        ),
-    ),
-)
-COVERAGE = Chapter(
-    "what the number covers",
-    (
-        Item("counted", "Which uses of the data are counted?", "A 2a", (), answers.counted),
-        Item(
-            "data-accesses",
-            "Which uses of the data are not counted?",
-            "A 2a",
-            ("disclosure.data_accesses",),
-            text_of("data_accesses"),
-        ),
-        Item(
-            "tuning",
-            "Does it cover the choice of hyperparameters?",
-            "A 2a; B machine learning",
-            ("disclosure.tuning", "train.covers.tuning"),
-            answers.tuning,
-        ),
-        Item("releases", "What leaves the private side?", "A 2b", ("privacy.releases",), answers.releases),
-        Item("composition", "How do several releases add up?", "A 3b; B properties", (), answers.composition),
-        Item("budget", "Which cap holds?", "B privacy parameter", ("budget.epsilon", "budget.rho"), answers.budget),
-        Item(
-            "other-releases",
-            "What else is published from these data?",
-            "B mixing with other releases",
-            ("disclosure.other_releases",),
-            text_of("other_releases"),
-        ),
-        Item(
-            "invariants",
-            "What is released exactly, or taken as public?",
-            "B mixing with other releases",
-            ("disclosure.invariants",),
-            text_of("invariants"),
-        ),
-    ),
-)
-ACCOUNTING = Chapter(
-    "accounting",
-    (
-        Item("accountant", "Which accountant, by which theorem?", "A 3a", (), answers.accountant),
-        Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
-        Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
-        Item("sampler", "Does the program sample as assumed?", "A 3b", ("disclosure.sampler",), federated.sampler),
-        Item("checks", "Which known failures does the file show?", "B algorithms and correctness", (), answers.checks),
-        Item("source-file", "Which file was accounted?", "A 4", (), answers.source_file),
-    ),
-)
-IMPLEMENTATION = Chapter(
-    "implementation",
-    (
-        Item(
-            "implementation",
-            "Which library adds the noise?",
-            "A 4; B mechanism implementation",
-            ("disclosure.implementation",),
-            text_of("implementation"),
-        ),
-        Item(
-            "randomness",
-            "Where do random numbers come from?",
-            "B mechanism implementation",
-            ("disclosure.randomness",),
-            text_of("randomness"),
-        ),
-        Item(
-            "floating-point",
-            "How does the noise survive finite precision?",
-            "B floating-point arithmetic",
-            ("disclosure.floating_point",),
-            text_of("floating_point"),
-        ),
-        Item(
-            "side-channels",
-            "What else could an observer see?",
-            "B timing channels, backend issues",
-            ("disclosure.side_channels",),
-            text_of("side_channels"),
-        ),
-        Item("code", "Where can the code be read?", "A 4", ("disclosure.code",), text_of("code")),
-        Item(
-            "verification",
-            "Who tested, audited or reviewed it?",
-            "A 4; B mechanism implementation",
-            ("disclosure.verification",),
-            text_of("verification"),
-        ),
-    ),
-)
-CARE = Chapter(
-    "care of the data, and use",
-    (
-        Item("access", "Who can reach the raw data?", "B access control", ("disclosure.access",), text_of("access")),
-        Item(
-            "security",
-            "How are raw data protected, stored and in use?",
-            "B data security",
-            ("disclosure.security",),
-            text_of("security"),
-        ),
-        Item(
-            "collection",
-            "How were the data collected?",
-            "B data collection exposure",
-            ("disclosure.collection",),
-            text_of("collection"),
-        ),
-        Item(
-            "retention",
-            "How long are the data kept?",
-            "B data collection exposure",
-            ("disclosure.retention",),
-            text_of("retention"),
-        ),
-        Item("utility", "How accurate is the release?", "B utility and accuracy", ("disclosure.utility",), text_of("utility")),
-        Item("bias", "What does the noise do to small groups?", "B bias", ("disclosure.bias",), text_of("bias")),
-    ),
-)
+NOT_STATED = "NOT STATED"
 
-STATEMENT = (SETTING, DEFINITION, COVERAGE, ACCOUNTING, IMPLEMENTATION, CARE)
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of a disclosure.
+
+    id: stable, for the machine form. asked_by: the document and the place in it.
+    keys: of the file, any of which states the answer; none where the answer follows from keys that every file has.
+    answer: one line of text, None where the file is silent; never a guess.
+    """
+
+    id: str
+    question: str
+    asked_by: str
+    keys: tuple[str, ...]
+    answer: Callable[[Facts], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Items that belong together."""
+
+    title: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An item with what the file answers."""
+
+    item: Item
+    text: str | None
+
+    @property
+    def stated(self) -> bool:
+        return self.text is not None
+
+    @property
+    def line(self) -> str:
+        """The answer as it is shown: NOT STATED, with the key that would state it, where the file is silent."""
+        return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
+
+
+def _stated(key: str, question: str, asked_by: str, answer: Callable[[Facts], str | None] | None = None) -> Item:
+    """An item that one key of [disclosure] states: by its text, where no other answer is given."""
+    return Item(key.replace("_", "-"), question, asked_by, (f"disclosure.{key}",), answer or text_of(key))
+
+
+STATEMENT = (
+    Chapter(
+        "setting",
+        (
+            _stated("privacy_model", "Who is trusted with the raw data?", "A 1; B threat models", answers.privacy_model),
+            _stated(
+                "query_model",
+                "Are the questions fixed, or do analysts put their own?",
+                "B query models",
+                worded("query_model", QUERIES),
+            ),
+            _stated("controller", "Who answers for the data?", "B threat models"),
+            _stated("data", "Whose data are they?", "B unit of privacy"),
+            _stated("purpose", "What is the release for?", "B data collection exposure"),
+        ),
+    ),
+    Chapter(
+        "guarantee",
+        (
+            Item("definition", "Which definition of privacy?", "A 3c; B variants", (), answers.definition),
+            Item("guarantee", "How strong is it?", "A 3c; B privacy parameter", (), answers.guarantee),
+            Item("delta", "How does delta compare with the number of records?", "A 3c; B variants", (), answers.delta),
+            Item("unit", "What is one individual?", "A 2c; B unit of privacy", ("privacy.unit",), answers.unit),
+            Item(
+                "contributions",
+                "How much may one individual contribute?",
+                "A 2c; B unit of privacy",
+                ("privacy.unit with privacy.max_contributions",),
+                answers.contributions,
+            ),
+            Item("adjacency", "Which two datasets are compared?", "A 2d; B variants", (), answers.adjacency),
+            Item("mechanisms", "Which mechanisms, with which noise?", "A 3b; B basic mechanisms", (), answers.mechanisms),
+            Item("sensitivity", "What is the noise measured against?", "B basic mechanisms", (), answers.sensitivity),
+            _stated("clipping", "How is the bound on contributions enforced?", "A 2c; B summation queries", answers.clipping),
+        ),
+    ),
+    Chapter(
+        "what the number covers",
+        (
+            Item("counted", "Which uses of the data are counted?", "A 2a", (), answers.counted),
+            _stated("data_accesses", "Which uses of the data are not counted?", "A 2a"),
+            Item(
+                "tuning",
+                "Does it cover the choice of hyperparameters?",
+                "A 2a; B machine learning",
+                ("disclosure.tuning", "train.covers.tuning"),
+                answers.tuning,
+            ),
+            Item("releases", "What leaves the private side?", "A 2b", ("privacy.releases",), answers.releases),
+            Item("composition", "How do several releases add up?", "A 3b; B properties", (), answers.composition),
+            Item("budget", "Which cap holds?", "B privacy parameter", ("budget.epsilon", "budget.rho"), answers.budget),
+            _stated("other_releases", "What else is published from these data?", "B mixing with other releases"),
+            _stated("invariants", "What is released exactly, or taken as public?", "B mixing with other releases"),
+        ),
+    ),
+    Chapter(
+        "accounting",
+        (
+            Item("accountant", "Which accountant, by which theorem?", "A 3a", (), answers.accountant),
+            Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
+            Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
+            _stated("sampler", "Does the program sample as assumed?", "A 3b", answers.sampler),
+            Item("checks", "Which known failures does the file show?", "B algorithms and correctness", (), answers.checks),
+            Item("source-file", "Which file was accounted?", "A 4", (), answers.source_file),
+        ),
+    ),
+    Chapter(
+        "implementation",
+        (
+            _stated("implementation", "Which library adds the noise?", "A 4; B mechanism implementation"),
+            _stated("randomness", "Where do random numbers come from?", "B mechanism implementation"),
+            _stated("floating_point", "How does the noise survive finite precision?", "B floating-point arithmetic"),
+            _stated("side_channels", "What else could an observer see?", "B timing channels, backend issues"),
+            _stated("code", "Where can the code be read?", "A 4"),
+            _stated("verification", "Who tested, audited or reviewed it?", "A 4; B mechanism implementation"),
+        ),
+    ),
+    Chapter(
+        "care of the data, and use",
+        (
+            _stated("access", "Who can reach the raw data?", "B access control"),
+            _stated("security", "How are raw data protected, stored and in use?", "B data security"),
+            _stated("collection", "How were the data collected?", "B data collection exposure"),
+            _stated("retention", "How long are the data kept?", "B data collection exposure"),
+            _stated("utility", "How accurate is the release?", "B utility and accuracy"),
+            _stated("bias", "What does the noise do to small groups?", "B bias"),
+        ),
+    ),
+)
 ASKED_BY = (
     "A: Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3, by item",
     "B: NIST SP 800-226 (2025), Guidelines for Evaluating Differential Privacy Guarantees, by section",
+)
+
+REGISTRY = (
+    Chapter(
+        "tier 1: the deployment",
+        (
+            _stated("controller", "Who (data curator)", "C; D 1"),
+            _stated("contact", "Contact", "D 1"),
+            _stated("purpose", "Intended use", "C; D 1"),
+            _stated("product", "Data product", "C; D 1"),
+            _stated("data", "Data", "D 1"),
+            _stated("published", "Date of publication", "D 1"),
+        ),
+    ),
+    Chapter(
+        "tier 2: parameters",
+        (
+            Item("definition", "Flavour of privacy", "D 2", (), answers.definition),
+            Item("guarantee", "Privacy loss", "C; D 2", (), answers.guarantee),
+            Item("delta", "Delta", "C; D 2", (), answers.delta),
+            Item("unit", "Unit of privacy", "C; D 2", ("privacy.unit",), answers.unit),
+            Item(
+                "contributions",
+                "Contributions per unit",
+                "D 3",
+                ("privacy.unit with privacy.max_contributions",),
+                answers.contributions,
+            ),
+            Item("adjacency", "Neighbouring datasets", "D 3", (), answers.adjacency),
+            _stated("privacy_model", "Deployment model", "C; D 2", answers.privacy_model),
+            _stated("query_model", "Release or service", "D 2", worded("query_model", QUERIES)),
+        ),
+    ),
+    Chapter(
+        "tier 3: details",
+        (
+            Item("mechanisms", "Mechanisms", "C; D 3", (), answers.mechanisms),
+            Item("dataset-size", "Data domain: number of records", "D 3", ("privacy.dataset_size",), answers.dataset_size),
+            _stated("invariants", "Unprotected quantities", "D 3"),
+            Item("composition", "Composition", "C; D 3", (), answers.composition),
+            Item("budget", "Budget", "C; D 3", ("budget.epsilon", "budget.rho"), answers.budget),
+            Item("accountant", "Accountant", "D 3", (), answers.accountant),
+            Item("releases", "Released", "D 3", ("privacy.releases",), answers.releases),
+            _stated("implementation", "Implementation", "C; D 3"),
+            _stated("code", "Code", "D 3"),
+            _stated("access", "Access to raw data", "D 3"),
+            _stated("security", "Security", "D 3"),
+            _stated("justification", "Why these parameters", "C; D 3"),
+        ),
+    ),
+)
+REGISTRY_ASKED_BY = (
+    "C: Dwork, Kohli & Mulligan 2019, Differential Privacy in Practice: Expose your Epsilons!",
+    "D: Nanayakkara, Ghazi & Vadhan 2025, arXiv:2509.13509, by tier of the registry",
 )

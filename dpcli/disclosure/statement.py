@@ -2,17 +2,229 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from dpcli.disclosure import items, registry_form
-from dpcli.disclosure.facts import Facts
-from dpcli.disclosure.item import Answer, Chapter
-from dpcli.disclosure.plain import PlainPassage, plain
+from dpcli.analysis.curve import trade_off
+from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
+from dpcli.analysis.rho import warning_level
+from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon, window
+from dpcli.disclosure.facts import Facts, amplified
+from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.plots.words import bound, few, percent_up
+
+ALARM = 0.01  # the false positive rate that the sentence speaks of
+LARGEST = 30.0  # an epsilon that no longer limits any attack worth the name: odds may change by e^30
+USELESS = 0.999  # from this true positive rate on, the bound rules out next to nothing
+
+SECRETS = {
+    Adjacency.ADD_REMOVE: "whether one {unit} is in the data",
+    Adjacency.REPLACE_ONE: "which of two versions of one {unit} is in the data",
+    Adjacency.ZERO_OUT: "whether one {unit} is in the data or was blanked out",
+}
+HITS = {
+    Adjacency.ADD_REMOVE: ("this {unit} is", "this {unit} is not in the data"),
+    Adjacency.REPLACE_ONE: ("the first version is", "the second version is in the data"),
+    Adjacency.ZERO_OUT: ("this {unit} is in the data", "this {unit} was blanked out"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlainPassage:
+    """A heading and what stands below it: sentences, then points."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    points: tuple[str, ...] = ()
+
+
+def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
+    """Write what is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
+    promised = (_promise(facts), _nothing(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
+    rest = () if facts.meaning is None else (_several(facts, facts.meaning), _rests_on(facts))
+    return (*_refused(facts), *promised, *rest, _left_out(facts), *_to_ask(facts, answers))
+
+
+def _refused(facts: Facts) -> tuple[PlainPassage, ...]:
+    """Before anything else: a rule that calls the file unsound."""
+    if not facts.unsound:
+        return ()
+    broken = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
+    return (
+        PlainPassage(
+            "NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), broken
+        ),
+    )
+
+
+def _promise(facts: Facts) -> PlainPassage:
+    if facts.meaning is None:
+        return PlainPassage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
+    slack = (
+        ""
+        if facts.account.delta == 0.0
+        else f" Delta ({facts.account.delta!r}) is added on top of every probability that this limit bounds; it should be far smaller than "
+        f"one over the number of records{_of_records(facts)}."
+    )
+    return PlainPassage(
+        "What is promised",
+        (
+            f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}.",
+            f"Smaller numbers promise more. With both at 0 the release would not depend on any one {facts.unit} at all.{slack}",
+            *_budget(facts),
+        ),
+    )
+
+
+def _of_records(facts: Facts) -> str:
+    size = facts.privacy.dataset_size
+    return f" (1/n is {1.0 / size:.2g} here)" if size else f" (their number is {NOT_STATED})"
+
+
+def _budget(facts: Facts) -> tuple[str, ...]:
+    budget = facts.account.budget
+    if budget is None:
+        return (f"No budget caps it: {NOT_STATED} in the file.",)
+    words = {
+        "pass": "The release is within its budget",
+        "warn": f"The release is within its budget, but above its {warning_level(facts.account.pipeline)}",
+        "fail": "The release is OVER its budget",
+        "unknown": "Whether the release is within its budget cannot be certified",
+    }
+    return (f"{words[budget.verdict]}: {budget.words()}.",)
+
+
+def _nothing(facts: Facts) -> PlainPassage:
+    return PlainPassage(
+        "What an attacker can still find out",
+        (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",),
+    )
+
+
+def _attack(facts: Facts, meaning: Meaning) -> PlainPassage:
+    secret, hit, miss = (
+        words.format(unit=facts.unit) for words in (SECRETS[facts.privacy.adjacency], *HITS[facts.privacy.adjacency])
+    )
+    caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
+    verdict = " This limit rules out next to nothing." if caught >= USELESS else ""
+    return PlainPassage(
+        "What an attacker can still find out",
+        (
+            f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
+            f"If they accept false alarms in {few(100.0 * ALARM)} % of the cases where {miss}, they recognise at most "
+            f"{percent_up(caught)} of the cases where {hit}; without the release, {few(100.0 * ALARM)} %.{verdict}",
+            *(_sure(belief, meaning) for belief in meaning.beliefs),
+            _guess(min(meaning.beliefs, key=lambda belief: belief.blind)),
+        ),
+    )
+
+
+def _sure(belief: Belief, meaning: Meaning) -> str:
+    surely = "" if meaning.exception == 0.0 else f", except with a probability of at most {meaning.exception!r}"
+    after = (
+        "nothing limits how sure they may be afterwards"
+        if math.isinf(meaning.pointwise)
+        else f"they are at most {percent_up(belief.posterior)} sure afterwards{surely}"
+    )
+    return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
+
+
+def _guess(belief: Belief) -> str:
+    return (
+        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {percent_up(belief.success)} of their guesses are "
+        f"right; without the release, {few(100.0 * belief.blind)} %."
+    )
+
+
+def _several(facts: Facts, meaning: Meaning) -> PlainPassage:
+    groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
+    return PlainPassage(
+        "One person, several records",
+        (
+            _whom(facts),
+            f"Groups of {facts.unit}s get less protection. {'; '.join(groups)} (at the same delta, adjacency and sampling; each by the "
+            "accountant that bounds it best).",
+        ),
+    )
+
+
+def _limit(group: GroupMeaning) -> str:
+    if group.reason:
+        return f"no limit is known ({group.reason})"
+    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST else "")
+
+
+def _whom(facts: Facts) -> str:
+    unit, most = facts.privacy.unit, facts.privacy.max_contributions
+    if unit is None:
+        return (
+            f"What one individual is, is {NOT_STATED}: the limit is about one record, and promises little to a person with several."
+        )
+    if most is None or unit == "example":
+        return f"The limit is about one {unit}. A person with several gets less protection."
+    if most == 1:
+        return f"The limit is about one {unit} with at most one record."
+    return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
+
+
+def _rests_on(facts: Facts) -> PlainPassage:
+    drawn = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
+    return PlainPassage(
+        "What the number rests on",
+        (
+            f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
+            *((f"It is about one part of the data: {window(facts)}.",) if window(facts) else ()),
+            *(_drawn(drawn, facts) if drawn else ()),
+        ),
+    )
+
+
+def _drawn(names: list[str], facts: Facts) -> tuple[str, ...]:
+    if facts.unamplified is None:
+        otherwise = "no other guarantee has been computed"
+    else:
+        otherwise = f"the statement becomes: {stated_epsilon(facts.unamplified)}"
+    return (
+        f"It relies on each batch being drawn at random as stated ({listing(names)}), and on nobody knowing which records are in it. "
+        f"If the program goes through the data in shuffled or fixed order instead, as many data loaders do, {otherwise}.",
+    )
+
+
+def _left_out(facts: Facts) -> PlainPassage:
+    return PlainPassage(
+        "What it does not cover",
+        ("The limit is silent on these:",),
+        (
+            "What the release shows about people in general, and so about those who are not in the data as well.",
+            _others(facts),
+            "Anybody who can reach the raw data, or what the run leaves behind.",
+            "Mistakes in the program: the number is about the file, and the program was not checked.",
+        ),
+    )
+
+
+def _others(facts: Facts) -> str:
+    """The fact that matters most to whoever adds up, in the words of the file where it has some."""
+    stated = facts.pipeline.disclosure.other_releases
+    known = f" ({' '.join(stated.split())})" if stated else ""
+    return f"Other releases from the same data{known}: their costs add up."
+
+
+def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
+    """The open ends: what the file does not state, and what the rules warn of."""
+    silent = [answer.item.question for answer in answers if not answer.stated]
+    warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
+    if not silent and not warnings:
+        return ()
+    silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
+    more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint" if warnings else ""
+    return (PlainPassage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """What is disclosed about one pipeline.
+    """A disclosure about one pipeline.
 
     chapters: title and answers, in the order of the form. asked_by: what its letters stand for. passages: the plain words, if the form
     has any.
@@ -26,25 +238,24 @@ class Statement:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """All of them, in order."""
-        return tuple(answer for _, found in self.chapters for answer in found)
+        return tuple(answer for _, chapter in self.chapters for answer in chapter)
 
     @property
     def silent(self) -> tuple[Answer, ...]:
-        """Those that the file does not state."""
+        """The answers that the file does not state."""
         return tuple(answer for answer in self.answers if not answer.stated)
 
 
 def disclosure(facts: Facts) -> Statement:
     """The disclosure statement."""
-    chapters = _answered(items.STATEMENT, facts)
-    answers = tuple(answer for _, found in chapters for answer in found)
-    return Statement("Disclosure statement", facts, chapters, items.ASKED_BY, plain(facts, answers))
+    chapters = _answered(STATEMENT, facts)
+    answers = tuple(answer for _, chapter in chapters for answer in chapter)
+    return Statement("Disclosure statement", facts, chapters, ASKED_BY, plain(facts, answers))
 
 
 def registry_entry(facts: Facts) -> Statement:
     """The entry for a registry of deployments."""
-    return Statement("Registry entry", facts, _answered(registry_form.FORM, facts), registry_form.ASKED_BY)
+    return Statement("Registry entry", facts, _answered(REGISTRY, facts), REGISTRY_ASKED_BY)
 
 
 def _answered(chapters: tuple[Chapter, ...], facts: Facts) -> tuple[tuple[str, tuple[Answer, ...]], ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.audit.binomial import rate_lower, rate_upper
-from dpcli.audit.two_run import Counts, epsilon_lower, error_rates
+from dpcli.audit.bounds import Counts, error_rates, rate_lower, rate_upper, rates_epsilon_lower
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed import trade_off
@@ -111,7 +110,7 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
         _guessed(0.5 + 0.5 * advantage, tests[0.5].counts),
         advantage,
         total_variation(np.array([epsilon]), np.array([0.0])),
-        epsilon_lower(error_rates(tests[1.0].counts, ALPHA), 0.0),
+        rates_epsilon_lower(error_rates(tests[1.0].counts, ALPHA), 0.0),
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
+
+from dpcli.base.errors import InputError, InternalError
 
 KeyValue = str | int | bool
 MOST_ROWS = 2**40  # of a table: more than 10^12
@@ -70,7 +73,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What is asked: by key, how many units and rows there are, and the sums of integers of their rows.
+    """A question to an engine: by key, how many units and rows there are, and the sums of integers of their rows.
 
     One unit counts in at most max_groups keys, and with at most max_rows rows in each; keys of steps are told apart only afterwards. Which
     ones depends on its own rows and the secret alone. This is done after every filter (where, missing values, domains), and before anything
@@ -109,23 +112,23 @@ class Total:
 Totals = Mapping[tuple[KeyValue, ...], Total]
 
 
-class Engine(Protocol):
-    """An open table."""
-
-    def check(self, aggregation: Aggregation) -> None:
-        """Raise InputError where an expression would be refused, or a column is not there or of another type. No row is read."""
-        ...
-
-    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        """The exact answer, by key; every declared key is there, with zeros where it has no row.
-
-        Args:
-            aggregation: what is asked.
-            secret: key of the hash by which contributions are chosen: fresh for each release.
-
-        Raises:
-            InputError: an expression is refused, or the data cannot be read. The message tells nothing of the data.
-        """
-        ...
-
-    def close(self) -> None: ...
+def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals:
+    """Return the totals of every declared key, zeros where no row has it. Raises InputError where the sums may have overflown."""
+    count = len(aggregation.keys)
+    declared = [key.declared for key in aggregation.keys]
+    nothing = Total(0, 0, (0,) * len(aggregation.values))
+    totals: dict[tuple[KeyValue, ...], Total] = {}
+    if all(domain is not None for domain in declared):
+        totals = dict.fromkeys(itertools.product(*(domain or () for domain in declared)), nothing)
+    for row in rows:
+        units, many, *sums = row[count:]
+        if many and None in sums:
+            raise InternalError("an engine answered with no sum where there are rows")
+        units, many, *sums = (int(each or 0) for each in (units, many, *sums))  # of no row at all, a sum is null
+        if many > MOST_ROWS:
+            raise InputError("source: expected at most 2^40 rows")
+        key = tuple(row[:count])
+        if None not in declared and key not in totals:
+            raise InternalError("an engine answered with a key that was not asked for")
+        totals[key] = Total(units, many, tuple(sums))
+    return totals

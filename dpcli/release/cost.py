@@ -1,12 +1,17 @@
-"""What a query may cost: pure epsilon, or rho of zero-concentrated privacy; and how one stands for the other."""
+"""The cost of a query: pure epsilon, or rho of zero-concentrated privacy; and how one stands for the other."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
-from dpcli.release.noise.scales import scale_of, sigma_of
+from dpcli.release.noise.laws import scale_of, sigma_of
+
+if TYPE_CHECKING:
+    pass
+
 
 DOWN = 1.0 - 1e-15
 LEAST, MOST = 1e-100, 1e100  # of a cost: its square, and what it divides, are doubles
@@ -14,7 +19,7 @@ LEAST, MOST = 1e-100, 1e100  # of a cost: its square, and what it divides, are d
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """One of the two is stated: epsilon, the pure epsilon of the query, or rho of its zCDP."""
+    """Pure epsilon of a query, or rho of its zCDP: one of the two is stated."""
 
     epsilon: float | None = None
     rho: float | None = None

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING
 
 from dpcli.base.errors import InternalError
-from dpcli.base.rounding import figures
-from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
-from dpcli.release.answers.additive import additive_interval, expected_error, on_grid
-from dpcli.release.answers.interval import ConfidenceInterval
-from dpcli.release.answers.tidy import NON_NEGATIVE, WHOLE, non_negative, whole
-from dpcli.release.noise.draw import draws, noisy
+from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid
+from dpcli.release.answers.tidy import NON_NEGATIVE, WHOLE, non_negative, rounded
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
+from dpcli.release.noise.samplers import draws, noisy
 from dpcli.release.query import NoisyQuery, QueryRelease
+from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
 
-TIDY = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (whole, WHOLE)}
+TIDY = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (rounded, WHOLE)}
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
 Keyed = Mapping[tuple[KeyValue, ...], int]
 
@@ -27,17 +24,17 @@ def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], in
 
 
 def laplace_draw(scale: float) -> int:
-    """One draw of discrete Laplace noise."""
+    """Draw discrete Laplace noise."""
     return draws(1, DiscreteLaplaceLaw(scale))[0]
 
 
 def gaussian_draw(sigma: float) -> int:
-    """One draw of discrete Gaussian noise."""
+    """Draw discrete Gaussian noise."""
     return draws(1, DiscreteGaussianLaw(sigma))[0]
 
 
 def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
-    """Of keys: by type, then by value; whatever order an engine found them in is the data's."""
+    """Order keys by type, then by value; whatever order an engine gives them in is the data's."""
     return tuple((type(value).__name__, value) for value in key)
 
 
@@ -78,9 +75,3 @@ def tidied(query: NoisyQuery, key: tuple[KeyValue, ...], value: float, around: C
 def scaled(number: int, unit: float) -> int | float:
     """A whole number of steps in units of the answer."""
     return number if unit == 1.0 else on_grid(number, unit)
-
-
-def error_text(release: QueryRelease, confidence: float) -> str:
-    """How far the noise goes."""
-    error = expected_error(law_of(release), confidence, release.unit)
-    return f"within {figures(error, 6, ROUND_CEILING)} of the bounded truth, with probability {confidence:.6g}"

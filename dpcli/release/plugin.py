@@ -6,19 +6,19 @@ from dpcli.base.plugin import Plugin
 
 # What a query asks for: each a class whose fields are the keys that it reads.
 MEASURES: dict[str, str] = {
-    "count": "dpcli.release.measures.counts:CountQuery",
-    "sum": "dpcli.release.measures.sums:SumQuery",
-    "mean": "dpcli.release.measures.mean:MeanQuery",
-    "variance": "dpcli.release.measures.variance:VarianceQuery",
-    "histogram": "dpcli.release.measures.histogram:HistogramQuery",
-    "quantile": "dpcli.release.measures.quantile:QuantileQuery",
-    "mode": "dpcli.release.measures.mode:ModeQuery",
+    "count": "dpcli.release.measures.counting:CountQuery",
+    "sum": "dpcli.release.measures.averages:SumQuery",
+    "mean": "dpcli.release.measures.averages:MeanQuery",
+    "variance": "dpcli.release.measures.averages:VarianceQuery",
+    "histogram": "dpcli.release.measures.counting:HistogramQuery",
+    "quantile": "dpcli.release.measures.quantiles:QuantileQuery",
+    "mode": "dpcli.release.measures.most_common:ModeQuery",
     "stable-quantile": "dpcli.release.measures.stable:StableQuantileQuery",
     "interquartile-range": "dpcli.release.measures.stable:StableRangeQuery",
-    "clustered-mean": "dpcli.release.measures.clustered:ClusteredMeanQuery",
-    "top-k": "dpcli.release.measures.top:TopQuery",
-    "threshold": "dpcli.release.measures.threshold:ThresholdQuery",
-    "linear": "dpcli.release.measures.linear:LinearQuery",
+    "clustered-mean": "dpcli.release.measures.stable:ClusteredMeanQuery",
+    "top-k": "dpcli.release.measures.most_common:TopQuery",
+    "threshold": "dpcli.release.measures.counting:ThresholdQuery",
+    "linear": "dpcli.release.measures.weighted_counts:LinearQuery",
 }
 
 PLUGIN = Plugin(
@@ -30,10 +30,10 @@ PLUGIN = Plugin(
         ),
     },
     released={
-        "source": "dpcli.release.settings:Source",
+        "source": "dpcli.release.data_source:Source",
         "query": "dpcli.release.query:Query",
     },
-    entries="dpcli.release.entries:entries",
+    entries="dpcli.release.query_entries:entries",
     words={"measure": MEASURES},
-    taken_for_data="dpcli.release.engines.files:would_match",
+    taken_for_data="dpcli.release.engines.source_files:would_match",
 )

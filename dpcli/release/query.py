@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
+from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.columns import KEYED, Column
+from dpcli.release.answers.intervals import expected_error
+from dpcli.release.data_source import KEYED, Column
 from dpcli.release.plugin import MEASURES
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.answer import QueryAnswer
     from dpcli.release.cost import QueryCost
+    from dpcli.release.data_source import Source
     from dpcli.release.noise.laws import NoiseLaw
-    from dpcli.release.settings import Source
+    from dpcli.release.query_answer import QueryAnswer
 
 MEASURE = Key("what is asked of the rows")
 CONFIDENCE = OPEN_UNIT
@@ -38,7 +41,7 @@ class ErrorTarget:
 
 @dataclass(frozen=True, slots=True)
 class QuerySetting:
-    """What a query is asked of, and what its cost may be.
+    """The source that a query is asked of, and what its cost may be.
 
     cost: what epsilon, rho or weight come to; None where error decides. dataset_size: of rows, where that is declared public.
     """
@@ -52,7 +55,7 @@ class QuerySetting:
 
 @dataclass(frozen=True, slots=True)
 class QueryRelease:
-    """One mechanism of a query.
+    """A mechanism of a query.
 
     suffix: of the query's name, "" for the only one. type, keys: of the [[mechanism]] table that prices it. steps: how often it runs.
     why: how its sensitivity comes about, a line for each step. law: of the noise that is added, None where a value is chosen. unit: of the
@@ -110,14 +113,13 @@ class Query:
     confidence: Annotated[float, Key("probability that the interval covers, of the noise alone", CONFIDENCE)] = 0.95
 
     def problems(self) -> Iterator[Problem]:
-        """What the keys do not agree on."""
         stated = [name for name in COSTS if getattr(self, name, None) is not None]
         if len(stated) != 1:
             possible = [name for name in COSTS if hasattr(self, name)]
             yield ("epsilon",), f"one of {', '.join(possible)}", " and ".join(stated) or "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        """What the query lacks for this source."""
+        """Yield what the query lacks for this source."""
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"'
@@ -132,8 +134,10 @@ class Query:
             yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """The columns that it names, each with the key that does."""
-        return iter(())
+        """Yield the columns that the query names, each with the key that does."""
+        yield from ((("by", position), name) for position, name in enumerate(getattr(self, "by", ())))
+        if getattr(self, "column", None) is not None:
+            yield ("column",), self.column  # type: ignore[attr-defined]
 
     @property
     def rows(self) -> int:
@@ -150,15 +154,15 @@ class Query:
         raise NotImplementedError
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        """What an engine computes for it: whole numbers by key."""
+        """Return what an engine computes for the query: whole numbers by key."""
         raise NotImplementedError
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        """The answer, with noise from the operating system. totals: exact; nothing of them leaves but through noise."""
+        """Answer, with noise from the operating system. totals: exact; nothing of them leaves but through noise."""
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """How far an answer will be off, at its confidence, as far as that is known without the data."""
+        """Say how far an answer will be off, at its confidence, as far as that is known without the data."""
         raise NotImplementedError
 
 
@@ -181,11 +185,11 @@ class NoisyQuery(Query):
 
     @property
     def shows_keys(self) -> bool:
-        """Whether keys are found in the data, and shown where many hold them."""
+        """Tell whether keys are taken from the data, and shown where many hold them."""
         return False
 
-    def told_for(self, setting: QuerySetting) -> tuple[int, str]:
-        """For how many rows of a key an error is told that depends on their number, which is private itself; and the same in words."""
+    def rows_told(self, setting: QuerySetting) -> tuple[int, str]:
+        """Return the number of rows of a key for which an error is told that depends on it, as the true one is private; and say so."""
         of_key, declared = "in a key" if self.by else "", None if self.where else setting.dataset_size
         if declared is None:
             return SOME_ROWS, f"for {SOME_ROWS:,} rows {of_key}".rstrip()
@@ -195,11 +199,11 @@ class NoisyQuery(Query):
         return rows, f"for {rows:,} rows {of_key}, an even share of the declared {declared:,}"
 
     def below_zero(self, source: Source) -> bool:
-        """Whether the truth may be negative."""
+        """Tell whether the truth may be negative."""
         return False
 
-    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        yield from ((("by", position), name) for position, name in enumerate(self.by))
+    def expected_error(self, setting: QuerySetting) -> str:
+        return error_text(self.releases(setting)[0], self.confidence)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -213,10 +217,17 @@ class NoisyQuery(Query):
                 yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose keys would show who is there'
 
 
+def error_text(release: QueryRelease, confidence: float) -> str:
+    """Say how far the noise goes."""
+    assert release.law is not None
+    error = expected_error(release.law, confidence, release.unit)
+    return f"within {figures(error, 6, ROUND_CEILING)} of the bounded truth, with probability {confidence:.6g}"
+
+
 DECLARED = 'values that are declared: domain = [...] in [source.columns], or domain_file = "..." with public ones'
 
 
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
-    """What keeps values from being keys that the data show."""
+    """Yield what keeps values from being keys that the data show."""
     if column.type not in KEYED:
         yield place, f"a column of type {', '.join(KEYED[:-1])} or {KEYED[-1]} as a key", f'"{name}", which is {column.type}'

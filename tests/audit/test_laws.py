@@ -12,10 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from dpcli.audit import f_dp, one_run, two_run
-from dpcli.audit.binomial import rate_lower, rate_upper, tail
+from dpcli.audit.bounds import (
+    Counts,
+    ErrorRates,
+    error_rates,
+    excess,
+    guesses_epsilon_lower,
+    guesses_gaussian_epsilon_lower,
+    p_value,
+    rate_lower,
+    rate_upper,
+    rates_epsilon_lower,
+    tail,
+)
 from dpcli.audit.scores import Scores, Threshold, by_bonferroni, by_split, check_fair, guess, guess_counts
-from dpcli.audit.two_run import Counts, ErrorRates
 from dpcli.base.errors import InputError
 from tests.cases import require_each
 
@@ -52,24 +62,24 @@ def p_value_by_sums(m: int, r: int, v: int, epsilon: float, delta: float) -> flo
 def test_p_value_is_its_definition(m: int, data: st.DataObject, epsilon: float, delta: float) -> None:
     r = data.draw(st.integers(0, m))
     v = data.draw(st.integers(0, r))
-    assert one_run.p_value(m, r, v, epsilon, delta) == pytest.approx(p_value_by_sums(m, r, v, epsilon, delta), rel=1e-8)
+    assert p_value(m, r, v, epsilon, delta) == pytest.approx(p_value_by_sums(m, r, v, epsilon, delta), rel=1e-8)
 
 
 @given(m=st.integers(1, 3000), data=st.data(), delta=st.sampled_from([0.0, 1e-6, 1e-4]))
 def test_one_run_bound_is_refuted_itself(m: int, data: st.DataObject, delta: float) -> None:
     r = data.draw(st.integers(0, m))
     v = data.draw(st.integers(r // 2, r))
-    lower = one_run.epsilon_lower(m, r, v, delta, 0.05)
-    assert lower == 0.0 or one_run.p_value(m, r, v, lower, delta) <= 0.05
-    assert one_run.epsilon_lower(m, r, max(v - 1, 0), delta, 0.05) <= lower + 1e-9
-    assert one_run.epsilon_lower(m, r, v, delta, 0.01) <= lower + 1e-9
+    lower = guesses_epsilon_lower(m, r, v, delta, 0.05)
+    assert lower == 0.0 or p_value(m, r, v, lower, delta) <= 0.05
+    assert guesses_epsilon_lower(m, r, max(v - 1, 0), delta, 0.05) <= lower + 1e-9
+    assert guesses_epsilon_lower(m, r, v, delta, 0.01) <= lower + 1e-9
 
 
 @given(st.integers(1, 200), st.data())
 def test_two_run_bound_holds_at_every_delta(n: int, data: st.DataObject) -> None:
     counts = Counts(n, n, data.draw(st.integers(0, n)), data.draw(st.integers(0, n)))
-    rates = two_run.error_rates(counts, 0.05)
-    found = [two_run.epsilon_lower(rates, delta) for delta in (0.0, 1e-6, 1e-3, 0.1, 0.5)]
+    rates = error_rates(counts, 0.05)
+    found = [rates_epsilon_lower(rates, delta) for delta in (0.0, 1e-6, 1e-3, 0.1, 0.5)]
     assert found == sorted(found, reverse=True)
     for delta, epsilon in zip((0.0, 1e-6, 1e-3, 0.1, 0.5), found, strict=True):
         gaps = (
@@ -80,36 +90,36 @@ def test_two_run_bound_holds_at_every_delta(n: int, data: st.DataObject) -> None
 
 
 def test_two_run_is_the_same_in_both_directions() -> None:
-    assert two_run.epsilon_lower(ErrorRates(0.01, 0.3), 1e-5) == two_run.epsilon_lower(ErrorRates(0.3, 0.01), 1e-5)
+    assert rates_epsilon_lower(ErrorRates(0.01, 0.3), 1e-5) == rates_epsilon_lower(ErrorRates(0.3, 0.01), 1e-5)
 
 
 def test_all_guesses_right_has_a_closed_form() -> None:
     """p^r = significance."""
     for r in (5, 50, 5000):
         rate = 0.05 ** (1.0 / r)
-        assert one_run.epsilon_lower(r, r, r, 0.0, 0.05) == pytest.approx(math.log(rate / (1.0 - rate)), abs=1e-7)
+        assert guesses_epsilon_lower(r, r, r, 0.0, 0.05) == pytest.approx(math.log(rate / (1.0 - rate)), abs=1e-7)
 
 
 def test_curve_of_no_information_is_refuted_by_right_guesses_alone() -> None:
     def blind(alpha: float) -> float:
         return 1.0 - alpha
 
-    assert f_dp.excess(1000, 200, 150, blind, 0.05) > 0.0
-    assert f_dp.excess(1000, 200, 105, blind, 0.05) <= 0.0
+    assert excess(1000, 200, 150, blind, 0.05) > 0.0
+    assert excess(1000, 200, 105, blind, 0.05) <= 0.0
 
 
 def test_curve_test_is_sharper_than_the_pair() -> None:
     """The reason for it: on a Gaussian's own counts it proves more."""
-    pair = one_run.epsilon_lower(1000, 100, 95, 1e-5, 0.05)
-    assert f_dp.gaussian_epsilon_lower(1000, 100, 95, 1e-5, 0.05) > 1.3 * pair
+    pair = guesses_epsilon_lower(1000, 100, 95, 1e-5, 0.05)
+    assert guesses_gaussian_epsilon_lower(1000, 100, 95, 1e-5, 0.05) > 1.3 * pair
 
 
 def test_impossible_counts_are_refused() -> None:
     def check(counts: tuple[int, int, int]) -> None:
         with pytest.raises(InputError, match="correct <= guesses <= canaries"):
-            one_run.p_value(*counts, 1.0, 0.0)
+            p_value(*counts, 1.0, 0.0)
         with pytest.raises(InputError, match="correct <= guesses <= canaries"):
-            f_dp.excess(*counts, lambda alpha: 1.0 - alpha, 0.05)
+            excess(*counts, lambda alpha: 1.0 - alpha, 0.05)
 
     require_each([(10, 11, 5), (10, 5, 6), (0, 0, 0), (10, -1, 0), (10, 5, -1)], check)
 
@@ -159,12 +169,12 @@ def test_split_finds_the_side_on_which_members_are() -> None:
     values = np.concatenate([rng.normal(size=500) - 5.0, rng.normal(size=500)])
     tested = by_split(
         Scores(np.repeat([True, False], 500), values),
-        lambda counts, level: two_run.epsilon_lower(two_run.error_rates(counts, level), 0.0),
+        lambda counts, level: rates_epsilon_lower(error_rates(counts, level), 0.0),
         0.05,
     )
     assert tested.threshold is not None
     assert not tested.threshold.above
-    assert two_run.epsilon_lower(tested.rates, 0.0) > 3.0
+    assert rates_epsilon_lower(tested.rates, 0.0) > 3.0
 
 
 def test_a_score_at_the_threshold_is_called_other() -> None:
@@ -178,7 +188,7 @@ def test_few_scores_are_refused() -> None:
 
 
 def proves(counts: Counts, level: float) -> float:
-    return two_run.epsilon_lower(two_run.error_rates(counts, level), 1e-5)
+    return rates_epsilon_lower(error_rates(counts, level), 1e-5)
 
 
 def leaking(chance: float, score: float, runs: int, rng: np.random.Generator) -> Scores:
@@ -211,10 +221,10 @@ def test_a_private_program_is_accused_at_most_as_often_as_the_significance(choos
         values[rng.random(800) < 0.02] = np.nan
         tested = choose(
             Scores(members, values),
-            lambda counts, level: two_run.epsilon_lower(two_run.error_rates(counts, level), 0.0),
+            lambda counts, level: rates_epsilon_lower(error_rates(counts, level), 0.0),
             significance,
         )
-        accused += two_run.epsilon_lower(tested.rates, 0.0) > 1.0
+        accused += rates_epsilon_lower(tested.rates, 0.0) > 1.0
     assert accused <= binom.ppf(1.0 - 1e-6, audits, significance), (accused, seed)
 
 

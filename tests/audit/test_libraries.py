@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import pytest
 
 import dpcli
-from dpcli.audit.libraries import is_library, is_own_code
+from dpcli.audit.user_code import is_library, is_own_code
 
 OWN = "job.py"
 

@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from dpcli.audit.noise_draws import draws_of
-from dpcli.audit.noise_statistics import chi_square, factor, statistics
+from dpcli.audit.noise_statistics import chi_square, draws_of, factor, statistics
 from tests.audit.noises import RIGHT, WRONG, refuted, table
 from tests.cases import require_each
 

@@ -8,12 +8,11 @@ from fractions import Fraction
 import pytest
 
 from dpcli.audit import power
+from dpcli.audit.bounds import error_rates, guesses_epsilon_lower
 from dpcli.audit.claim import Claim
 from dpcli.audit.decide import _below, one_run_audit, two_run_audit
-from dpcli.audit.one_run import epsilon_lower as one_run_bound
 from dpcli.audit.scores import Scores, Threshold, _between
 from dpcli.audit.settings import AuditSettings
-from dpcli.audit.two_run import error_rates
 from tests.audit import attacks
 from tests.audit.attacks import Attack, canaries, one_sum, runs
 
@@ -88,7 +87,7 @@ def test_false_alarms_of_randomised_response_are_as_many_as_stated() -> None:
     """Where the theorem is tight: m canaries that randomised response of epsilon 1 gives away; the exact chance of a false alarm."""
     for m in (100, 1000):
         rate = math.e / (1.0 + math.e)
-        least = min(v for v in range(m // 2, m + 1) if one_run_bound(m, m, v, 0.0, 0.05) > 1.0)
+        least = min(v for v in range(m // 2, m + 1) if guesses_epsilon_lower(m, m, v, 0.0, 0.05) > 1.0)
         chance = math.fsum(math.comb(m, k) * Fraction(rate) ** k * Fraction(1.0 - rate) ** (m - k) for k in range(least, m + 1))
         assert 0.03 < chance <= 0.05
 

@@ -7,14 +7,13 @@ import re
 
 import pytest
 
+from dpcli.audit.bounds import error_rates, rates_epsilon_lower
 from dpcli.audit.claim import Claim, stated
-from dpcli.audit.decide import _below, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.decide import Audit, _below, guessed_audit, one_run_audit, two_run_audit
 from dpcli.audit.documents.audit import headline
 from dpcli.audit.power import THRESHOLDS
-from dpcli.audit.result import Audit
 from dpcli.audit.scores import Guessed, Threshold
 from dpcli.audit.settings import AuditSettings
-from dpcli.audit.two_run import epsilon_lower, error_rates
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.audit.attacks import canaries, claim, one_sum, runs
 
@@ -56,7 +55,7 @@ def test_a_fault_of_the_stated_size_is_found_at_the_best_threshold(against: Clai
 
     def refuted(at: float, seed: int) -> bool:
         rates = error_rates(Threshold(at).counts(runs(one_sum(noise=noise), judged, seed)), 0.05)
-        return epsilon_lower(rates, against.delta) > against.epsilon or (against.whole and _below(rates, against) > 0.0)
+        return rates_epsilon_lower(rates, against.delta) > against.epsilon or (against.has_curve and _below(rates, against) > 0.0)
 
     assert max(sum(refuted(noise * at, seed) for seed in range(AUDITS)) for at in THRESHOLDS[::2]) >= 45
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcli.audit.decide import ReplayCheck
 from dpcli.audit.replay import Declared, Pair, Step, checks, taken
-from dpcli.audit.result import ReplayCheck
 from dpcli.base.errors import InputError
 from tests.audit import learners
 from tests.audit.sums import FILE

@@ -10,9 +10,17 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpcli.audit import f_dp, one_run, two_run
+from dpcli.audit.bounds import (
+    Counts,
+    error_rates,
+    guesses_epsilon_lower,
+    guesses_gaussian_epsilon_lower,
+    p_value,
+    rates_epsilon_lower,
+    rates_gaussian_epsilon_lower,
+    rates_mu_lower,
+)
 from dpcli.audit.scores import Scores, by_bonferroni, by_split, guess
-from dpcli.audit.two_run import Counts
 from dpcli.base.errors import InputError
 from tests.cases import require_each
 from tests.command import ROOT
@@ -42,10 +50,10 @@ def test_every_family_is_tested() -> None:
 @cases("one_run_steinke_2023")
 def test_one_run(case: dict[str, Any]) -> None:
     counts = case["m"], case["r"], case["v"]
-    found = one_run.epsilon_lower(*counts, case["delta"], case["significance"])
+    found = guesses_epsilon_lower(*counts, case["delta"], case["significance"])
     assert found == pytest.approx(case["eps_lb_independent"], abs=1e-4)
     assert found <= case["eps_lb_independent"] + 1e-12
-    assert one_run.p_value(*counts, 1.0, case["delta"]) == pytest.approx(case["p_value_at_eps1"], rel=1e-9)
+    assert p_value(*counts, 1.0, case["delta"]) == pytest.approx(case["p_value_at_eps1"], rel=1e-9)
     if case["closed_form"] is not None:
         assert found == pytest.approx(case["closed_form"], abs=1e-9)
 
@@ -55,32 +63,32 @@ def test_one_run_gaussian_family(case: dict[str, Any]) -> None:
     counts, wanted = (case["m"], case["r"], case["v"]), case["eps_lb_gdp_fdp_mahloujifar"]
     if case["delta"] == 0.0:
         with pytest.raises(InputError, match="delta > 0"):
-            f_dp.gaussian_epsilon_lower(*counts, 0.0, case["significance"])
+            guesses_gaussian_epsilon_lower(*counts, 0.0, case["significance"])
     elif wanted is not None:
-        assert f_dp.gaussian_epsilon_lower(*counts, case["delta"], case["significance"]) == pytest.approx(wanted, abs=1e-4)
+        assert guesses_gaussian_epsilon_lower(*counts, case["delta"], case["significance"]) == pytest.approx(wanted, abs=1e-4)
     else:
-        assert f_dp.gaussian_epsilon_lower(*counts, case["delta"], case["significance"]) == 0.0
+        assert guesses_gaussian_epsilon_lower(*counts, case["delta"], case["significance"]) == 0.0
 
 
 @cases("one_run_p_values")
 def test_one_run_p_values(case: dict[str, Any]) -> None:
-    found = one_run.p_value(case["m"], case["r"], case["v"], case["eps"], case["delta"])
+    found = p_value(case["m"], case["r"], case["v"], case["eps"], case["delta"])
     assert found == pytest.approx(case["p_independent"], rel=1e-9)
     assert found >= case["p_independent"]
 
 
 @cases("clopper_pearson_two_run")
 def test_two_run(case: dict[str, Any]) -> None:
-    rates = two_run.error_rates(Counts(case["n_in"], case["n_out"], case["tp"], case["fp"]), case["significance"])
+    rates = error_rates(Counts(case["n_in"], case["n_out"], case["tp"], case["fp"]), case["significance"])
     assert rates.false_negative == pytest.approx(case["fnr_ub"], rel=1e-9)
     assert rates.false_positive == pytest.approx(case["fpr_ub"], rel=1e-9)
-    assert two_run.epsilon_lower(rates, case["delta"]) == pytest.approx(case["eps_lb_two_sided"], abs=1e-4)
-    assert two_run.mu_lower(rates) == pytest.approx(case["mu_lb_gdp"], abs=1e-6)
+    assert rates_epsilon_lower(rates, case["delta"]) == pytest.approx(case["eps_lb_two_sided"], abs=1e-4)
+    assert rates_mu_lower(rates) == pytest.approx(case["mu_lb_gdp"], abs=1e-6)
     if case["delta"] == 0.0:
         with pytest.raises(InputError, match="delta > 0"):
-            two_run.gaussian_epsilon_lower(rates, 0.0)
+            rates_gaussian_epsilon_lower(rates, 0.0)
     else:
-        assert two_run.gaussian_epsilon_lower(rates, case["delta"]) == pytest.approx(case["eps_lb_gdp_nasr2023"], abs=1e-4)
+        assert rates_gaussian_epsilon_lower(rates, case["delta"]) == pytest.approx(case["eps_lb_gdp_nasr2023"], abs=1e-4)
 
 
 def scores_of(case: dict[str, Any]) -> Scores:
@@ -112,7 +120,7 @@ def at_least(scores: Scores, threshold: float) -> Counts:
 
 def one_way(counts: Counts, delta: float, level: float) -> float:
     """The vectors look at true positives against false positives only."""
-    rates = two_run.error_rates(counts, level)
+    rates = error_rates(counts, level)
     gain = 1.0 - rates.false_negative - delta
     return max(0.0, float(np.log(gain / rates.false_positive))) if gain > 0.0 else 0.0
 
@@ -123,7 +131,7 @@ def test_scores_at_a_stated_threshold(case: dict[str, Any]) -> None:
     counts = at_least(scores, 1.0)
     assert one_way(counts, delta, LEVEL) == pytest.approx(case["cp_explicit_t1"], abs=1e-4)
     said = counts.true_positives + counts.false_positives
-    found = one_run.epsilon_lower(2 * case["n"], said, counts.true_positives, delta, LEVEL)
+    found = guesses_epsilon_lower(2 * case["n"], said, counts.true_positives, delta, LEVEL)
     assert found == pytest.approx(case["one_run_explicit_t1"], abs=1e-4)
 
 
@@ -136,21 +144,21 @@ def test_scores_at_the_best_threshold(case: dict[str, Any]) -> None:
     level = LEVEL / len(tests)
     assert max(one_way(counts, delta, level) for counts in tests) == pytest.approx(case["cp_bonferroni"], abs=1e-4)
     guesses = [(c.true_positives + c.false_positives, c.true_positives) for c in tests]
-    found = max(one_run.epsilon_lower(2 * case["n"], r, v, delta, level) for r, v in guesses if r)
+    found = max(guesses_epsilon_lower(2 * case["n"], r, v, delta, level) for r, v in guesses if r)
     assert found == pytest.approx(case["one_run_bonferroni"], abs=1e-4)
-    family = max(f_dp.gaussian_epsilon_lower(2 * case["n"], r, v, delta, level) for r, v in guesses if r)
+    family = max(guesses_gaussian_epsilon_lower(2 * case["n"], r, v, delta, level) for r, v in guesses if r)
     assert family == pytest.approx(case["one_run_fdp_bonferroni"], abs=1e-3)
-    ours = by_bonferroni(scores, lambda counts, level: two_run.epsilon_lower(two_run.error_rates(counts, level), delta), LEVEL)
-    assert two_run.epsilon_lower(ours.rates, delta) <= case["cp_bonferroni"]
+    ours = by_bonferroni(scores, lambda counts, level: rates_epsilon_lower(error_rates(counts, level), delta), LEVEL)
+    assert rates_epsilon_lower(ours.rates, delta) <= case["cp_bonferroni"]
 
 
 @cases("score_level")
 def test_gaussian_family_over_all_thresholds(case: dict[str, Any]) -> None:
     scores, delta = scores_of(case), case["delta"]
     tests = [at_least(scores, t) for t in hull(scores)]
-    rates = [two_run.error_rates(counts, LEVEL / len(tests)) for counts in tests]
+    rates = [error_rates(counts, LEVEL / len(tests)) for counts in tests]
     usable = [r for r in rates if max(r.false_positive, r.false_negative) < 1.0 - delta]
-    assert max(two_run.gaussian_epsilon_lower(r, delta) for r in usable) == pytest.approx(case["from_gdp"], abs=1e-3)
+    assert max(rates_gaussian_epsilon_lower(r, delta) for r in usable) == pytest.approx(case["from_gdp"], abs=1e-3)
 
 
 @cases("score_level")
@@ -159,8 +167,8 @@ def test_no_bound_exceeds_the_truth(case: dict[str, Any]) -> None:
     scores, delta = scores_of(case), case["delta"]
     truth = case["true_eps_gdp"] or np.inf
     for choose in (by_split, by_bonferroni):
-        tested = choose(scores, lambda counts, level: two_run.epsilon_lower(two_run.error_rates(counts, level), delta), LEVEL)
-        assert 0.5 < two_run.epsilon_lower(tested.rates, delta) < truth
-        assert two_run.gaussian_epsilon_lower(tested.rates, delta) < truth
+        tested = choose(scores, lambda counts, level: rates_epsilon_lower(error_rates(counts, level), delta), LEVEL)
+        assert 0.5 < rates_epsilon_lower(tested.rates, delta) < truth
+        assert rates_gaussian_epsilon_lower(tested.rates, delta) < truth
     made = guess(scores, 200, one_sided=False)
-    assert 0.5 < one_run.epsilon_lower(made.canaries, made.guesses, made.correct, delta, LEVEL) < truth
+    assert 0.5 < guesses_epsilon_lower(made.canaries, made.guesses, made.correct, delta, LEVEL) < truth

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import torch
 
+from dpcli.audit.decide import Audit
 from dpcli.audit.replay import Pair, ReplayCheck, checks
-from dpcli.audit.result import Audit
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.replay import program
 from dpcli.train.tasks import arrays

@@ -13,7 +13,7 @@ import pytest
 from dpcli.base.errors import LedgerError
 from dpcli.cli.kept import DATA
 from dpcli.ledger.stores.places import init
-from dpcli.release.engines.files import ENDINGS
+from dpcli.release.engines.source_files import ENDINGS
 from tests.command import Result, dpcli
 from tests.ledger.setting import DATASET, terms
 
@@ -160,7 +160,7 @@ def test_a_report_of_an_error_has_the_exit_code_of_the_process(
     def broken(path: str) -> None:
         raise error
 
-    monkeypatch.setattr("dpcli.release.plan.plan_of", broken)
+    monkeypatch.setattr("dpcli.release.release_plan.plan_of", broken)
     result = dpcli("release", str(file), "-o", "report.json", folder=file.parent)
     assert json.loads((file.parent / "report.json").read_text())["exit_code"] == result.code != 0
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import dpcli as package
-from dpcli.disclosure.draft import FORMS
+from dpcli.disclosure.documents.disclosure import FORMS
 from dpcli.document.schemas import SCHEMAS
 from dpcli.ledger.stores import postgres_install, sqlite_file
 from tests.command import ROOT, dpcli

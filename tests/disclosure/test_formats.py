@@ -18,9 +18,8 @@ import jsonschema
 import pytest
 
 from dpcli.analysis.account import account
-from dpcli.disclosure.documents.disclosure import document
-from dpcli.disclosure.item import NOT_STATED
-from dpcli.disclosure.pictures import pictures
+from dpcli.disclosure.documents.disclosure import charts, document
+from dpcli.disclosure.items import NOT_STATED
 from dpcli.document.document import Document
 from dpcli.document.formats import html as format_html
 from dpcli.document.formats import json as format_json
@@ -49,7 +48,7 @@ RENDER: dict[str, Callable[[Document], str]] = {
 @functools.cache
 def drawn(text: str) -> Document:
     found = facts(text)
-    return document(statements(text)[0], pictures(found))
+    return document(statements(text)[0], charts(found))
 
 
 def flat(text: str) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.disclosure import items, registry_form
-from dpcli.disclosure.item import NOT_STATED, Item
+from dpcli.disclosure.items import NOT_STATED, REGISTRY, STATEMENT, Item
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Disclosure
 from dpcli.lint.sections import section
@@ -18,7 +17,7 @@ from tests.command import dpcli
 
 from .samples import FULL, MINIMAL, SAMPLED, facts, silent, statements, toml, without
 
-FORMS = {"report": items.STATEMENT, "registry": registry_form.FORM}
+FORMS = {"report": STATEMENT, "registry": REGISTRY}
 ITEMS = {form: {item.id: item for chapter in chapters for item in chapter.items} for form, chapters in FORMS.items()}
 # What the two documents ask for, by hand: an item that is taken out of the list must fail here.
 ASKED = {

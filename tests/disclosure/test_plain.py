@@ -11,7 +11,7 @@ from dpcli.analysis.account import account
 from dpcli.analysis.curve import profile, trade_off
 from dpcli.disclosure.documents.disclosure import document
 from dpcli.disclosure.facts import Facts
-from dpcli.disclosure.plain import ALARM, PlainPassage
+from dpcli.disclosure.statement import ALARM, PlainPassage
 from tests.command import ROOT
 
 from .samples import MINIMAL, SAMPLED, facts, statements, toml, without

@@ -40,10 +40,9 @@ def spark_session() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """DuckDB, of which a test says what its table is."""
-    from dpcli.release.columns import Column
-    from dpcli.release.engines.duckdb import DuckDB
-    from dpcli.release.engines.open import opened
-    from dpcli.release.settings import Source
+    from dpcli.release.data_source import Column, Source
+    from dpcli.release.engines.duckdb_engine import DuckDB
+    from dpcli.release.engines.open_source import opened
 
     folder = tmp_path_factory.mktemp("neighbours")
     (folder / "rows.csv").write_text("who\n")

@@ -10,13 +10,12 @@ from typing import Any
 from unittest import mock
 
 from dpcli.release.aggregate import Totals
-from dpcli.release.entries import AskedQuery
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
-from dpcli.release.noise.sparse import SparseVectorLaws
+from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.query import QueryRelease
-from dpcli.release.stability.clustered import released_mean
-from dpcli.release.stability.proposed import StabilityTest, Stable
-from dpcli.release.stability.quantile import CountedNumbers
+from dpcli.release.query_entries import AskedQuery
+from dpcli.release.stability.propose_test import StabilityTest, Stable
+from dpcli.release.stability.stable_statistics import CountedNumbers, released_mean
 
 Step = tuple[str, Any, Any]  # what is drawn, the exact numbers, and the scale of the noise
 
@@ -70,21 +69,17 @@ def watched() -> Iterator[Seen]:
     seen = Seen()
     places = {
         "numbers.noised": seen.noised,
-        "measures.counts.noised": seen.noised,
-        "measures.sums.noised": seen.noised,
-        "measures.mean.noised": seen.noised,
-        "measures.variance.noised": seen.noised,
-        "measures.histogram.noised": seen.noised,
-        "measures.linear.noisy": seen.noisy,
-        "noise.select.top_k": seen.top_k,
-        "noise.select.exponential": seen.choose,
-        "noise.select.permute_and_flip": seen.flip,
-        "noise.sparse.above_threshold": seen.above,
+        "measures.counting.noised": seen.noised,
+        "measures.averages.noised": seen.noised,
+        "measures.weighted_counts.noisy": seen.noisy,
+        "noise.selection.top_k": seen.top_k,
+        "noise.selection.exponential": seen.choose,
+        "noise.selection.permute_and_flip": seen.flip,
+        "noise.selection.above_threshold": seen.above,
         "numbers.laplace_draw": seen.draw,
-        "measures.clustered.released_mean": seen.clustered,
+        "measures.stable.released_mean": seen.clustered,
         "measures.stable.laplace_draw": seen.draw,
-        "measures.clustered.laplace_draw": seen.draw,
-        "measures.clustered.gaussian_draw": seen.draw,
+        "measures.stable.gaussian_draw": seen.draw,
     }
     with ExitStack() as stack:
         for place, watch in places.items():

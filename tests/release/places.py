@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpcli.release.columns import Column
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Column, Source
 from tests.ledger.cluster import Cluster
 
 Row = Mapping[str, Any]

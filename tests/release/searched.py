@@ -9,8 +9,8 @@ from typing import Any
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.entries import AskedQuery, asked
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Source
+from dpcli.release.query_entries import AskedQuery, asked
 from tests.inline import text_of
 from tests.release.questions_drawn import TYPES, columns, question
 

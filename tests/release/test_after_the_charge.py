@@ -12,10 +12,9 @@ import pytest
 
 from dpcli.base.errors import DpcliError
 from dpcli.file.pipeline.read import parse, section
-from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals
-from dpcli.release.answer import as_json
-from dpcli.release.engines.answers import totals_of
-from dpcli.release.entries import AskedQuery, asked
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals, totals_of
+from dpcli.release.query_answer import as_json
+from dpcli.release.query_entries import AskedQuery, asked
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import document, queries

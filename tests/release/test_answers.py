@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from dpcli.release.plan import plan_of
-from dpcli.release.run import release
+from dpcli.release.release_plan import plan_of
+from dpcli.release.release_run import release
 from tests.command import dpcli
 from tests.inline import text_of
 from tests.release.files import document

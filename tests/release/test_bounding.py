@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
-from dpcli.release.columns import Column
-from dpcli.release.engines import rows as row_terms
-from dpcli.release.engines import statement as statements
-from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.engines.open import opened
-from dpcli.release.engines.table import FoundColumn, FoundTable
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Column, Source
+from dpcli.release.engines import sql_statement as row_terms
+from dpcli.release.engines import sql_statement as statements
+from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.source_table import ActualColumn, ActualTable
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -45,8 +44,8 @@ def put(engine: DuckDB, rows: Sequence[Row]) -> None:
     cells = ", ".join(f"('{who}', '{state}', {'NULL' if age is None else age}, {vip})" for who, state, age, vip in rows)
     item = f"(SELECT * FROM (VALUES {cells or '(NULL, NULL, 0, NULL)'})) AS raw(f0, f1, f2, f3)"
     families = {"who": "text", "state": "text", "age": "whole", "vip": "boolean"}
-    columns = {name: FoundColumn(f"f{n}", family, family) for n, (name, family) in enumerate(families.items())}  # type: ignore[arg-type]
-    engine.found = FoundTable(item, columns, "test")
+    columns = {name: ActualColumn(f"f{n}", family, family) for n, (name, family) in enumerate(families.items())}  # type: ignore[arg-type]
+    engine.actual = ActualTable(item, columns, "test")
 
 
 @pytest.fixture(scope="module")

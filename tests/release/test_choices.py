@@ -9,8 +9,8 @@ import pytest
 
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Total
-from dpcli.release.entries import asked
-from dpcli.release.noise import select
+from dpcli.release.noise import selection
+from dpcli.release.query_entries import asked
 from tests.inline import text_of
 from tests.release.files import COLUMNS, document, queries
 
@@ -42,7 +42,7 @@ def test_an_answer_tells_what_was_chosen_and_nothing_else(
     name: str, table: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for choose, instead in (("exponential", held), ("permute_and_flip", held), ("top_k", first)):
-        monkeypatch.setattr(select, choose, instead)
+        monkeypatch.setattr(selection, choose, instead)
     (one,) = chosen(table)
     keys: list[Any] = COLUMNS[table["column"]].get("domain") or list(range(20, 60))
     answers = [

@@ -12,9 +12,9 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Total
-from dpcli.release.entries import asked
-from dpcli.release.noise.draw import draws
+from dpcli.release.noise.samplers import draws
 from dpcli.release.numbers import law_of
+from dpcli.release.query_entries import asked
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of

@@ -9,9 +9,8 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, Total, Totals
-from dpcli.release.columns import Column
-from dpcli.release.engines.open import opened, require_source
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Column, Source
+from dpcli.release.engines.open_source import opened, require_source
 from tests.cases import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -39,7 +38,7 @@ def test_lines_within_a_cell_are_no_rows(tmp_path: Path) -> None:
 def test_a_quote_that_does_not_end_hides_no_rows(tmp_path: Path) -> None:
     """Neither where the file is read in order."""
     (tmp_path / "rows.csv").write_text(f'who,note\nann,1\nbob,"{LINES.replace(chr(34), "")}"\ncem,"3\ndan,4\n')
-    with pytest.raises(InputError, match=r"rows\.csv: expected quotes around whole cells"):
+    with pytest.raises(InputError, match=r"rows\.csv: a cell has quotes within it"):
         units(tmp_path)
 
 

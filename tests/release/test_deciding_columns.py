@@ -8,9 +8,9 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation
-from dpcli.release.engines.open import opened, require_source
-from dpcli.release.settings import Source
-from dpcli.release.window import row_window
+from dpcli.release.data_source import Source
+from dpcli.release.engines.open_source import opened, require_source
+from dpcli.release.release_plan import row_window
 from tests.cases import of_each
 from tests.ledger.cluster import Cluster
 from tests.release.places import written

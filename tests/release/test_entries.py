@@ -15,7 +15,7 @@ from dpcli.file.pipeline.model import Budget, Entry
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.render import InvalidFile
 from dpcli.release.aggregate import MOST_ROWS
-from dpcli.release.entries import asked
+from dpcli.release.query_entries import asked
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import BY_UNIT, document, queries

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.release.columns import Column
-from dpcli.release.engines.duckdb_sql import DuckDBSql
-from dpcli.release.engines.open import opened
-from dpcli.release.engines.postgres import PostgresSql
-from dpcli.release.engines.spark import SparkSql
-from dpcli.release.engines.table import Values
-from dpcli.release.expressions.check import Expressions
-from dpcli.release.expressions.writing import Layers
+from dpcli.release.data_source import Column
+from dpcli.release.engines.dialects import DuckDBSql, PostgresSql, SparkSql
+from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.source_table import Values
+from dpcli.release.expressions.scalars import Layers
+from dpcli.release.expressions.sql_grammar import Expressions
 from tests.cases import of_each
 from tests.release import expressions_drawn as drawn
 from tests.release.engines import cluster_of, everywhere
@@ -167,7 +165,7 @@ def test_every_node_of_the_grammar_says_which_parts_it_may_have() -> None:
     """What the parser's classes allow besides is refused: a new part of a node, in a later version, too."""
     from sqlglot import exp
 
-    from dpcli.release.expressions.grammar import MEANINGS
+    from dpcli.release.expressions.sql_grammar import MEANINGS
 
     for name, meaning in MEANINGS.items():
         assert meaning.arguments <= set(getattr(exp, name).arg_types) | {"to"}, name

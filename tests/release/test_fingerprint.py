@@ -10,8 +10,8 @@ import pytest
 
 from dpcli.file.pipeline.read import parse, section
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.entries import asked
-from dpcli.release.plan import ReleasePlan
+from dpcli.release.query_entries import asked
+from dpcli.release.release_plan import ReleasePlan
 from tests.inline import text_of
 from tests.release.files import document, queries
 

@@ -18,10 +18,10 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.release import run as running
-from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.plan import plan_of
-from dpcli.release.run import release
+from dpcli.release import release_run as running
+from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.release_plan import plan_of
+from dpcli.release.release_run import release
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
 from tests.ledger.spenders import started

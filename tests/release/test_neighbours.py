@@ -12,10 +12,11 @@ import pytest
 
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release import vectors
-from dpcli.release.engines import statement as statements
-from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.engines.table import FoundColumn, FoundTable
-from dpcli.release.measures import mode, quantile
+from dpcli.release.engines import sql_statement as statements
+from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.engines.source_table import ActualColumn, ActualTable
+from dpcli.release.measures import most_common as mode
+from dpcli.release.measures import quantiles as quantile
 from dpcli.release.plugin import MEASURES
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, neighbour, table
@@ -31,8 +32,8 @@ def put(engine: DuckDB, rows: list[Row]) -> None:
     nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in TYPES.values())
     cells = ", ".join(f"({', '.join(map(literal, each, TYPES))})" for each in rows)
     found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
-    fields = {name: FoundColumn(f"f{n}", family, family) for n, (name, (family, _)) in enumerate(TYPES.items())}  # type: ignore[arg-type]
-    engine.found = FoundTable(f"{found} AS raw({', '.join(f'f{n}' for n in range(len(TYPES)))})", fields, "test")
+    fields = {name: ActualColumn(f"f{n}", family, family) for n, (name, (family, _)) in enumerate(TYPES.items())}  # type: ignore[arg-type]
+    engine.actual = ActualTable(f"{found} AS raw({', '.join(f'f{n}' for n in range(len(TYPES)))})", fields, "test")
 
 
 def breaches(

@@ -15,12 +15,11 @@ import pytest
 from dpcli.base.errors import CannotCertify, Denied, InputError, InternalError, LedgerError, NotRepresentable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.release import run as running
+from dpcli.release import release_run as running
 from dpcli.release.aggregate import Aggregation, Total, Totals
-from dpcli.release.outcome import ReleaseOutcome
-from dpcli.release.plan import ReleasePlan, plan_of
-from dpcli.release.run import release
-from dpcli.release.store import ANSWERS, STATEMENT
+from dpcli.release.query_answer import ANSWERS, STATEMENT
+from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, plan_of
+from dpcli.release.release_run import release
 from dpcli.sessions.charged import RUN, Session
 from tests.cases import of_each
 from tests.inline import text_of
@@ -48,7 +47,7 @@ class Table:
 
 @pytest.fixture(autouse=True)
 def a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.release.engines import open as opening
+    from dpcli.release.engines import open_source as opening
 
     @contextmanager
     def opened(*_: Any) -> Iterator[Table]:
@@ -299,7 +298,7 @@ def test_changed_answers_are_not_shown(tmp_path: Path) -> None:
     release(plan(tmp_path))
     path = tmp_path / "out" / ANSWERS
     path.write_text(path.read_text().replace('"value": ', '"value": 1'))
-    with pytest.raises(InputError, match="found something else"):
+    with pytest.raises(InputError, match="were changed"):
         release(plan(tmp_path))
 
 
@@ -309,7 +308,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_drawn(name: str, content: byte
     Table.asked = 0
     release(plan(tmp_path))
     (tmp_path / "out" / name).write_bytes(content)
-    with pytest.raises(InputError, match=r"found something else|is not as dpcli wrote it"):
+    with pytest.raises(InputError, match=r"were changed|is not as dpcli wrote it"):
         release(plan(tmp_path))
     assert Table.asked == 1
 
@@ -318,7 +317,7 @@ def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypa
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    from dpcli.release import store as storing
+    from dpcli.release import query_answer as storing
 
     with books(tmp_path) as ledger:
         with monkeypatch.context() as patched:
@@ -337,7 +336,7 @@ def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
     name: str, charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And when there is room again nothing is drawn twice."""
-    from dpcli.release import store as storing
+    from dpcli.release import query_answer as storing
     from dpcli.sessions import charged as sessions
     from dpcli.sessions.folder import replaced
 

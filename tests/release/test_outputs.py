@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpcli.release.engines.files import matching, would_match
+from dpcli.release.engines.source_files import matching, would_match
 from tests.cases import of_each
 
 PATTERNS = (

@@ -10,8 +10,8 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.stores.places import init
-from dpcli.release.plan import plan_of
-from dpcli.release.run import release
+from dpcli.release.release_plan import plan_of
+from dpcli.release.release_run import release
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms

@@ -13,9 +13,8 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
-from dpcli.release.columns import Column
-from dpcli.release.engines.open import opened, require_source
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Column, Source
+from dpcli.release.engines.open_source import opened, require_source
 from tests.cases import of_each
 from tests.ledger.cluster import Cluster
 from tests.release.engines import cluster_of, everywhere
@@ -99,8 +98,8 @@ PATHS = {
     "http://example.org/rows.csv": "found an address",
     "a\0b.csv": "NUL",
     "m?xed.*": "one kind",
-    "unreadable.parquet": "expected files that can be read",
-    "unreadable.duckdb": "expected a file that DuckDB can open",
+    "unreadable.parquet": "a file cannot be read",
+    "unreadable.duckdb": "DuckDB cannot open the file",
     "empty.csv": 'one column "age" in the first line, found none',
     "twice.csv": 'one column "age" in the first line, found 2',
     "others[12].csv": "found others",
@@ -231,7 +230,7 @@ def test_a_server_is_read_and_nothing_else(release_cluster: Cluster, tmp_path: P
     aged = Aggregation("who", "age > 0", (), (), 1, 1)
     assert "SQLSTATE 22P02" in refused(table("failing"), tmp_path, aged)
     assert "found timestamp with time zone" in refused(table("timed"), tmp_path, aged)
-    assert 'a table "rows; --"' in refused(table("rows; --"), tmp_path)
+    assert 'no table "rows; --"' in refused(table("rows; --"), tmp_path)
     with release_cluster.connect(name) as connection:
         assert connection.execute("SELECT count(*) FROM written").fetchone() == (0,)
 

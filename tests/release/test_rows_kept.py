@@ -16,12 +16,13 @@ import pytest
 from scipy import stats
 
 from dpcli.file.pipeline.read import parse, section
-from dpcli.release.aggregate import Aggregation, Engine, GroupKey, Steps, Totals
-from dpcli.release.engines import statement as statements
-from dpcli.release.engines.open import opened
-from dpcli.release.entries import AskedQuery, asked
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
+from dpcli.release.data_source import Source
+from dpcli.release.engines import sql_statement as statements
+from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
-from dpcli.release.settings import Source
+from dpcli.release.query_entries import AskedQuery, asked
 from tests.inline import text_of
 from tests.release.brute import Asked, integer_of, part_of
 from tests.release.engines import cluster_of, everywhere, made
@@ -50,7 +51,7 @@ def questions() -> Iterator[AskedQuery]:
 
 
 @contextmanager
-def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, request: pytest.FixtureRequest) -> Iterator[SqlEngine]:
     """The engine on these rows of each of many units, in any order."""
     chance = random.Random()
     units = [f"{chance.randrange(10**9)}-{number}" for number in range(UNITS)]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.sensitivity import Contribution, sensitivity
+from dpcli.release.vectors import Contribution, sensitivity
 from tests.cases import of_each
 
 KEYS = 3

@@ -8,9 +8,8 @@ import pytest
 
 from dpcli.document.document import Document
 from dpcli.document.formats import csv
-from dpcli.release.answer import AnswerRow, QueryAnswer
-from dpcli.release.documents.release import sheet_of
-from dpcli.release.parquet import parquet_of
+from dpcli.release.documents.release import parquet_of, sheet_of
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from tests.cases import of_each
 
 NAMES = ("state", "age", "value", "Value", "QUERY", "chosen", "key.value", 'a "b" c', "a b", "lower", "é,")

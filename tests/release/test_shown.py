@@ -7,8 +7,8 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.documents.release import answer_lines, answer_table, interval_text
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 FINITE = st.floats(min_value=-1e14, max_value=1e14)
 

@@ -12,15 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.release.engines.spill import NAME, spill
+from dpcli.release.engines.duckdb_engine import NAME, spill
 from tests.cases import of_each
 
-HELD = "import sys, time\nfrom dpcli.release.engines.spill import spill\nmade = spill()\nprint(made.path, flush=True)\ntime.sleep(600)\n"
+HELD = """
+import time
+from dpcli.release.engines.duckdb_engine import spill
+made = spill()
+print(made.path, flush=True)
+time.sleep(600)
+"""
 ASKED = """
-from dpcli.release.engines.open import opened
+from dpcli.release.engines.open_source import opened
 from dpcli.release.aggregate import Aggregation
-from dpcli.release.columns import Column
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Column
+from dpcli.release.data_source import Source
 
 columns = {"who": Column(type="text"), "age": Column(type="integer")}
 with opened(Source(columns=columns, path="rows.parquet", unit="who"), "file.toml") as engine:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
-from dpcli.release.engines.open import opened
-from dpcli.release.engines.spark import VIEW, Spark
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Source
+from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.spark_engine import VIEW, Spark
 from tests.release import brute
 from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table
 from tests.release.engines import SECRET, cluster_of, everywhere, made

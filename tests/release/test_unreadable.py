@@ -13,8 +13,8 @@ import pytest
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.places import init
-from dpcli.release.plan import plan_of
-from dpcli.release.run import release
+from dpcli.release.release_plan import plan_of
+from dpcli.release.release_run import release
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
 from tests.release.engines import cluster_of

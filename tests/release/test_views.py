@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
-from dpcli.release.columns import Column
-from dpcli.release.engines.open import opened
-from dpcli.release.settings import Source
+from dpcli.release.data_source import Column, Source
+from dpcli.release.engines.open_source import opened
 
 UNITS, ROWS, CAP, TIMES = 40, 20, 8, 12
 COLUMNS = {"visitor": Column(type="text"), "n": Column(type="integer", min=0, max=ROWS)}

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Total
-from dpcli.release.comparison import comparison_of
 from dpcli.release.documents.stability import document
-from dpcli.release.entries import AskedQuery
-from dpcli.release.plan import ReleasePlan, plan_of
+from dpcli.release.query_entries import AskedQuery
+from dpcli.release.release_plan import ReleasePlan, plan_of
+from dpcli.release.stability.mode_comparison import comparison_of
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import document as file_of

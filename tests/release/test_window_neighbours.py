@@ -15,13 +15,12 @@ import pytest
 from dpcli.base.lazy import load
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.engines.table import FoundColumn, FoundTable
-from dpcli.release.entries import AskedQuery
-from dpcli.release.plan import plan_of
+from dpcli.release.data_source import Source
+from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.engines.source_table import ActualColumn, ActualTable
 from dpcli.release.plugin import MEASURES
-from dpcli.release.settings import Source
-from dpcli.release.window import RowWindow, row_window
+from dpcli.release.query_entries import AskedQuery
+from dpcli.release.release_plan import RowWindow, plan_of, row_window
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, table
 from tests.release.searched import drawn, literal
@@ -50,8 +49,8 @@ def put(engine: DuckDB, by: str, rows: Sequence[Row]) -> None:
     cells = ", ".join(f"({', '.join([*map(literal, row, TYPES), cast(row[-1], kinds['when'][1])])})" for row in rows)
     nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in kinds.values())
     found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
-    fields = {name: FoundColumn(f"f{n}", kind, kind) for n, (name, (kind, _)) in enumerate(kinds.items())}  # type: ignore[arg-type]
-    engine.found = FoundTable(f"{found} AS raw({names})", fields, "test")
+    fields = {name: ActualColumn(f"f{n}", kind, kind) for n, (name, (kind, _)) in enumerate(kinds.items())}  # type: ignore[arg-type]
+    engine.actual = ActualTable(f"{found} AS raw({names})", fields, "test")
 
 
 def cast(value: Any, kind: str) -> str:
@@ -60,7 +59,7 @@ def cast(value: Any, kind: str) -> str:
 
 def over(engine: DuckDB, source: Source, only: RowWindow) -> DuckDB:
     """The engine on the rows of a window."""
-    from dpcli.release.engines.open import source_table
+    from dpcli.release.engines.open_source import source_table
 
     return replace(engine, table=source_table(source, "file.toml", only))
 
@@ -173,7 +172,7 @@ def counts(engine: DuckDB, one: AskedQuery, rows: Sequence[tuple[date, str]], se
     """Of the rows by reason, in a fixed order."""
     cells = ", ".join(f"('p', {cast(day, 'DATE')}, '{reason}')" for day, reason in rows)
     found = f"(VALUES {cells})" if rows else "(SELECT '', DATE '2026-01-01', '' WHERE false)"
-    fields = {"patient": FoundColumn("f0", "text", "text"), "day": FoundColumn("f1", "date", "date")}
-    engine.found = FoundTable(f"{found} AS raw(f0, f1, f2)", {**fields, "reason": FoundColumn("f2", "text", "text")}, "test")
+    fields = {"patient": ActualColumn("f0", "text", "text"), "day": ActualColumn("f1", "date", "date")}
+    engine.actual = ActualTable(f"{found} AS raw(f0, f1, f2)", {**fields, "reason": ActualColumn("f2", "text", "text")}, "test")
     totals = engine.totals(one.query.aggregation(one.setting), secret)
     return [totals[key].rows for key in sorted(totals)]

@@ -14,13 +14,13 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.kinds import kind_named
-from dpcli.release import run as running
+from dpcli.release import release_run as running
 from dpcli.release.aggregate import Totals
-from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.engines.open import opened
-from dpcli.release.run import release
-from dpcli.release.settings import Source
-from dpcli.release.window import row_window
+from dpcli.release.data_source import Source
+from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.engines.open_source import opened
+from dpcli.release.release_plan import row_window
+from dpcli.release.release_run import release
 from dpcli.sessions.window import over_window
 from tests.cases import of_each
 from tests.release import brute

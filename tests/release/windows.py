@@ -15,7 +15,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.release.plan import ReleasePlan, plan_of
+from dpcli.release.release_plan import ReleasePlan, plan_of
 from tests.inline import text_of
 from tests.release.files import COLUMNS, document
 

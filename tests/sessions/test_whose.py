@@ -9,7 +9,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.release.run import release
+from dpcli.release.release_run import release
 from dpcli.sessions.window import PARTS, over_window, require_bounded
 from tests.cases import of_each
 from tests.release.windows import COUNT, REGIONS, csv, family, ledger, planned

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcli.audit.claim import claimed
-from dpcli.audit.decide import one_run_audit
-from dpcli.audit.read_scores import read_found
-from dpcli.audit.result import Audit
+from dpcli.audit.decide import Audit, one_run_audit
+from dpcli.audit.scores import read_evidence
 from dpcli.audit.settings import AuditSettings
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.random.streams import insecure_seed
@@ -37,7 +36,7 @@ def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
     assert prepared.canaries is not None
     Path("left").mkdir(exist_ok=True)
     prepared.canaries.leave_scores("left", prepared.problem)
-    found = read_found("left")
+    found = read_evidence("left")
     assert found.scores is not None
     claim = claimed(plan.pipeline, None, Adjacency.ADD_REMOVE)
     return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.gradients)  # type: ignore[arg-type]

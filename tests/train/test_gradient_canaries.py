@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 import numpy as np  # noqa: E402
 
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools  # noqa: E402
-from dpcli.audit.read_scores import read_found  # noqa: E402
+from dpcli.audit.scores import read_evidence  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
@@ -131,7 +131,7 @@ def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_wi
     Path("left").mkdir()
     assert prepared.canaries is not None
     prepared.canaries.leave_scores("left", prepared.problem)
-    found = read_found("left")
+    found = read_evidence("left")
     assert found.scores is not None
     assert found.gradients == (SampledSteps(20, 1.0, 2.0),)
     for real, drawn in zip((found.scores.inside, found.scores.outside), pools(found.gradients, 1.0), strict=True):

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import Tensor  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from dpcli.audit import libraries  # noqa: E402
+from dpcli.audit import user_code  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.isolation.state import state  # noqa: E402
 from tests.cases import require_each  # noqa: E402
@@ -162,8 +162,8 @@ class Recomputed(models.Net):
 
 def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under PYTHONPATH, or where a virtual environment sees the system's packages: their own state is not the user's, whose is seen."""
-    monkeypatch.setattr(libraries, "FOLDERS", tuple(one for one in libraries.FOLDERS if "site-packages" not in one))
-    libraries._elsewhere.cache_clear()
+    monkeypatch.setattr(user_code, "FOLDERS", tuple(one for one in user_code.FOLDERS if "site-packages" not in one))
+    user_code._elsewhere.cache_clear()
     try:
         model = Recomputed()
         before = state(model, models.loss)
@@ -175,4 +175,4 @@ def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.Monke
         with pytest.raises(InputError, match="that training leaves alone"):
             before.require_same(state(counting, models.loss))
     finally:
-        libraries._elsewhere.cache_clear()
+        user_code._elsewhere.cache_clear()

@@ -58,18 +58,17 @@ def command(
     Exit code 0: no violation found. 1: a violation. 2: a file or a function cannot be read or run. 3: the claim is not certified, or says
     nothing about what was audited.
     """
-    from dpcli.audit.documents.audit import document
-    from dpcli.audit.documents.audit_trade_off import chart
+    from dpcli.audit.documents.audit import chart, document
     from dpcli.audit.run import audit, request
     from dpcli.cli.kept import require_free
 
     with progress() as report:
-        asked = request(file, flags, epsilon, delta, correct, jobs, report)
-        if asked.settings.function is not None and asked.settings.scores is not None:  # where trials are added
-            require_free(asked.settings.scores)
-        with kept(asked.settings.scores):
-            found = audit(asked)
-    drawn = [chart(found)] if found.measured is not None or pictures else []
+        requested = request(file, flags, epsilon, delta, correct, jobs, report)
+        if requested.settings.function is not None and requested.settings.scores is not None:  # where trials are added
+            require_free(requested.settings.scores)
+        with kept(requested.settings.scores):
+            result = audit(requested)
+    drawn = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
         show(drawn[0], None, pictures)
-    return emit(document(found, asked.diagnostics, drawn), format_, outputs)
+    return emit(document(result, requested.diagnostics, drawn), format_, outputs)

@@ -1,4 +1,4 @@
-"""What a person sees of trials that take a while, and after they were interrupted."""
+"""Progress of trials on a terminal, and a word after they were interrupted."""
 
 from __future__ import annotations
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dpcli.audit.bounds import rate_lower, rate_upper
 from dpcli.audit.claim import Claim
-from dpcli.audit.result import Audit, ProvenBound
-from dpcli.base.rounding import down, up
-from dpcli.document.chart import Chart
+from dpcli.audit.decide import Audit, MeasuredScores, ProvenBound
+from dpcli.base.errors import InputError
+from dpcli.base.rounding import down, percent, up
+from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Tone
 from dpcli.document.document import Check, Document, Passage, Table
 from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
+from dpcli.numerics.arrays import Array, np
 
 ASSUMED = "Both hold only as far as this is true:"
 
@@ -58,7 +61,7 @@ def headline(audit: Audit) -> str:
 
 
 def _could(audit: Audit) -> str:
-    """What it could have found."""
+    """Append what the audit could have found."""
     return f"; {audit.power[0]}" if audit.power else ""
 
 
@@ -84,8 +87,8 @@ def _tables(audit: Audit) -> Iterable[Table]:
         columns = ("lower bound", "epsilon: at least", "claimed: at most", "confidence", "evidence")
         yield Table("what was proven", columns, rows, frozenset({1, 2, 3}), feet)
     if audit.curve is not None:
-        said = "refuted" if audit.curve.refuted else "not refuted"
-        row = (said, _percent(audit.curve.confidence), audit.curve.detail)
+        verdict = "refuted" if audit.curve.refuted else "not refuted"
+        row = (verdict, _percent(audit.curve.confidence), audit.curve.detail)
         flagged = frozenset({0}) if audit.curve.refuted else frozenset[int]()
         yield Table(
             "the whole claimed trade-off curve", ("verdict", "confidence", "evidence"), (row,), frozenset({1}), flagged=flagged
@@ -119,7 +122,7 @@ def _meaning(audit: Audit) -> tuple[str, ...]:
         f"{wrong} of audits.",
         "A pass is no proof of anything: this attack, on this much evidence, did not show more than the claim allows. A stronger "
         "attack may.",
-        *(f"What it could have found: {said}." for said in audit.power),
+        *(f"What it could have found: {words}." for words in audit.power),
         ASSUMED,
     )
 
@@ -201,3 +204,88 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
         "assumes": bound.assumes or None,
         "source": bound.source,
     }
+
+
+THRESHOLDS = 160  # at most, along the measured curve
+BLIND = ((0.0, 1.0), (1.0, 0.0))
+
+
+def chart(audit: Audit) -> Chart:
+    """The picture of an audit that has scores. Raises InputError for one that has counts or checks alone."""
+    claim, measured = audit.claim, audit.measured
+    if claim is None or measured is None:
+        raise InputError("expected scores to draw a trade-off curve from, found counts or a replay")
+    rates = _rates(measured)
+    line, least = tuple(zip(*(column.tolist() for column in rates), strict=True)), claim.corners
+    unit = claim.account.pipeline.privacy.unit if claim.account is not None else None
+    return Chart(
+        kind="audit-trade-off",
+        title=f"audit of {audit.subject}: {'VIOLATION' if audit.violated else 'no violation found'} at {100 * audit.confidence:g} %",
+        subtitle=f"claimed: epsilon <= {up(claim.epsilon)} at delta = {claim.delta!r}, per {unit or 'record'}, "
+        f"{claim.adjacency.value} ({claim.source})",
+        x=Axis("false positive rate", 0.0, 1.0),
+        y=Axis("false negative rate", 0.0, 1.0),
+        lines=(
+            Line("measured", line, Tone.MAIN),
+            Line("the claim's limit", least, Tone.SECOND),
+            Line("no information", BLIND, Tone.MUTED, True),
+        ),
+        bands=(Band("ruled out by the claim", tuple((x, 0.0) for x, _ in least), least, Tone.SECOND), *_bands(measured, rates)),
+        markers=_markers(audit, measured),
+        notes=tuple(_notes(audit, measured)),
+    )
+
+
+def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
+    """False positive and false negative rates at thresholds from the strictest to the loosest."""
+    sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
+    inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
+    levels = np.unique(np.concatenate([inside, outside]))[::-1]
+    ranks = np.unique(np.concatenate([np.linspace(0, len(levels) - 1, THRESHOLDS), np.arange(min(len(levels), 24))]).astype(int))
+    chosen = np.concatenate(([np.inf], levels[ranks], [-np.inf]))
+    missed = np.searchsorted(inside, chosen, side="left") / max(len(inside), 1)
+    alarms = 1.0 - np.searchsorted(outside, chosen, side="left") / max(len(outside), 1)
+    return alarms, missed
+
+
+def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, ...]:
+    """Around the measured curve at each threshold by itself; none for canaries of one run, which are not independent."""
+    if not measured.independent:
+        return ()
+    alarms, missed = rates
+    inside, outside, each = len(measured.scores.inside), len(measured.scores.outside), 0.5 * (1.0 - measured.confidence)
+    ends = [
+        [(bound(np.rint(rate * count), count, each)).tolist() for rate, count in ((alarms, outside), (missed, inside))]
+        for bound in (rate_lower, rate_upper)
+    ]
+    lower, upper = (tuple(zip(*end, strict=True)) for end in ends)
+    return (Band(f"{100 * measured.confidence:g} % at each threshold", lower, upper, Tone.MAIN),)
+
+
+def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
+    """The test that was judged, at upper bounds on both of its errors."""
+    bound = audit.deciding
+    if measured.rates is None or bound is None:
+        return ()
+    words = "judged: refutes the claim" if audit.violated else f"judged: epsilon >= {down(bound.epsilon)}"
+    return (
+        Marker(words, measured.rates.false_positive, measured.rates.false_negative, Tone.LIMIT if audit.violated else Tone.MAIN),
+    )
+
+
+def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:
+    notes = [f"{bound.method}: epsilon >= {down(bound.epsilon)}: {bound.evidence}" for bound in audit.bounds if not bound.assumes]
+    if measured.rates is not None:
+        fpr, fnr = percent(measured.rates.false_positive), percent(measured.rates.false_negative)
+        notes.append(
+            f"the dot: upper bounds on both errors of the one test that was judged, {fpr} and {fnr}; within the claim's shaded region it "
+            f"refutes the claim. The band around the measured curve holds at {100 * measured.confidence:g} % at each threshold by itself"
+        )
+    else:
+        notes.append(
+            "measured on the canaries of one run, which share its noise: the verdict counts right guesses, and draws no band"
+        )
+    if audit.power and not audit.violated:
+        notes.append(f"what it could have found: {audit.power[0]}")
+    notes.append("a measured curve outside of the shaded region is no proof of privacy: another attack may do better")
+    return notes

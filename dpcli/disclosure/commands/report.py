@@ -25,7 +25,7 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """What must be told about the pipeline in FILE ("-" for standard input): for a reviewer in plain words, for an engineer in full.
+    """Write the disclosure statement of the pipeline in FILE ("-" for standard input): plain words, then every item.
 
     Every item of How to DP-fy ML (section 5.3.3) and of NIST SP 800-226 has one line; where the file is silent the line says NOT STATED
     and names the key, mostly of [disclosure], that would state it. -f html writes one page without scripts, with pictures.
@@ -33,8 +33,7 @@ def command(
     Exit code 1 where the budget is overspent, a rule calls the file unsound, or --strict finds an item not stated; 3 where nothing can be
     certified.
     """
-    from dpcli.disclosure.documents.disclosure import document
-    from dpcli.disclosure.draft import draft
+    from dpcli.disclosure.documents.disclosure import document, draft
 
     html = "html" in (format_, *(output.partition("=")[0] for output in outputs))
     with working():

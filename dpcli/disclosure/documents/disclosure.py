@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dpcli.analysis.account import Account
+from dpcli.analysis.curve import ProfileCurve
 from dpcli.analysis.documents import account as account_report
 from dpcli.disclosure.documents import meaning as meaning_report
-from dpcli.disclosure.item import Answer
-from dpcli.disclosure.statement import Statement
-from dpcli.document.chart import Chart
+from dpcli.disclosure.facts import Facts, gather
+from dpcli.disclosure.items import Answer
+from dpcli.disclosure.statement import Statement, disclosure, registry_entry
+from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
 from dpcli.document.document import Document, Passage, Table
 from dpcli.document.verdict import reason
 from dpcli.file.pipeline.canonical import tables_of
-from dpcli.plots.words import name_of
+from dpcli.lint.run import checked_load
+from dpcli.numerics.work import limited
+from dpcli.plots.delta_epsilon import GUARANTEES
+from dpcli.plots.draw import draw, noted
+from dpcli.plots.epsilons import Question
+from dpcli.plots.trade_off import WHOLE, picture
+from dpcli.plots.words import epsilon_at_most, name_of, setting
 
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "who is trusted with what, and which premises each number rests on: dpcli explain threats"
@@ -29,21 +39,21 @@ def document(
     """
     facts = statement.facts
     code = account_report.exit_code(facts.account, facts.diagnostics) or int(strict and bool(statement.silent))
-    whole = account_report.document(facts.account, facts.diagnostics)
+    report = account_report.document(facts.account, facts.diagnostics)
     behind = () if facts.meaning is None else meaning_report.document(facts.account, facts.meaning).tables
     return Document(
-        headline=whole.headline,
+        headline=report.headline,
         data=_data(statement, code, date, name),
-        verdict="fail" if facts.unsound else whole.verdict,
+        verdict="fail" if facts.unsound else report.verdict,
         title=f"{statement.title}: {name_of(facts.account)}" + (f", {date}" if date else ""),
         passages=tuple(Passage(one.title, one.paragraphs, one.points) for one in statement.passages),
         pictures=tuple(pictures),
-        tables=(*_items(statement), *((*whole.tables, *behind) if statement.passages else ())),
+        tables=(*_items(statement), *((*report.tables, *behind) if statement.passages else ())),
         notes=(_count(statement), TRUST),
-        total=whole.total,
+        total=report.total,
         log=tuple(f"{answer.item.id}: {answer.line}" for answer in statement.answers),
         exit_code=code,
-        why=reason(whole) if whole.exit_code else _count(statement),
+        why=reason(report) if report.exit_code else _count(statement),
         records=[_record(answer) for answer in statement.answers],
     )
 
@@ -67,18 +77,18 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
     """The machine form; numbers unrounded."""
     facts = statement.facts
     without = facts.unamplified
-    whole = account_report.data(facts.account, facts.diagnostics)
+    report = account_report.data(facts.account, facts.diagnostics)
     return {
         "schema": f"dpcli/{name}/v1",
         "date": date,
-        **{key: whole[key] for key in ("pipeline", "statement", "delta", "result")},
+        **{key: report[key] for key in ("pipeline", "statement", "delta", "result")},
         "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
         "plain": [{"title": one.title, "paragraphs": one.paragraphs, "points": one.points} for one in statement.passages],
         "without_amplification": None if without is None else account_report.data(without)["result"],
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
-        **{key: whole[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},
+        **{key: report[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},
         "exit_code": code,
     }
 
@@ -93,3 +103,83 @@ def _record(answer: Answer) -> dict[str, Any]:
         "answer": answer.text,
         "stated": answer.stated,
     }
+
+
+FAINT = 1e-3  # of the file's delta: below that, no delta matters
+MOST = 20  # bars
+
+
+def charts(facts: Facts) -> tuple[Chart, ...]:
+    """Nothing where nothing is certified: then there is nothing to draw."""
+    if facts.meaning is None:
+        return ()
+    curve = facts.meaning.curve  # the one that the sentences and tables quote
+    errors = picture(facts.account, ((WHOLE, curve),))
+    # Where only pairs are known, the curve has steps between them, and epsilon is asked for anew at each delta.
+    profile = _profile(facts.account, curve) if curve.close else (draw("delta-epsilon", _question(facts)),)
+    return tuple(noted(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
+
+
+def _question(facts: Facts) -> Question:
+    return Question(facts.pipeline, delta=facts.account.delta)
+
+
+def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
+    """delta by epsilon, down to deltas that no longer matter; none where the whole curve is below those."""
+    low = max(FAINT * (account.delta or 1e-6), 1e-300)
+    pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
+    points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)
+    if len(points) < 2:
+        return ()
+    markers = (
+        (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),) if account.delta else ()
+    )
+    return (
+        Chart(
+            kind="delta-epsilon",
+            title="privacy profile: delta by epsilon",
+            subtitle=f"{name_of(account)}: {setting(account)}",
+            x=Axis("epsilon", 0.0, 1.05 * max(account.upper, points[-1][0])),
+            y=Axis("delta", low, 1.0, scale="log"),
+            lines=(Line("smallest bound of all accountants", points, Tone.MAIN),),
+            markers=markers,
+            notes=(GUARANTEES,),
+        ),
+    )
+
+
+def _shares(account: Account) -> tuple[Chart, ...]:
+    """Bars of the shares of the total; none where there is one mechanism only, or where the accountant has no shares."""
+    shares = sorted(zip(account.shares, (charge.name for charge in account.charges), strict=True), reverse=True)
+    if len(shares) < 2 or any(math.isnan(share) for share, _ in shares) or account.winner is None:
+        return ()
+    rest = sum(share for share, _ in shares[MOST:])
+    shown = [*shares[:MOST], *([(rest, f"{len(shares) - MOST:,} others")] if len(shares) > MOST else [])]
+    names = tuple(name for _, name in reversed(shown))
+    bars = tuple(
+        Bar(name, f"{100.0 * share:.1f} %", float(len(shown) - 1 - i), 100.0 * share, Tone.MAIN)
+        for i, (share, name) in enumerate(shown)
+    )
+    return (
+        Chart(
+            kind="shares",
+            title="share of the total cost, by mechanism",
+            subtitle=f"{name_of(account)}: {setting(account)}",
+            x=Axis("share of the total", 0.0, 1.05 * max(100.0 * share for share, _ in shown) or 1.0, unit="%"),
+            y=Axis("mechanism", -0.5, len(shown) - 0.5, categories=names),
+            bars=bars,
+            notes=(f"as the accountant {account.winner.accountant.name} adds it up; shares are not epsilons",),
+        ),
+    )
+
+
+FORMS = {False: (disclosure, "report"), True: (registry_entry, "registry")}
+
+
+@limited
+def draft(path: str, delta: float | None, registry: bool, illustrated: bool) -> tuple[Statement, tuple[Chart, ...], str]:
+    """The form that is asked for, its pictures, and the name of its machine form. Raises InvalidFile, InputError."""
+    pipeline, diagnostics = checked_load(path, delta)
+    facts = gather(pipeline, delta, diagnostics)
+    form, name = FORMS[registry]
+    return form(facts), charts(facts) if illustrated and not registry else (), name

@@ -1,4 +1,4 @@
-"""What a guarantee means, as a document."""
+"""The meaning of a guarantee, as a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.meaning import Meaning
 from dpcli.base.rounding import down, up
-from dpcli.disclosure.federated import against
+from dpcli.disclosure.answers import against
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.toml.diagnostics import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
@@ -22,14 +22,14 @@ SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the machin
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
     """Everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 where a rule calls the file unsound."""
     code = 3 if meaning is None else int(any(d.severity == "error" for d in diagnostics))
-    said = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
+    findings = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
     return Document(
         headline=account_report.headline(account),
         data=data(account, meaning, diagnostics, code),
         verdict="unknown" if meaning is None else "fail" if code else "",
         tables=() if meaning is None else (_attacks(meaning), _beliefs(meaning), _groups(meaning)),
         notes=(
-            *said,
+            *findings,
             *(_nothing(account) if meaning is None else (*_summary(meaning), *against(account.pipeline), *_limits(account))),
         ),
         findings=tuple(finding(d) for d in diagnostics),
@@ -51,10 +51,10 @@ def _sheet(account: Account, meaning: Meaning | None) -> Sheet:
 
 def data(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
     """The machine form dpcli/meaning/v1; numbers unrounded."""
-    whole = account_report.data(account, diagnostics)
+    report = account_report.data(account, diagnostics)
     return {
         "schema": "dpcli/meaning/v1",
-        **{key: whole[key] for key in ("pipeline", "statement", "delta", "result")},
+        **{key: report[key] for key in ("pipeline", "statement", "delta", "result")},
         "meaning": None if meaning is None else _meaning_data(meaning),
         "diagnostics": [diagnostic_data(d) for d in diagnostics],
         "exit_code": code,
@@ -162,7 +162,7 @@ def _limits(account: Account) -> tuple[str, ...]:
 
 
 def _claim(account: Account) -> str:
-    """What an attacker wants to know: the two datasets that adjacency compares."""
+    """Return what an attacker wants to know: which of the two datasets that adjacency compares it was."""
     unit = _unit(account)
     claims = {
         Adjacency.ADD_REMOVE: f"this {unit} was in the data",

@@ -143,7 +143,7 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
     from dpcli.release.documents.release import explained
-    from dpcli.release.plan import plan_of
+    from dpcli.release.release_plan import plan_of
 
     refuse("explain query", **flags)
     return emit(explained(plan_of(file)), format_, outputs)

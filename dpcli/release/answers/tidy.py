@@ -1,4 +1,4 @@
-"""What may be done to noisy answers afterwards, at no cost in privacy: each is an option, and the output names those that were taken."""
+"""Postprocessing of noisy answers, at no cost in privacy: each is an option, and the output names those that were taken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpcli.release.answers.interval import ConfidenceInterval
+from dpcli.release.answers.intervals import ConfidenceInterval
 
 NON_NEGATIVE = "non-negative: an answer below 0 is shown as 0, and its interval is cut there; it holds the truth as often as before"
 WHOLE = "whole: the answer is rounded, and its interval keeps the whole numbers in it; it holds a whole truth as often as before"
@@ -22,12 +22,12 @@ def non_negative(answer: float, interval: ConfidenceInterval) -> tuple[float, Co
     return max(answer, 0.0), replace(interval, low=max(interval.low, 0.0), high=max(interval.high, 0.0))
 
 
-def whole(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
+def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
     """For what is whole in truth: halves are rounded up. See WHOLE. An interval without a whole number becomes the answer alone."""
-    rounded = float(math.floor(answer + 0.5))
+    nearest = float(math.floor(answer + 0.5))
     low, high = math.ceil(interval.low), math.floor(interval.high)
-    ends = (float(low), float(high)) if low <= high else (rounded, rounded)
-    return rounded, replace(interval, low=ends[0], high=ends[1])
+    ends = (float(low), float(high)) if low <= high else (nearest, nearest)
+    return nearest, replace(interval, low=ends[0], high=ends[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dpcli.cli.printing import show
 from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
-    from dpcli.release.plan import ReleasePlan
+    from dpcli.release.release_plan import ReleasePlan
 
 
 @click.command(short_help="Answer queries about a table with noise, once, and remember the answers.")
@@ -54,8 +54,7 @@ def command(
     cannot be relied on, or where the release was charged and its answers are lost.
     """
     from dpcli.release.documents.release import outcome, planned
-    from dpcli.release.outputs import kept_files
-    from dpcli.release.plan import plan_of
+    from dpcli.release.release_plan import kept_files, plan_of
     from dpcli.sessions.commands.predicting import opened_or_none
     from dpcli.sessions.window import over_window
 
@@ -68,16 +67,15 @@ def command(
         return _compared(plan, format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import quoted
-        from dpcli.release.run import charged_before
+        from dpcli.release.release_run import charged_before
 
         with opened_or_none(ledger, dataset) as found:
             plan = over_window(plan, found, window)
             if found is not None or plan.pipeline.privacy.window is None:
                 plan = plan.reading(found)
         return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
-    from dpcli.release.documents.release import sheet_of
-    from dpcli.release.parquet import parquet_of
-    from dpcli.release.run import release
+    from dpcli.release.documents.release import parquet_of, sheet_of
+    from dpcli.release.release_run import release
     from dpcli.sessions.commands.predicting import noted, progress
 
     with opened_or_none(ledger, dataset) as found, progress("queries") as report:
@@ -92,8 +90,8 @@ def command(
 def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
     """The pictures and then the tables, in a terminal; one document in other formats."""
     from dpcli.cli.picture import show as show_picture
-    from dpcli.release.comparison import comparison_of
     from dpcli.release.documents.stability import document, domains, picture
+    from dpcli.release.stability.mode_comparison import comparison_of
 
     pictures, documents = parted(outputs)
     found = comparison_of(plan.asked, plan.path)

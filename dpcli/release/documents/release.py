@@ -8,21 +8,61 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
 from dpcli.analysis.documents.account import headline
+from dpcli.base.extras import require
 from dpcli.base.rounding import figures, up
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.pipeline.window import window_data
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.words import parameter
-from dpcli.release.expressed import UNREAD, reads_expressions
-from dpcli.release.parquet import CHOSEN
+from dpcli.release.release_plan import UNREAD, reads_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
-    from dpcli.release.answer import AnswerRow, QueryAnswer, Value
-    from dpcli.release.entries import AskedQuery
-    from dpcli.release.outcome import ReleaseOutcome
-    from dpcli.release.plan import ReleasePlan
+    from dpcli.document.document import Sheet
     from dpcli.release.query import QueryRelease
+    from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
+    from dpcli.release.query_entries import AskedQuery
+    from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
+
+
+NUMBERS = ("lower", "upper", "confidence")
+CHOSEN = "chosen"  # the column of values that are words
+
+
+def parquet_of(sheet: Sheet) -> bytes:
+    """The rows of a sheet. A value that is a number is in the column `value`, one that is a word in `chosen`.
+
+    Raises Unavailable where DuckDB is not installed.
+    """
+    require("duckdb")
+    import os
+    import tempfile
+
+    import duckdb
+
+    place = sheet.columns.index("value")
+    columns = [f"{_quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
+    rows = [(*row[:place], *_parted(row[place]), *row[place + 1 :]) for row in sheet.rows]
+    columns[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE answers ({', '.join(columns)})")
+        if rows:
+            connection.executemany(f"INSERT INTO answers VALUES ({', '.join('?' for _ in columns)})", rows)
+        path = os.path.join(folder, "answers.parquet")
+        connection.execute(f"COPY answers TO '{path}' (FORMAT parquet)")
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _parted(value: object) -> tuple[float | None, str | None]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value), None
+    return None, str(value).lower() if isinstance(value, bool) else None if value is None else str(value)  # as a csv has it
+
 
 OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of data
 SHOWN = 1_000  # answers in a table; csv and json have all of them
@@ -238,7 +278,7 @@ def _planned_data(one: AskedQuery) -> dict[str, Any]:
 
 
 def _answer_data(answer: QueryAnswer) -> dict[str, Any]:
-    from dpcli.release.answer import as_json
+    from dpcli.release.query_answer import as_json
 
     return as_json(answer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.release.stability.compared import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, ModeRelease, RightCurve
+from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, ModeRelease, RightCurve
 
 SCHEMA = "dpcli/stability/v1"
 LARGE = 10**15  # domains from here on are written by their power of ten

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
-from dpcli.release.expressions.nodes import LOWER, UPPER, LiteralValue, decimal
-from dpcli.release.expressions.writing import Dialect, Layers, ScalarType, Term, joined
+from dpcli.release.engines.dialects import LARGEST, SMALLEST, Dialect, ScalarType
+from dpcli.release.expressions.scalars import LOWER, UPPER, Layers, Term, decimal, joined, literal
 
 # Families of an engine's types: whole is integers of any width, real is binary floating point, exact is decimal fractions.
 Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp", "other"]
@@ -17,80 +17,38 @@ DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOST_DIGITS = 300
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
-# A double beyond the first counts as infinite, one nearer to 0 than the second as 0: at the ends of their range engines disagree.
-LARGEST, SMALLEST = 1.79e308, 1e-300
 LARGEST_WHOLE = 9.2e18  # a double below it is a 64-bit integer where it is whole
 
 
-class SqlText(Dialect, Protocol):
-    """What the reading of a table needs to know of one engine's SQL."""
-
-    def trimmed(self, sql: str) -> str:
-        """A text without the spaces (U+0020) around it. The argument is written once."""
-        ...
-
-    def matches(self, sql: str, pattern: str) -> str:
-        """Whether a text is, from end to end, what a regular expression without wildcards says."""
-        ...
-
-    def whole_of_text(self, sql: str) -> str:
-        """A text that matches WHOLE as an integer; null where 64 bits do not hold it."""
-        ...
-
-    def number_of_text(self, sql: str) -> str:
-        """A text that matches NUMBER as a double; null, or infinite, where it is too large."""
-        ...
-
-    def date_of_text(self, sql: str) -> str:
-        """A text that matches DAY as a date; null where there is no such day."""
-        ...
-
-    def week(self, sql: str) -> str:
-        """The Monday of a date's week, as a date."""
-        ...
-
-    def whole_of_whole(self, sql: str) -> str:
-        """An integer of any width; null where 64 bits do not hold it."""
-        ...
-
-    def whole_of_exact(self, sql: str) -> str:
-        """A decimal fraction as an integer; null where it is none of 64 bits."""
-        ...
-
-    def number_of_exact(self, sql: str) -> str:
-        """The nearest double; null, or infinite, where it is too large."""
-        ...
+Convert = Callable[[Term, Layers, Dialect], Term]
 
 
-Convert = Callable[[Term, Layers, SqlText], Term]
-
-
-def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers, dialect: SqlText) -> Term | None:
+def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers, dialect: Dialect) -> Term | None:
     """A column as values of its declared type; None where its own type has nothing of that kind."""
     convert = CONVERSIONS.get((declared, family))
     return None if convert is None else layers.bind(convert(raw, layers, dialect))
 
 
-def _same(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _same(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return raw
 
 
-def _text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return Term(dialect.cast(raw.sql, "text"), raw.depth)
 
 
-def _whole_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _whole_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     text = _trimmed(raw, layers, dialect)
     return Term(f"CASE WHEN {dialect.matches(text.sql, WHOLE)} THEN {dialect.whole_of_text(text.sql)} END", text.depth)
 
 
-def _number_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _number_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     text = _trimmed(raw, layers, dialect)
     fits = f"length({text.sql}) <= {MOST_DIGITS} AND {dialect.matches(text.sql, NUMBER)}"
     return _bounded(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
 
 
-def _truth_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _truth_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     text = layers.bind(
         joined("translate({0}, {1}, {2})", _trimmed(raw, layers, dialect), *(Term(dialect.text(each)) for each in (UPPER, LOWER)))
     )
@@ -99,7 +57,7 @@ def _truth_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
     return Term(f"CASE WHEN {text.sql} IN ({true}) THEN {yes} WHEN {text.sql} IN ({false}) THEN {no} END", text.depth)
 
 
-def _date_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _date_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     text = _trimmed(raw, layers, dialect)
     day = layers.bind(joined("substring({0}, 1, 10)", text))
     ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # the rest is the time of a day
@@ -107,37 +65,37 @@ def _date_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
     return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
 
 
-def _whole_of_whole(raw: Term, layers: Layers, dialect: SqlText) -> Term:
-    return Term(dialect.whole_of_whole(raw.sql), raw.depth)
+def _whole_of_whole(raw: Term, layers: Layers, dialect: Dialect) -> Term:
+    return Term(dialect.cast(raw.sql, "integer"), raw.depth)
 
 
-def _whole_of_real(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _whole_of_real(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     number = layers.bind(Term(dialect.cast(raw.sql, "decimal"), raw.depth))
     most, whole = decimal(LARGEST_WHOLE).write(layers).sql, dialect.cast(number.sql, "integer")
     return Term(f"CASE WHEN abs({number.sql}) < {most} AND floor({number.sql}) = {number.sql} THEN {whole} END", number.depth)
 
 
-def _whole_of_exact(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _whole_of_exact(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return Term(dialect.whole_of_exact(raw.sql), raw.depth)
 
 
-def _number(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _number(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return _bounded(Term(dialect.cast(raw.sql, "decimal"), raw.depth), layers)
 
 
-def _number_of_exact(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _number_of_exact(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return _bounded(Term(dialect.number_of_exact(raw.sql), raw.depth), layers)
 
 
-def _date(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _date(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return _dated(raw, layers)
 
 
-def _date_of_timestamp(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _date_of_timestamp(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     return _dated(Term(dialect.cast(raw.sql, "date"), raw.depth), layers)
 
 
-def _trimmed(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+def _trimmed(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     """A name for a text without the spaces around it."""
     return layers.bind(Term(dialect.trimmed(raw.sql), raw.depth))
 
@@ -152,7 +110,7 @@ def _bounded(number: Term, layers: Layers) -> Term:
 def _dated(day: Term, layers: Layers) -> Term:
     """A date of the years 1 to 9999, or null."""
     bound = layers.bind(day)
-    ends = (LiteralValue(each, "date").write(layers) for each in (FIRST_DAY, LAST_DAY))
+    ends = (literal(each, "date").write(layers) for each in (FIRST_DAY, LAST_DAY))
     return joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", bound, *ends)
 
 

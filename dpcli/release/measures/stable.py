@@ -1,4 +1,4 @@
-"""A quantile, or the distance of the quartiles, by propose-test-release: no bounds of the column are needed, none is an answer."""
+"""Quantiles, the distance of the quartiles, and means by propose-test-release: no bounds of the column are needed, none is an answer."""
 
 from __future__ import annotations
 
@@ -9,27 +9,32 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import InternalError
-from dpcli.base.fields import DELTA, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
-from dpcli.release.answer import AnswerRow, QueryAnswer
-from dpcli.release.answers.additive import additive_interval, on_grid
-from dpcli.release.answers.interval import ConfidenceInterval
-from dpcli.release.answers.target import whole_steps
+from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
 from dpcli.release.answers.tidy import NON_NEGATIVE, non_negative
-from dpcli.release.keys import aggregation_by, stepped_key
-from dpcli.release.measures.sums import always_there
-from dpcli.release.noise.laws import DiscreteLaplaceLaw
-from dpcli.release.numbers import NOISE_ALONE, laplace_draw
+from dpcli.release.data_source import Source, number_problems, stepped
+from dpcli.release.group_keys import aggregation_by, stepped_key
+from dpcli.release.measures.averages import always_there
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw
+from dpcli.release.numbers import NOISE_ALONE, gaussian_draw, laplace_draw
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
-from dpcli.release.settings import Source
-from dpcli.release.stability.proposed import StabilityTest
-from dpcli.release.stability.quantile import CountedNumbers, noise_scale, released_quantile
-from dpcli.release.stability.quartiles import released_range
-from dpcli.release.values import number_problems, stepped
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
+from dpcli.release.stability.propose_test import StabilityTest
+from dpcli.release.stability.stable_statistics import (
+    CountedNumbers,
+    noise_scale,
+    released_mean,
+    released_quantile,
+    released_range,
+    squared_sensitivity,
+    sum_sensitivity,
+)
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
+
 
 TESTED = 0.5  # of the cost, for the test
 PASS = Key("probability to answer where one unit could move the answer further", DELTA)
@@ -44,9 +49,6 @@ class StableQuery(Query):
     within: Annotated[float, Key("how far one unit may move the answer, in units of the column: what is proposed", POSITIVE)]
     delta: Annotated[float, PASS]
 
-    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        yield ("column",), self.column
-
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         lacking = tuple(number_problems(source, "column", self.column))
@@ -55,7 +57,7 @@ class StableQuery(Query):
             yield ("within",), f"at least one step of {source.columns[self.column].unit_step:g}", f"{self.within:g}"
 
     def most(self, source: Source) -> int:
-        """What is proposed, in whole steps."""
+        """Return what is proposed, in whole steps."""
         return whole_steps(self.within, stepped(source, self.column).step)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
@@ -154,10 +156,76 @@ class StableRangeQuery(StableQuery):
         return released_range(numbers, most, test, epsilon, laplace_draw)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        """None below 0, where no range is."""
+        """Answer; no range is below 0."""
         found = StableQuery.answer(self, setting, totals)
         (row,) = found.rows
         if row.value is None:
             return found
         value, around = non_negative(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
         return replace(found, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteredMeanQuery(Query):
+    """The mean where most rows lie in one bin: the fullest bin by propose-test-release, then the mean clamped to it and the two beside it.
+
+    No bounds of the column are needed; none is an answer. Of one unit at most max_rows rows count.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "spent", "width": 50, "rho": 0.1, "delta": 1e-7, "max_rows": 1},
+        {"column": "age", "width": 10, "epsilon": 1.0, "delta": 1e-7, "max_rows": 1, "count": 1000},
+    )
+
+    measure: Annotated[str, MEASURE] = "clustered-mean"
+    column: Annotated[str, NUMBERS]
+    width: Annotated[float, Key("width of a bin, in units of the column", POSITIVE)]
+    delta: Annotated[float, Key("probability to answer where one unit could make another bin the fullest", DELTA)]
+    count: Annotated[int | None, Key("number of rows, declared public; where absent it is counted, with noise", COUNT)] = None
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        lacking = tuple(number_problems(source, "column", self.column))
+        yield from lacking
+        if not lacking and self.column in source.columns and self.steps(source) < 1:
+            yield ("width",), f"at least one step of {source.columns[self.column].unit_step:g}", f"{self.width:g}"
+
+    def steps(self, source: Source) -> int:
+        """The width of a bin in whole steps."""
+        return whole_steps(self.width, stepped(source, self.column).step)
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        assert setting.cost is not None
+        epsilon = setting.cost.share(TESTED).pure_epsilon
+        numbers, width = CountedNumbers({}, setting.adjacency, self.rows), self.steps(setting.source)
+        moved = sum_sensitivity(numbers, width)
+        squared = squared_sensitivity(numbers, width) if self.count is None else moved**2
+        law = DiscreteGaussianLaw(setting.cost.share(1.0 - TESTED).gaussian_sigma(squared))
+        keys = (
+            {"sensitivity": moved, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
+        )
+        test = {"epsilon": epsilon, "delta": self.delta, "mechanism": f"{self.name}.noise"}
+        asked = f"how many units would have to change for another bin moves by at most 1: tested at epsilon {epsilon:.6g}"
+        clamped = f"rows are clamped to three bins of {self.width:g}: one unit moves their centred sum by at most {moved:,} steps"
+        return (
+            QueryRelease("test", "propose-test-release", test, (asked,)),
+            QueryRelease("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
+        )
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        test, noise = self.releases(setting)
+        numbers = CountedNumbers(
+            {int(key): total.rows for (key,), total in totals.items() if total.rows}, setting.adjacency, self.rows
+        )
+        passed = StabilityTest(test.keys["epsilon"], test.keys["delta"])
+        found = released_mean(
+            numbers, self.steps(setting.source), passed, noise.keys["sigma"], laplace_draw, gaussian_draw, self.count
+        )
+        value = None if found is None else found * stepped(setting.source, self.column).step
+        return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        return "none where few units could make another bin the fullest; what lies outside of three bins counts as at their edge"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from dpcli.base.errors import InputError
+from dpcli.base.stated import stated
 from dpcli.numerics.arrays import Array, np
 
-Whole = TypeVar("Whole", float, Array)
 SUMMED = 2000.0  # the largest sigma whose tails are summed; a table of 80,000 numbers
 LARGEST = 2.0**50  # the largest scale: a draw beyond 64 bits has a probability of at most e^-8000
 
@@ -31,10 +32,6 @@ class NoiseLaw(Protocol):
     @property
     def variance(self) -> float:
         """E[X^2]; an upper bound."""
-        ...
-
-    def log_probability(self, x: Whole) -> Whole:
-        """log P(X = x), of one number or of many."""
         ...
 
     def at_least(self, x: Array) -> Array:
@@ -68,7 +65,8 @@ class DiscreteLaplaceLaw:
         half = min(0.5 / self.scale, 350.0)
         return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
-    def log_probability(self, x: Whole) -> Whole:
+    def log_probability(self, x: Array) -> Array:
+        """Return log P(X = x)."""
         a = 1.0 / self.scale
         return math.log(-math.expm1(-a)) - math.log1p(math.exp(-a)) - abs(x) * a
 
@@ -102,9 +100,6 @@ class DiscreteGaussianLaw:
     @property
     def variance(self) -> float:
         return self.sigma * self.sigma
-
-    def log_probability(self, x: Whole) -> Whole:
-        return -0.5 * (x / self.sigma) ** 2 - math.log(_total(self.sigma))
 
     def at_least(self, x: Array) -> Array:
         positive = np.where(x > 0, x, 1.0 - x)
@@ -169,7 +164,7 @@ def check_spread(name: str, value: float) -> None:
 
 
 def _midpoint_error(sigma: float) -> float:
-    """What the midpoint rule can miss of the density between 0 and sigma: sigma max|f''| / 24, f'' <= f(0) / sigma^2."""
+    """Bound what the midpoint rule can miss of the density between 0 and sigma: sigma max|f''| / 24, f'' <= f(0) / sigma^2."""
     return 1.0 / (24.0 * math.sqrt(2.0 * math.pi) * sigma * sigma) + 1e-15
 
 
@@ -187,3 +182,36 @@ def _tails(sigma: float) -> Array:
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
     mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
     return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))
+
+
+def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
+    """Return the smallest double with sensitivity / scale <= epsilon, as stated.
+
+    The scale of discrete Laplace noise, or of a choice whose scores have this range.
+    """
+    return rounded_up(Fraction(sensitivity) / stated(epsilon))
+
+
+def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
+    """The smallest double with squared_sensitivity / (2 sigma^2) <= rho; the square of an L2 sensitivity is exact where its root is not."""
+    wanted = Fraction(squared_sensitivity) / (2 * stated(rho))
+    sigma = math.sqrt(_double(wanted)) * (1.0 - 1e-15)
+    while Fraction(sigma) ** 2 < wanted:
+        sigma = math.nextafter(sigma, math.inf)
+    return sigma
+
+
+def rounded_up(exact: Fraction) -> float:
+    """The smallest double that is no less."""
+    nearest = _double(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _double(exact: Fraction) -> float:
+    """The nearest one. Raises InputError where it is too large for a double."""
+    try:
+        return float(exact)
+    except OverflowError:
+        raise InputError(
+            "expected noise of at most 2^50 steps, found more than a double holds: it costs too little, or a unit adds too much"
+        ) from None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcli.audit.code import code_files, digest_of_files
+from dpcli.audit.user_code import code_files, digest_of_files
 from dpcli.train.plan.sources import FUNCTION
 
 SOURCES = ("data", "public", "model", "tokenizer", "loss", "metric", "canary")  # keys that may name code, a file or a folder

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dpcli.audit.read_scores import RUN_FILE, SCHEMA
+from dpcli.audit.scores import RUN_FILE, SCHEMA
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Stream
 from dpcli.sessions.folder import replaced

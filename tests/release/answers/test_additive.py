@@ -13,21 +13,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcli.base.errors import InputError
-from dpcli.release.answers.additive import (
+from dpcli.release.answers.choice_error import threshold_slack
+from dpcli.release.answers.intervals import (
     additive_interval,
     expected_error,
     on_grid,
     public_mean_interval,
-    simultaneous_half_width,
-    simultaneous_interval,
+    spread_within,
+    whole_steps,
 )
-from dpcli.release.answers.chosen import rank_ends
-from dpcli.release.answers.ratio import NoisyMean
-from dpcli.release.answers.target import spread_within, whole_steps
-from dpcli.release.answers.threshold import threshold_slack
-from dpcli.release.noise.draw import draws, noisy
+from dpcli.release.answers.ratios import NoisyMean
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
-from dpcli.release.noise.sparse import SparseVectorLaws
+from dpcli.release.noise.samplers import noisy
+from dpcli.release.noise.selection import SparseVectorLaws
 from tests.cases import of_each
 from tests.release.coverage import covered
 from tests.release.fit import LAWS
@@ -52,18 +50,6 @@ def test_a_sum_and_a_mean_over_a_public_count_are_covered(make: Callable[[float]
     mean = float(Fraction(steps, 100 * 1000)) + 7.5
     ends = [public_mean_interval(k, law, 0.9, 1000, step, 7.5) for k in drawn]
     covered([each.low <= mean <= each.high for each in ends], 0.9)
-
-
-@pytest.mark.needs("opendp")
-@pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
-def test_a_histogram_is_covered_at_once(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
-    law, bins = make(60.0), 8
-    half = simultaneous_half_width(law, 0.95, bins)
-    worst = np.abs(np.array(draws(bins * repetitions, law)).reshape(repetitions, bins)).max(axis=1)
-    covered(list(worst <= half), 0.95)
-    each = simultaneous_interval(100, law, 0.95, bins)
-    assert (each.low, each.high) == (100.0 - half, 100.0 + half)
 
 
 def test_coverage_that_is_wrong_is_seen() -> None:
@@ -131,10 +117,8 @@ def test_an_impossible_confidence_is_refused(confidence: float) -> None:
     law = DiscreteLaplaceLaw(2.0)
     for asked in (
         lambda: additive_interval(3, law, confidence),
-        lambda: simultaneous_half_width(law, confidence, 4),
         lambda: spread_within(DiscreteLaplaceLaw, 3, confidence),
         lambda: NoisyMean(3, 9, law, law, -1.0, 1.0).interval(confidence),
-        lambda: rank_ends(4, 1.0, confidence),
         lambda: threshold_slack(SparseVectorLaws(epsilon=1.0, sensitivity=1), 4, confidence),
     ):
         with pytest.raises(InputError, match=r"expected a confidence in \(0, 1\)"):

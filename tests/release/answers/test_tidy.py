@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.release.answers.interval import ConfidenceInterval
-from dpcli.release.answers.tidy import Adjusted, NoisyTotal, consistent, non_negative, whole
+from dpcli.release.answers.intervals import ConfidenceInterval
+from dpcli.release.answers.tidy import Adjusted, NoisyTotal, consistent, non_negative, rounded
 from tests.cases import of_each
 
 REALS = st.floats(-1e6, 1e6)
@@ -27,14 +27,14 @@ def test_cutting_at_0_loses_no_truth(answer: float, one: float, other: float, tr
 @given(REALS, REALS, REALS, st.integers(-(10**6), 10**6))
 def test_rounding_loses_no_whole_truth(answer: float, one: float, other: float, truth: int) -> None:
     before = ConfidenceInterval(min(one, other), max(one, other), 0.95)
-    shown, after = whole(answer, before)
+    shown, after = rounded(answer, before)
     assert shown == math.floor(shown) and abs(shown - answer) <= 0.5 and after.low <= after.high
     assert not before.low <= truth <= before.high or after.low <= truth <= after.high
 
 
 def test_a_half_goes_up() -> None:
-    assert whole(2.5, ConfidenceInterval(1.5, 3.5, 0.9)) == (3.0, ConfidenceInterval(2.0, 3.0, 0.9))
-    assert whole(2.4, ConfidenceInterval(2.3, 2.5, 0.9)) == (2.0, ConfidenceInterval(2.0, 2.0, 0.9))
+    assert rounded(2.5, ConfidenceInterval(1.5, 3.5, 0.9)) == (3.0, ConfidenceInterval(2.0, 3.0, 0.9))
+    assert rounded(2.4, ConfidenceInterval(2.3, 2.5, 0.9)) == (2.0, ConfidenceInterval(2.0, 2.0, 0.9))
 
 
 VARIANCES = st.integers(1, 50).map(Fraction)

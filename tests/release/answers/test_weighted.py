@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 
-from dpcli.release.answers.weighted import weighted_half_width
+from dpcli.release.answers.noise_tails import weighted_half_width
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from tests.cases import of_each
 
@@ -19,7 +20,8 @@ LAWS: tuple[NoiseLaw, ...] = (DiscreteLaplaceLaw(0.8), DiscreteGaussianLaw(1.7))
 @of_each("weights", [(1,), (1, 1), (2, -1), (3, 0, 5), (1, -1, 2)])
 def test_the_half_width_is_the_least_that_holds(law: NoiseLaw, weights: tuple[int, ...]) -> None:
     used = [weight for weight in weights if weight]
-    chance = {x: math.exp(law.log_probability(x)) for x in range(-30, 31)}
+    x = np.arange(-30.0, 31.0)
+    chance = dict(zip(range(-30, 31), (law.at_least(x) - law.at_least(x + 1.0)).tolist(), strict=True))
     total: dict[int, float] = {}
     for drawn in itertools.product(chance, repeat=len(used)):
         place = abs(sum(weight * x for weight, x in zip(used, drawn, strict=True)))

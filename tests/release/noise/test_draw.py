@@ -15,9 +15,9 @@ from dpcli.base.errors import InternalError, Unavailable
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
-from dpcli.release.noise import draw, sampler
-from dpcli.release.noise.draw import draws, measurement, noisy
+from dpcli.release.noise import samplers
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
+from dpcli.release.noise.samplers import draws, measurement, noisy
 from tests.cases import of_each
 from tests.release.fit import LAWS, SCALES, p_value
 
@@ -64,7 +64,7 @@ def test_large_values_keep_every_digit(make: Callable[[float], NoiseLaw]) -> Non
 
 
 def test_draws_are_independent_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "BATCH", 7)
+    monkeypatch.setattr(samplers, "BATCH", 7)
     drawn = draws(1000, DiscreteLaplaceLaw(1e9))
     assert len(drawn) == 1000 and len(set(drawn)) > 990
     assert draws(0, DiscreteLaplaceLaw(1.0)) == []
@@ -73,7 +73,7 @@ def test_draws_are_independent_and_none_is_lost(monkeypatch: pytest.MonkeyPatch)
 def test_noise_that_was_cut_off_is_never_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """A noise at the end of 64 bits would tell the value."""
     for end in (2**63 - 1, -(2**63)):
-        monkeypatch.setattr(draw, "measurement", lambda law, end=end: lambda zeros: [end] * len(zeros))
+        monkeypatch.setattr(samplers, "measurement", lambda law, end=end: lambda zeros: [end] * len(zeros))
         with pytest.raises(InternalError, match="nothing was released"):
             noisy([5], DiscreteLaplaceLaw(1.0))
 
@@ -95,7 +95,7 @@ def test_opendp_asks_no_more_than_is_charged(scale: float, sensitivity: int) -> 
 
 def test_neither_the_prelude_nor_numpy_is_imported() -> None:
     code = (
-        "import sys; from dpcli.release.noise.draw import noisy; from dpcli.release.noise.laws import DiscreteLaplaceLaw;"
+        "import sys; from dpcli.release.noise.samplers import noisy; from dpcli.release.noise.laws import DiscreteLaplaceLaw;"
         "assert 'opendp' not in sys.modules; noisy([1], DiscreteLaplaceLaw(2.0));"
         "assert 'opendp.measurements' in sys.modules and 'opendp.prelude' not in sys.modules and 'opendp.context' not in sys.modules"
     )
@@ -105,9 +105,9 @@ def test_neither_the_prelude_nor_numpy_is_imported() -> None:
 @of_each("version", ["0.12.0", "0.14.1", "0.14.0.dev1", "unknown"])
 def test_a_biased_version_is_refused(version: str) -> None:
     with pytest.raises(Unavailable, match=r"expected opendp 0\.14\.2 or later"):
-        sampler.check_version(version)
+        samplers.check_version(version)
 
 
 @of_each("version", ["0.14.2", "0.16.0", "1.0", "0.15.1-dev"])
 def test_a_sound_version_is_taken(version: str) -> None:
-    sampler.check_version(version)
+    samplers.check_version(version)

@@ -15,9 +15,17 @@ from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
 from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.noise.scales import scale_of, sigma_of
-from dpcli.release.noise.select import bounded_range, count_range, exponential, permute_and_flip, pure, top_k
-from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
+from dpcli.release.noise.laws import scale_of, sigma_of
+from dpcli.release.noise.selection import (
+    SparseVectorLaws,
+    above_threshold,
+    bounded_range,
+    count_range,
+    exponential,
+    permute_and_flip,
+    pure,
+    top_k,
+)
 from tests.cases import of_each
 from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 
@@ -171,7 +179,7 @@ def test_what_cannot_be_chosen_is_refused() -> None:
     for choose in (lambda: exponential([], 1, 1.0), lambda: top_k([1, 2], 3, 1, 1.0), lambda: top_k([1, 2], 0, 1, 1.0)):
         with pytest.raises(InputError, match="a number to choose between 1 and"):
             choose()
-    with pytest.raises(InputError, match="found none"):
+    with pytest.raises(InputError, match="candidates to choose from"):
         permute_and_flip([], 1, 1.0)
     with pytest.raises(InputError, match="scale"):
         exponential([1, 2], 1, 1e-300)

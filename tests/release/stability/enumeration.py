@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.stability.proposed import Draw
+from dpcli.release.stability.propose_test import Draw
 
 Vector = tuple[int, ...]  # rows of each value
 Law = dict[Any, float]

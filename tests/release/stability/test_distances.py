@@ -12,10 +12,8 @@ import pytest
 
 from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.stability.mode import mode, released_mode
-from dpcli.release.stability.proposed import UNREACHABLE, StabilityTest
-from dpcli.release.stability.quantile import MEDIAN, CountedNumbers, noise_scale, quantile, stable_quantile
-from dpcli.release.stability.quartiles import stable_range
+from dpcli.release.stability.propose_test import UNREACHABLE, StabilityTest, mode, released_mode
+from dpcli.release.stability.stable_statistics import MEDIAN, CountedNumbers, noise_scale, quantile, stable_quantile, stable_range
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.release.stability.enumeration import Vector, add, noise, vectors

@@ -11,13 +11,10 @@ import pytest
 
 from dpcli.mechanisms.choice.stability import ProposeTestReleaseSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.release.stability import mode as modes
-from dpcli.release.stability import quantile as quantiles
-from dpcli.release.stability import quartiles
-from dpcli.release.stability.mode import released_mode
-from dpcli.release.stability.proposed import Draw, StabilityTest, Stable
-from dpcli.release.stability.quantile import CountedNumbers, noise_scale, released_quantile
-from dpcli.release.stability.quartiles import released_range
+from dpcli.release.stability import propose_test as modes
+from dpcli.release.stability import stable_statistics as quantiles
+from dpcli.release.stability.propose_test import Draw, StabilityTest, Stable, released_mode
+from dpcli.release.stability.stable_statistics import CountedNumbers, noise_scale, released_quantile, released_range
 from tests.release.stability.enumeration import Law, Vector, law_after_test, noised, pairs, vectors, worst
 
 TEST = StabilityTest(1.0, 0.05)
@@ -183,12 +180,12 @@ def _unit_is_a_row(patch: pytest.MonkeyPatch) -> None:
 
 
 def _quartiles_together(patch: pytest.MonkeyPatch) -> None:
-    sound = quartiles.stable_quantile
+    sound = quantiles.stable_quantile
 
     def found(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
         return sound(numbers, share, most * 2)
 
-    patch.setattr(quartiles, "stable_quantile", found)
+    patch.setattr(quantiles, "stable_quantile", found)
 
 
 TEST_THRESHOLD = TEST.threshold

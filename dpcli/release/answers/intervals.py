@@ -1,0 +1,129 @@
+"""Intervals of answers, and the search for the ends of a set of values that a test accepts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+from dpcli.base.errors import InputError
+from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width
+
+HALVINGS = 200
+CLOSE = 1e-4  # of the distance from the start: how much further out an end may be
+LOOKS = 16  # between an end that was found and the end of the range
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceInterval:
+    """low <= truth <= high with probability at least `confidence`, over the noise alone.
+
+    The truth is the exact answer that the noise was added to: of rows that were clamped, and of those that were kept. What clamping and
+    dropped rows have changed is not covered.
+    """
+
+    low: float
+    high: float
+    confidence: float
+
+
+def accepted(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
+    """Ends of an interval within [low, high] that holds the values which a test accepts, seen from one that it should accept.
+
+    Each end is rounded outwards. An end of the range that is accepted stays; so do both where `start` is not accepted, for then nothing is
+    known of where the others lie, and one beyond which LOOKS values are not all refused.
+    """
+    if not accepts(start):
+        return low, high
+    return _end(accepts, start, low), _end(accepts, start, high)
+
+
+def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
+    if accepts(limit):
+        return limit
+    inside, outside = start, limit
+    for _ in range(HALVINGS):
+        middle = 0.5 * (inside + outside)
+        if abs(outside - inside) <= CLOSE * abs(inside - start) or middle in (inside, outside):
+            break
+        inside, outside = (middle, outside) if accepts(middle) else (inside, middle)
+    looks = (outside + (limit - outside) * step / LOOKS for step in range(1, LOOKS))
+    return limit if any(accepts(look) for look in looks) else outside
+
+
+def on_grid(steps: int, step: float) -> float:
+    """The double nearest to steps times the step as it is written: 1234 of 0.01 are 12.34. All that is released goes through here."""
+    return float(steps * Fraction(repr(step)))
+
+
+def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float = 1.0) -> ConfidenceInterval:
+    """Around a noisy count or sum: the law's quantile on either side, the shortest whole one.
+
+    Args:
+        noisy: in steps.
+        law: of its noise, in steps.
+        step: of the data; 1 for a count.
+    """
+    return _around(noisy, half_width(law, confidence), confidence, step)
+
+
+def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float:
+    """Half the width of the interval, in units of the answer: known before any data are seen."""
+    return on_grid(half_width(law, confidence), step)
+
+
+def public_mean_interval(
+    noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0, centre: float = 0.0
+) -> ConfidenceInterval:
+    """A mean over a declared count, of a sum of values minus `centre`: the sum's interval, divided and moved outwards by one ulp."""
+    around = additive_interval(noisy, law, confidence, step)
+    low, high = around.low / count + centre, around.high / count + centre
+    return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
+
+
+def _around(noisy: int, half: int, confidence: float, step: float) -> ConfidenceInterval:
+    return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
+
+
+DIGITS = 6
+FARTHEST = 2**62  # beyond it the widest noise falls with a probability below e^-4000
+
+
+def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
+    """The largest scale, or sigma, of six digits with P(|X| <= steps) >= confidence: the cheapest noise that is within `steps`.
+
+    Args:
+        law: DiscreteLaplaceLaw or DiscreteGaussianLaw; its tails grow with its scale.
+        steps: error that is allowed, in whole steps.
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: no noise that is worth its name is that small.
+    """
+    failure, steps = failure_of(confidence), min(steps, FARTHEST)
+
+    def kept(spread: float) -> bool:
+        return law(spread).exceeds(steps) <= failure
+
+    low, high = 1e-3, LARGEST
+    if steps < 0 or not kept(low):
+        raise InputError(f"no noise stays within {steps} steps with confidence {confidence!r}")
+    if kept(high):
+        return high
+    while high / low > 1.0 + 1e-9:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return _kept(low, kept)
+
+
+def _kept(spread: float, kept: Callable[[float], bool]) -> float:
+    """The spread of few digits just below, if the promise holds there too; else itself."""
+    rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(spread)))
+    return rounded if kept(rounded) else spread
+
+
+def whole_steps(within: float, step: float) -> int:
+    """Count the steps that fit into an error, both taken as they are written."""
+    return math.floor(Fraction(repr(within)) / Fraction(repr(step)))

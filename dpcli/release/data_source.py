@@ -1,0 +1,286 @@
+"""The [source] table: where the data are, whose row is whose, and what the columns may hold."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dpcli.base.errors import InputError
+from dpcli.base.fields import POSITIVE, Key, Note, Reader
+from dpcli.base.premise import Premise, Premises
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.limits import read_bytes
+from dpcli.release.answers.intervals import on_grid
+
+NUMERIC = ("integer", "decimal")
+KEYED = ("text", "integer", "boolean")  # whose values are keys of an answer
+WORDS = frozenset({"text"})
+LARGEST = 2**53  # steps from 0 that a double still counts one by one
+MOST = 1_000_000  # values of a declared domain
+
+OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMERIC)
+OF_TEXT = Reader('type = "text"', lambda column: column.type in WORDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the table, or one that is computed from others by `expression`. What it may hold is declared, never read off the data."""
+
+    type: Annotated[
+        Literal["text", "integer", "decimal", "boolean", "date"],
+        Key("what it holds; a value of another kind counts as missing"),
+    ]
+    min: Annotated[float | None, Key("least value that counts: what is below it counts as it", reader=OF_NUMBERS)] = None
+    max: Annotated[float | None, Key("largest value that counts: what is above it counts as it", reader=OF_NUMBERS)] = None
+    step: Annotated[
+        float | None,
+        Key("values are rounded to whole multiples of it and added as such; 1 for integers", POSITIVE, reader=OF_NUMBERS),
+    ] = None
+    missing: Annotated[
+        float | None,
+        Key("what a missing value, NaN or infinity counts as; where absent, its row is out of the query", reader=OF_NUMBERS),
+    ] = None
+    domain: Annotated[tuple[str, ...] | None, Key("every value that it may have, as keys of by", reader=OF_TEXT)] = None
+    domain_file: Annotated[str | None, Key("file with one such value on each line, in place of domain", reader=OF_TEXT)] = None
+    expression: Annotated[Note | None, Key("SQL scalar over other columns that it is computed from")] = None
+
+    @property
+    def bounded(self) -> bool:
+        return self.min is not None and self.max is not None
+
+    @property
+    def unit_step(self) -> float | None:
+        """The stated step, 1 for integers; None where a decimal states none."""
+        return 1.0 if self.step is None and self.type == "integer" else self.step
+
+    @property
+    def declares_keys(self) -> bool:
+        """Tell whether every key of the column is known without the data, and there are few enough to list them."""
+        stated = self.domain is not None or self.domain_file is not None
+        return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST
+
+    @property
+    def whole_numbers(self) -> range:
+        """The integers from min to max, of a bounded column of integers."""
+        if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
+            return range(0)
+        return range(math.ceil(self.min), math.floor(self.max) + 1)
+
+    def steps(self, value: float) -> int:
+        """Return the whole number of steps nearest to a value."""
+        assert self.unit_step is not None
+        return math.floor(value / self.unit_step + 0.5)
+
+    def problems(self) -> Iterator[Problem]:
+        if self.min is not None and self.max is not None and not self.min < self.max:
+            yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
+        for name in ("min", "max"):
+            value, step = getattr(self, name), self.unit_step
+            if value is not None and step is not None and abs(value) / step > LARGEST:
+                yield (name,), f"at most 2^53 steps of {step:g} from 0", f"{value!r}"
+        if self.missing is not None and not self.bounded:
+            yield ("missing",), "min and max with it", "none"
+        elif self.missing is not None and not (self.min or 0.0) <= self.missing <= (self.max or 0.0):
+            yield ("missing",), "a number from min to max", f"{self.missing:g}"
+        if self.domain is not None and self.domain_file is not None:
+            yield ("domain_file",), "domain or domain_file", "both"
+        if self.domain is not None and len(set(self.domain)) < max(1, len(self.domain)):
+            yield ("domain",), "at least one value, all different", "the same twice" if self.domain else "none"
+
+
+def domain_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
+    """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
+
+    None where nothing declares them. Raises InputError where a domain file cannot be read or says the same twice.
+    """
+    if not column.declares_keys:
+        return None
+    if column.type == "boolean":
+        return (False, True)
+    if column.type == "integer":
+        return tuple(column.whole_numbers)
+    if column.domain_file is not None:
+        return values_in(column.domain_file, f"source.columns.{name}.domain_file", folder, MOST)
+    return column.domain
+
+
+OF_PATH = Reader("path", lambda source: source.path is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The table of data that queries are put to. Only what [source.columns] declares can be asked about."""
+
+    premises: ClassVar[Premises] = (
+        Premise(
+            "A unit counts with no more rows than max_rows, also where a view holds other rows each time that it is read.",
+            "release, in DuckDB and PostgreSQL; in Spark, which reads files alone, the operator: they must not change meanwhile",
+            "tests/release/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
+        ),
+        Premise(
+            "Whether every row can be read does not depend on one unit.",
+            "the operator, who looks at the table with other tools; release says that it cannot be read, in the same words wherever",
+            "tests/release/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
+        ),
+        Premise(
+            "Raw rows that an engine puts on disk go with the process.",
+            "release, or its next start on this machine",
+            "tests/release/test_spill.py::test_a_start_removes_what_the_dead_left_and_nothing_of_the_living",
+        ),
+        Premise(
+            "A unit counts in no more keys than are declared.",
+            "release",
+            "tests/release/test_what_is_told.py::test_more_groups_than_keys_cost_nothing",
+        ),
+        Premise(
+            "A unit owns the rows that name it, and no query reads more of them than it is charged for.",
+            "release; that the column names the unit, the author of the file",
+            "tests/release/test_bounding.py::test_a_planted_bug_is_caught",
+        ),
+        Premise(
+            "Of a unit's rows each is kept with the same chance, so that an answer means what it is said to.",
+            "release",
+            "tests/release/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
+        ),
+        Premise(
+            "Of a unit's groups each is kept with the same chance.",
+            "release",
+            "tests/release/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
+        ),
+    )
+
+    # Tables that between them state every key.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "path": "visits.csv",
+            "engine": "duckdb",
+            "unit": "visitor",
+            "output": "runs/visits",
+            "columns": {
+                "visitor": {"type": "text"},
+                "state": {"type": "text", "domain": ["CA", "NY"]},
+                "age": {"type": "integer", "min": 0, "max": 115, "missing": 0},
+                "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
+                "city": {"type": "text", "domain_file": "cities.txt"},
+                "heavy": {"type": "boolean", "expression": "spent > 100"},
+            },
+        },
+        {"url": "postgresql:///shop", "table": "visits", "columns": {"age": {"type": "integer"}}},
+    )
+
+    columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with what it may hold")]
+    path: Annotated[
+        str | None,
+        Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb", reads=True),
+    ] = None
+    url: Annotated[
+        str | None, Key("in place of path: postgresql://...; a password belongs in ~/.pgpass, never here", reads=True)
+    ] = None
+    table: Annotated[str | None, Key("the table of url, or of a .duckdb file", reads=True)] = None
+    engine: Annotated[
+        Literal["duckdb", "spark"] | None,
+        Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH),
+    ] = None
+    unit: Annotated[str | None, Key("column that says whose a row is; where absent, each row is a unit of its own", claim=True)] = (
+        None
+    )
+    output: Annotated[str | None, Key("folder of the release: its answers, its statement; runs/NAME where absent")] = None
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.path is None) == (self.url is None):
+            yield ("path",), "path or url", "both" if self.path else "neither"
+        if self.url is not None and self.table is None:
+            yield ("table",), "the table of url", "none"
+        if self.url is not None and not self.url.startswith(("postgresql://", "postgres://")):
+            yield ("url",), "postgresql://...", "a URL of another kind"
+        if not self.columns:
+            yield ("columns",), "at least one column", "none"
+        if self.unit is not None and self.unit not in self.columns:
+            yield ("unit",), "a column of [source.columns]", f'"{self.unit}"'
+        elif self.unit is not None and self.columns[self.unit].expression is not None:
+            yield ("unit",), "a column of the data", "one that is computed"
+        for name, column in self.columns.items():
+            for key, expected, wrong in column.problems():
+                yield ("columns", name, *key), expected, wrong
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that paths in a file start from."""
+    return os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd()
+
+
+def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
+    """Read the lines of a UTF-8 file, in its order, without their ends; a path that is not absolute starts at `folder`.
+
+    Raises InputError where it cannot be read, is empty, says the same twice or has more than `most` lines. The file is public.
+    """
+    try:
+        text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{key}: {path} is not UTF-8 text") from None
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+    if not lines or len(lines) > most:
+        raise InputError(f"{key}: expected 1 to {most:,} values in {path}, found {len(lines):,}")
+    if len(set(lines)) < len(lines):
+        raise InputError(f"{key}: expected different values in {path}, found {len(lines) - len(set(lines)):,} of them again")
+    return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The values of a column as whole numbers of steps, from least to most."""
+
+    column: str
+    least: int
+    most: int
+    step: float
+
+    def value(self, number: int) -> float:
+        """A whole number of steps in units of the column, as it is written."""
+        return number if self.step == 1.0 else on_grid(number, self.step)
+
+    @property
+    def middle(self) -> int:
+        """A whole number in the middle of the range."""
+        return (self.least + self.most) // 2
+
+
+def stepped(source: Source, name: str) -> Stepped:
+    """The range of a column that `number_problems` has nothing against; 2^53 steps either way where none is declared."""
+    column = source.columns[name]
+    step = column.unit_step
+    assert step is not None
+    least = -LARGEST if column.min is None else column.steps(column.min)
+    return Stepped(name, least, LARGEST if column.max is None else column.steps(column.max), step)
+
+
+def furthest_of(values: Stepped) -> int:
+    """The largest distance from the middle, in steps."""
+    return max(values.most - values.middle, values.middle - values.least)
+
+
+def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
+    """Yield what keeps a column from being counted in whole steps."""
+    column = source.columns.get(name)
+    if column is not None and column.type not in NUMERIC:
+        yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
+    elif column is not None and column.unit_step is None:
+        yield (key,), f"step in [source.columns.{name}]: values are exact, in whole steps", f'"{name}", which declares none'
+
+
+def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
+    """Yield what keeps a column from being added up. rows: of one unit in a key."""
+    column = source.columns.get(name)
+    lacking = tuple(number_problems(source, key, name))
+    yield from lacking
+    if column is None or lacking:
+        return
+    if not column.bounded:
+        yield (key,), f"min and max in [source.columns.{name}]: what one row may add", f'"{name}", which declares none'
+    elif stepped(source, name).least == stepped(source, name).most:
+        yield (key,), f"a step smaller than the range from min to max in [source.columns.{name}]", f"{column.unit_step:g}"
+    elif column.unit_step and math.log2(max(map(abs, (column.min or 0.0, column.max or 0.0))) / column.unit_step * rows) > 62:
+        yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {max(abs(column.min or 0), abs(column.max or 0)):g}"

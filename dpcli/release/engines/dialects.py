@@ -1,0 +1,233 @@
+"""The SQL of the three engines. What they say alike stands in `Dialect`; what it computes is the same in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+ScalarType = Literal["text", "integer", "decimal", "boolean", "date"]
+DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", "isodow"]
+
+# A double beyond the first counts as infinite, one nearer to 0 than the second as 0: at the ends of their range engines disagree.
+LARGEST, SMALLEST = 1.79e308, 1e-300
+
+
+class Dialect:
+    """SQL that no value of a row can make fail. Arguments are SQL that may be written more than once, unless said otherwise.
+
+    once, again: how a WITH says that it is computed once, or each time. types: the engine's names. widest: its integer of 128 bits, or of
+    38 digits.
+    """
+
+    once, again = "MATERIALIZED", "NOT MATERIALIZED"
+    types: ClassVar[Mapping[ScalarType, str]]
+    widest: ClassVar[str]
+
+    def text(self, value: str) -> str:
+        """Return a literal, compared by its bytes."""
+        return "'{}'".format(value.replace("'", "''"))
+
+    def cast(self, sql: str, to: ScalarType) -> str:
+        """Convert; null where that cannot be done. The argument is written once."""
+        return f"TRY_CAST({sql} AS {self.types[to]})"
+
+    def wide(self, sql: str) -> str:
+        """Widen a 64-bit integer."""
+        return f"CAST({sql} AS {self.widest})"
+
+    def checked(self, operator: str, left: str, right: str) -> str:
+        """Compute + - * // or % of integers, the last two toward zero; null where the result is no 64-bit integer."""
+        raise NotImplementedError
+
+    def date_part(self, part: DatePartName, sql: str) -> str:
+        """Return a part of a date as a 64-bit integer. The argument is written once."""
+        return f"date_part('{part}', {sql})"
+
+    def list_of(self, numbers: Sequence[str]) -> str:
+        """Make a list of doubles."""
+        return f"[{', '.join(numbers)}]"
+
+    def element(self, numbers: str, place: str) -> str:
+        """Return an element of a list, counted from 0; null past its end. Arguments are written once."""
+        raise NotImplementedError
+
+    def layer(self, columns: str, source: str) -> str:
+        """Select columns from a subquery, not merged with it where the engine would then compute things twice."""
+        return f"SELECT {columns} FROM {source}"
+
+    def total(self, sql: str) -> str:
+        """Return the exact sum of integers, of 128 bits or 38 digits."""
+        return f"sum({sql})"
+
+    def digest(self, sql: str) -> str:
+        """Return the first 48 bits of the SHA-256 of a text in UTF-8, as an integer."""
+        raise NotImplementedError
+
+    def trimmed(self, sql: str) -> str:
+        """Strip the spaces (U+0020) around a text. The argument is written once."""
+        return f"btrim({sql}, ' ')"
+
+    def matches(self, sql: str, pattern: str) -> str:
+        """Test whether a text, from end to end, matches a regular expression without wildcards."""
+        raise NotImplementedError
+
+    def whole_of_text(self, sql: str) -> str:
+        """Read a text of digits as an integer; null where 64 bits do not hold it."""
+        return self.cast(sql, "integer")
+
+    def number_of_text(self, sql: str) -> str:
+        """Read a text that is a number as a double; null, or infinite, where it is too large."""
+        return self.cast(sql, "decimal")
+
+    def date_of_text(self, sql: str) -> str:
+        """Read a text YYYY-MM-DD as a date; null where there is no such day."""
+        return self.cast(sql, "date")
+
+    def week(self, sql: str) -> str:
+        """Return the Monday of a date's week, as a date."""
+        raise NotImplementedError
+
+    def whole_of_exact(self, sql: str) -> str:
+        """Convert a decimal fraction to an integer; null where it is none of 64 bits."""
+        raise NotImplementedError
+
+    def number_of_exact(self, sql: str) -> str:
+        """Convert a decimal fraction to the nearest double; null, or infinite, where it is too large."""
+        return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
+
+
+class DuckDBSql(Dialect):
+    """The SQL of DuckDB 1.4 and later."""
+
+    types: ClassVar = {"text": "VARCHAR", "integer": "BIGINT", "decimal": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
+    widest: ClassVar = "HUGEINT"
+
+    def checked(self, operator: str, left: str, right: str) -> str:
+        divisor = self.wide(right) if operator in "+-*" else f"NULLIF({self.wide(right)}, 0)"
+        return f"TRY_CAST({self.wide(left)} {operator} {divisor} AS BIGINT)"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"list_extract({numbers}, {place} + 1)"
+
+    def digest(self, sql: str) -> str:
+        return f"CAST('0x' || left(sha256({sql}), 12) AS BIGINT)"
+
+    def trimmed(self, sql: str) -> str:
+        return f"trim({sql}, ' ')"
+
+    def matches(self, sql: str, pattern: str) -> str:
+        return f"regexp_full_match({sql}, {self.text(pattern)})"
+
+    def week(self, sql: str) -> str:
+        return f"CAST(date_trunc('week', {sql}) AS DATE)"
+
+    def whole_of_exact(self, sql: str) -> str:
+        digits = self.matches(self.cast(sql, "text"), "-?[0-9]*([.]0*)?")  # its floor may be none of its own type
+        return f"CASE WHEN {digits} THEN {self.cast(sql, 'integer')} END"
+
+
+class PostgresSql(Dialect):
+    """The SQL of PostgreSQL 12 and later, which has no TRY_CAST: what could fail is tested before."""
+
+    types: ClassVar = {"text": "text", "integer": "bigint", "decimal": "double precision", "boolean": "boolean", "date": "date"}
+    widest: ClassVar = "numeric"
+
+    def text(self, value: str) -> str:
+        return self.cast(Dialect.text(self, value), "text")
+
+    def cast(self, sql: str, to: ScalarType) -> str:
+        bytewise = ' COLLATE "C"' if to == "text" else ""
+        return f"(CAST({sql} AS {self.types[to]}){bytewise})"
+
+    def checked(self, operator: str, left: str, right: str) -> str:
+        a, b = self.wide(left), self.wide(right)
+        divisions = {"//": f"div({a}, NULLIF({b}, 0))", "%": f"mod({a}, NULLIF({b}, 0))"}
+        return self._of_64_bits(divisions.get(operator, f"({a} {operator} {b})"))
+
+    def date_part(self, part: DatePartName, sql: str) -> str:
+        return self.cast(Dialect.date_part(self, part, sql), "integer")
+
+    def list_of(self, numbers: Sequence[str]) -> str:
+        return f"ARRAY[{', '.join(numbers)}]"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"({numbers})[CAST({place} + 1 AS integer)]"
+
+    def layer(self, columns: str, source: str) -> str:
+        return f"SELECT {columns} FROM {source} OFFSET 0"  # without it the planner writes inner expressions into outer ones
+
+    def digest(self, sql: str) -> str:
+        return f"CAST(CAST('x' || left(encode(sha256(convert_to({sql}, 'UTF8')), 'hex'), 12) AS bit(48)) AS bigint)"
+
+    def matches(self, sql: str, pattern: str) -> str:
+        return f"({sql} ~ '^(?:{pattern})$')"
+
+    def whole_of_text(self, sql: str) -> str:
+        return self._of_64_bits(self.wide(sql))
+
+    def number_of_text(self, sql: str) -> str:
+        return self.number_of_exact(self.wide(sql))
+
+    def date_of_text(self, sql: str) -> str:
+        year, month, day = (f"CAST(substring({sql}, {start}, {length}) AS integer)" for start, length in ((1, 4), (6, 2), (9, 2)))
+        leap = f"{year} % 4 = 0 AND ({year} % 100 <> 0 OR {year} % 400 = 0)"
+        last = f"CASE WHEN {month} IN (4, 6, 9, 11) THEN 30 WHEN {month} <> 2 THEN 31 WHEN {leap} THEN 29 ELSE 28 END"
+        exists = f"{year} >= 1 AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND {last}"
+        return f"CASE WHEN {exists} THEN make_date({year}, {month}, {day}) END"
+
+    def week(self, sql: str) -> str:
+        return f"CAST(date_trunc('week', CAST({sql} AS timestamp)) AS date)"
+
+    def whole_of_exact(self, sql: str) -> str:
+        return f"CASE WHEN {sql} = trunc({sql}) THEN {self._of_64_bits(sql)} END"
+
+    def number_of_exact(self, sql: str) -> str:
+        inside = f"CASE WHEN abs({sql}) < {SMALLEST!r} THEN 0 ELSE {self.cast(sql, 'decimal')} END"
+        return f"CASE WHEN abs({sql}) <= {LARGEST!r} THEN {inside} END"
+
+    def _of_64_bits(self, sql: str) -> str:
+        return f"CASE WHEN {sql} BETWEEN {-(2**63)} AND {2**63 - 1} THEN {self.cast(sql, 'integer')} END"
+
+
+class SparkSql(Dialect):
+    """The SQL of Spark 4, ANSI mode off."""
+
+    once, again = "", ""
+    types: ClassVar = {"text": "STRING", "integer": "BIGINT", "decimal": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
+    widest: ClassVar = "DECIMAL(38, 0)"
+
+    def text(self, value: str) -> str:
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"  # no character has a meaning of its own
+
+    def checked(self, operator: str, left: str, right: str) -> str:
+        if operator == "//":  # the one quotient of 64 bits that needs more
+            return f"CASE WHEN {right} = -1 THEN try_subtract(CAST(0 AS BIGINT), {left}) ELSE {left} DIV NULLIF({right}, 0) END"
+        if operator == "%":
+            return f"({left} % NULLIF({right}, 0))"
+        return f"{dict(zip('+-*', ('try_add', 'try_subtract', 'try_multiply'), strict=True))[operator]}({left}, {right})"
+
+    def date_part(self, part: DatePartName, sql: str) -> str:
+        if part == "dow":
+            return self.cast(f"(date_part('DOW', {sql}) - 1)", "integer")  # Sunday is 1
+        return self.cast(f"date_part('{'DOW_ISO' if part == 'isodow' else part.upper()}', {sql})", "integer")
+
+    def list_of(self, numbers: Sequence[str]) -> str:
+        return f"array({', '.join(numbers)})"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"get({numbers}, CAST({place} AS INT))"
+
+    def total(self, sql: str) -> str:
+        return f"sum({self.wide(sql)})"
+
+    def digest(self, sql: str) -> str:
+        return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), 12), 16, 10) AS BIGINT)"
+
+    def matches(self, sql: str, pattern: str) -> str:
+        return f"({sql} RLIKE {self.text(f'^(?:{pattern}){chr(92)}z')})"
+
+    def week(self, sql: str) -> str:
+        return f"trunc({sql}, 'WEEK')"
+
+    def whole_of_exact(self, sql: str) -> str:
+        return f"CASE WHEN {sql} = floor({sql}) THEN {self.cast(sql, 'integer')} END"

@@ -1,0 +1,120 @@
+"""PostgreSQL: a table or a view of a server, read in one snapshot that nothing can write in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.extras import require
+from dpcli.ledger.stores.postgres_connection import driver, place_of, settings_of, unreachable
+from dpcli.release.aggregate import Aggregation
+from dpcli.release.engines.conversions import Family
+from dpcli.release.engines.dialects import Dialect, PostgresSql
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
+from dpcli.release.engines.sql_engine import SqlEngine, quoted
+
+CONNECT_SECONDS = 30
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "uuid"), "text"),
+    **dict.fromkeys(("int2", "int4", "int8"), "whole"),
+    **dict.fromkeys(("float4", "float8"), "real"),
+    "numeric": "exact",
+    "bool": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+}
+SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Operators and functions are the server's own: in a schema where others may write, somebody may have put one that fits better.
+OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
+PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"
+TABLES = (
+    "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p') AND ((c.relname = %(name)s AND pg_catalog.pg_table_is_visible(c.oid)) "
+    "OR n.nspname || '.' || c.relname = %(name)s) ORDER BY c.relname <> %(name)s"
+)
+COLUMNS = (
+    "WITH RECURSIVE below(top, oid) AS (SELECT oid, oid FROM pg_catalog.pg_type UNION ALL "
+    "SELECT below.top, d.typbasetype FROM below JOIN pg_catalog.pg_type d ON d.oid = below.oid WHERE d.typtype = 'd') "
+    "SELECT a.attname, CASE WHEN t.typtype = 'e' THEN 'text' WHEN n.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname END, "
+    "pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname <> 'citext' AND coalesce(o.collisdeterministic, true) "
+    "FROM pg_catalog.pg_attribute a JOIN below ON below.top = a.atttypid "
+    "JOIN pg_catalog.pg_type t ON t.oid = below.oid AND t.typtype <> 'd' JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace "
+    "LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation "
+    "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+)
+
+
+@dataclass(slots=True)
+class Postgres(SqlEngine):
+    """An open snapshot. place: of the server, without its password."""
+
+    dialect: ClassVar[Dialect] = PostgresSql()
+    families: ClassVar = FAMILIES
+    place: str
+    connection: Any = field(repr=False)
+
+    def check(self, aggregation: Aggregation) -> None:
+        """Have the statement planned and not run: the server says what it has no operator for."""
+        self._rows(f"EXPLAIN {self._statement(aggregation, b'')}")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _find(self) -> ActualTable:
+        """Find the table by its exact name, with or without that of its schema."""
+        name = self.table.table or ""
+        if "\0" in name:
+            raise InputError("source.table: expected a name without NUL")
+        for setting in (SNAPSHOT, PLAIN_TEXT):
+            self._rows(setting)
+        if self._rows("SHOW server_encoding") != [("UTF8",)]:
+            raise InputError(f"{self.place}: expected a database in the encoding UTF8")
+        tables = self._rows(TABLES, {"name": name})
+        if not tables:
+            raise InputError(f'{self.place}: no table "{name}" that this user can see')
+        oid, schema, table = tables[0]
+        columns = {
+            column: _column(f"raw.{quoted(column)}", self._family(kind or ""), shown, bytewise)
+            for column, kind, shown, bytewise in self._rows(COLUMNS, (oid,))
+        }
+        self._rows(OWN_NAMES)
+        return ActualTable(f"{quoted(schema)}.{quoted(table)} AS raw", columns, f'{self.place}: table "{name}"')
+
+    def _rows(self, sql: str, values: Any = None) -> list[tuple[Any, ...]]:
+        try:
+            cursor = self.connection.execute(sql, values)
+            rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
+            return rows
+        except driver().Error as error:
+            state = f"SQLSTATE {error.sqlstate}" if error.sqlstate else "the connection was lost"
+            failure = InputError(f"{self.place}: the table cannot be read to its end ({state})")
+        except UnicodeEncodeError:
+            failure = InputError(f"{self.place}: a name is not Unicode")
+        raise failure  # outside of except, else it would hold the server's error
+
+
+def _column(sql: str, family: Family, shown: str, bytewise: bool) -> ActualColumn:
+    """Cast what is text in any type (an enum, a uuid, in a collation) to text by its bytes, which has every operator."""
+    return ActualColumn(PostgresSql().cast(sql, "text") if family == "text" else sql, family, shown, bytewise)
+
+
+def opened_postgres(table: SourceTable) -> Postgres:
+    """Connect to the table's server. Raises InputError where it cannot be reached; the password is in no message."""
+    require("psycopg")
+    assert table.url is not None
+    settings = settings_of(table.url)
+    place = place_of(settings)
+    psycopg = driver()
+    try:
+        connection = psycopg.connect(
+            table.url,
+            prepare_threshold=None,
+            client_encoding="utf8",
+            application_name="dpcli",
+            connect_timeout=CONNECT_SECONDS,
+        )
+        return Postgres(table, place, connection)
+    except psycopg.Error as error:
+        failure: LedgerError = unreachable(place, error, settings)
+    raise InputError(str(failure))

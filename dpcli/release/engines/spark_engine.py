@@ -1,0 +1,122 @@
+"""Spark: csv and parquet files that no machine holds; local[*], or what the environment says (spark-submit, spark-defaults.conf)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.release.engines.conversions import Family
+from dpcli.release.engines.dialects import Dialect, SparkSql
+from dpcli.release.engines.source_files import files_of, header_of
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
+from dpcli.release.engines.sql_engine import SqlEngine
+
+VIEW = "dpcli_source"
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "whole"),
+    **dict.fromkeys(("float", "double"), "real"),
+    "string": "text",
+    "decimal": "exact",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp_ntz": "timestamp",
+}
+# Nothing raises on a value, names are exact, days are those of the Gregorian calendar, and a broken line is seen whatever is asked of it.
+SETTINGS = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+
+
+@dataclass(slots=True)
+class Spark(SqlEngine):
+    """A session of its own, with the table as a view in it."""
+
+    dialect: ClassVar[Dialect] = SparkSql()
+    families: ClassVar = FAMILIES
+    session: Any = field(repr=False)
+
+    def close(self) -> None:
+        _quietly(lambda: self.session.catalog.dropTempView(VIEW), "spark")
+
+    def _find(self) -> ActualTable:
+        path = self.table.path or ""
+        if "://" in path:
+            if not path.endswith(".parquet"):
+                raise InputError(f"{path}: expected .parquet where the data are at an address")
+            return self._parquet([path], path)
+        files = files_of(path, self.table.folder)
+        paths = [_literal(each) for each in files.paths]
+        if files.kind == "duckdb":
+            raise InputError(f'{path}: expected .csv or .parquet for engine = "spark", found .duckdb')
+        if files.kind == "parquet":
+            return self._parquet(paths, path)
+        header = header_of(files, self.table.stored)
+        frame = _quietly(lambda: _csv(self.session, paths, len(header.names), header.delimiter), path)
+        return self._view(frame, header.names, path, named=False)
+
+    def _parquet(self, paths: list[str], place: str) -> ActualTable:
+        frame = _quietly(lambda: self.session.read.parquet(*paths), place)
+        return self._view(frame, tuple(frame.columns), place)
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        place = self.table.path or "spark"
+        rows: list[tuple[Any, ...]] = _quietly(lambda: self.session.sql(sql).collect(), place)
+        return rows
+
+    def _view(self, frame: Any, names: tuple[str, ...], place: str, named: bool = True) -> ActualTable:
+        """Name columns by their places: no name has a meaning of its own."""
+        self._require_once(names, place)
+        kinds = [each.dataType.simpleString() for each in frame.schema.fields]
+        own = tuple(f"f{number}" for number in range(len(names)))
+        _quietly(lambda: frame.toDF(*own).createOrReplaceTempView(VIEW), place)
+        columns = {name: ActualColumn(sql, self._family(kind), kind) for name, sql, kind in zip(names, own, kinds, strict=True)}
+        return ActualTable(VIEW, columns, place, named)
+
+
+def opened_spark(table: SourceTable) -> Spark:
+    """Open the table's files. Raises InputError where Spark does not start."""
+    require("pyspark")
+    from pyspark.sql import SparkSession
+
+    def started() -> Any:
+        builder = SparkSession.builder.appName("dpcli").config("spark.ui.enabled", "false")
+        session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        session.sparkContext.setLogLevel("OFF")  # what a task fails with quotes the row
+        return session.newSession()
+
+    session = _quietly(started, "spark")
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    return Spark(table, session)
+
+
+def _quietly(call: Any, place: str) -> Any:
+    """Call. Raises InputError, which holds nothing of what Spark says: that quotes rows."""
+    try:
+        return call()
+    except Exception as error:  # of py4j, of pyspark, and of what runs below them
+        failure = InputError(f"{place}: Spark cannot read the data to their end ({type(error).__name__})")
+    raise failure  # outside of except, else it would hold Spark's error
+
+
+def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
+    """Read every column as text; an empty cell is null where it has no quotes."""
+    absent = secrets.token_hex(16)  # no cell holds it; one that is null where it is "" would take quoted ones for null too
+    schema = ", ".join(f"f{number} STRING" for number in range(columns))
+    reader = session.read.schema(schema).option("mode", "FAILFAST").option("multiLine", "true").option("header", "true")
+    return reader.csv(
+        paths, sep=delimiter, quote='"', escape='"', nullValue=absent, emptyValue="", encoding="UTF-8", maxCharsPerColumn=-1
+    )
+
+
+def _literal(path: str) -> str:
+    """Write a path of this machine as a pattern that matches it alone."""
+    return "file:" + "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

@@ -1,0 +1,329 @@
+"""The one plan: an aggregation as a statement of SQL, in the words of any of the engines.
+
+Rows that count -> what each unit adds to each key -> at most max_groups keys of a unit -> at most max_rows rows of a unit in a key -> sums.
+A key of steps is no key until the last of these: its values are counted, and a unit's rows are bounded in all of them together.
+Where a window says so, a unit is what is of one unit in one block: then "unit" stands for that pair everywhere below.
+Only what has more rows than it may is looked at row by row, so the rest costs one GROUP BY.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpcli.base.errors import InputError
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps
+from dpcli.release.engines.dialects import Dialect, ScalarType
+from dpcli.release.engines.source_table import ActualTable, SourceTable, Values
+from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, integer, joined, literal
+from dpcli.release.expressions.sql_grammar import Expressions
+
+MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
+MOST_SUM = 10**38  # what the narrowest sum of the three engines holds: 38 digits, a little less than 128 bits
+STEP_LEAST, STEP_MOST = 1e-20, 1e20
+MOST_BOUND = 2**62
+MOST_BINS = 10_000
+MOST_KEYS = 2_000_000  # declared, of all parts together
+TEXT: ScalarType = "text"
+UNITS = (TEXT, "integer")
+PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """SQL of a part of the key, and how many values it can have, None where only the data know."""
+
+    sql: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowTerms:
+    """SQL over the outermost names of the layers. conditions: all must be true of a row that counts."""
+
+    unit: str | None
+    keys: tuple[GroupPart, ...]
+    values: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+
+def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
+    """Every expression, checked and written. Raises InputError."""
+    _require_bounds(aggregation)
+    expressions = Expressions(table.columns)
+    conditions: list[str] = []
+    unit = None if aggregation.unit is None else _unit(aggregation.unit, expressions, layers, conditions)
+    if aggregation.where is not None:
+        conditions.append(expressions.condition(aggregation.where, "where").write(layers).sql)
+    keys = tuple(_part(key, expressions, layers, conditions) for key in aggregation.keys)
+    values = tuple(_value(value, expressions, layers, conditions) for value in aggregation.values)
+    return RowTerms(unit, keys, values, tuple(dict.fromkeys(conditions)))
+
+
+def _require_bounds(aggregation: Aggregation) -> None:
+    for name in ("max_groups", "max_rows"):
+        if not 1 <= getattr(aggregation, name) < MOST_BOUND:
+            raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {getattr(aggregation, name)}")
+    declared = math.prod(len(key.declared or (0,)) for key in aggregation.keys)
+    if declared > MOST_KEYS:
+        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {declared:,}")
+
+
+def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
+    """Whose a row is; rows of nobody are out."""
+    scalar = expressions.column(name, "unit")
+    if scalar.type not in UNITS:
+        raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
+    unit = scalar.write(layers).sql
+    conditions.append(f"{unit} IS NOT NULL")
+    if scalar.type == TEXT:
+        conditions.append(f"{unit} <> {layers.dialect.text('')}")
+    return unit
+
+
+def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: list[str]) -> GroupPart:
+    """A part of the key; rows with another value than the declared ones are out."""
+    if key.steps is not None:
+        return GroupPart(_value(key.steps, expressions, layers, conditions), key.steps.maximum - key.steps.minimum + 1)
+    scalar = expressions.scalar(key.expression, "by")
+    if key.bins is not None:
+        sql = _bin(scalar, key.bins, layers).sql
+        conditions.append(f"{sql} IS NOT NULL")
+        return GroupPart(sql, len(key.bins) - 1)
+    if scalar.type not in PYTHON:
+        raise InputError(f"by: expected keys of text, integers or booleans, found {key.expression!r} of type {scalar.type}")
+    sql = scalar.write(layers).sql
+    conditions.append(f"{sql} IS NOT NULL")
+    if key.domain is None:
+        return GroupPart(sql, 2 if scalar.type == "boolean" else None)
+    conditions.append(_among(sql, scalar, key.domain, layers))
+    return GroupPart(sql, len(key.domain))
+
+
+def _among(sql: str, scalar: Scalar, domain: Sequence[KeyValue], layers: Layers) -> str:
+    """Whether a key is declared."""
+    kind = PYTHON[scalar.type]
+    if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
+        raise InputError(f"by: expected a domain of different values of type {scalar.type}, found others, or the same twice")
+    whole = [value for value in domain if type(value) is int]
+    if whole and max(whole) - min(whole) == len(whole) - 1:
+        return f"{sql} BETWEEN {_constant(min(whole), scalar.type, layers)} AND {_constant(max(whole), scalar.type, layers)}"
+    return f"{sql} IN ({', '.join(_constant(value, scalar.type, layers) for value in domain)})"
+
+
+def _constant(value: KeyValue, to: ScalarType, layers: Layers) -> str:
+    text = value if isinstance(value, str) else str(value).lower()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError("by: expected a domain of Unicode text, found a value that is none") from None
+    if "\0" in text:
+        raise InputError("by: expected a domain of text without NUL, found one")
+    return literal(text, to).write(layers).sql
+
+
+def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
+    """The number of a bin, null outside of all: by a binary search, as one CASE for each bin would take its time for each of them."""
+    if scalar.type not in NUMBERS:
+        raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
+    rising = all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in itertools.pairwise(edges))
+    if not 2 <= len(edges) <= MOST_BINS + 1 or not rising:
+        raise InputError(f"bins: expected 2 to {MOST_BINS + 1:,} finite edges, each above the one before")
+    value = layers.bind(as_decimal(scalar, layers))
+    at = [decimal(edge).write(layers).sql for edge in edges]
+    lower = layers.bind(Term(layers.dialect.list_of(at[:-1])))  # past its end is null, which no value reaches
+    found = integer(0).write(layers)
+    for step in (2**power for power in reversed(range((len(edges) - 2).bit_length()))):
+        further = layers.bind(joined("({0} + {1})", found, integer(step).write(layers)))
+        reached = joined(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
+        found = layers.bind(joined("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, found))
+    return layers.bind(joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, Term(at[0]), Term(at[-1]), found))
+
+
+def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
+    """The integer of a row: clamped, in steps, before anything is added."""
+    _require_exact(steps)
+    scalar = expressions.scalar(steps.expression, "column")
+    if scalar.type not in NUMBERS:
+        raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
+    counted = layers.bind((_whole if (scalar.type, steps.step) == ("integer", 1.0) else _stepped)(steps, scalar, layers))
+    if steps.squared is not None:
+        distance = layers.bind(joined("({0} - {1})", counted, integer(steps.squared).write(layers)))
+        wide = layers.dialect.wide(distance.sql)
+        counted = layers.bind(Term(f"({wide} * {wide})", distance.depth))
+    if steps.missing is None:
+        conditions.append(f"{counted.sql} IS NOT NULL")
+    return counted.sql
+
+
+def _whole(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
+    """Of an integer in steps of 1."""
+    value = layers.bind(scalar.write(layers))
+    return _clamped(steps, value, value, layers)
+
+
+def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
+    """Of any number: floor(clamped / step + 0.5)."""
+    value = layers.bind(as_decimal(scalar, layers))
+    numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
+    floor = joined("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *(decimal(each).write(layers) for each in numbers))
+    return _clamped(steps, value, Term(layers.dialect.cast(floor.sql, "integer"), floor.depth), layers)
+
+
+def _clamped(steps: Steps, value: Term, counted: Term, layers: Layers) -> Term:
+    """A null is asked for first: least and greatest pass over it, and would make a bound of it."""
+    ends = (integer(each).write(layers) for each in (steps.minimum, steps.maximum))
+    whole = joined("least(greatest({0}, {1}), {2})", counted, *ends)
+    return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), whole)
+
+
+def _missing(steps: Steps, layers: Layers) -> Term:
+    """What a row without a value counts as."""
+    return Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
+
+
+def _require_exact(steps: Steps) -> None:
+    """Whether all of it can be added without rounding and without overflow."""
+    if not STEP_LEAST <= steps.step <= STEP_MOST:
+        raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
+    if not steps.minimum <= steps.maximum or max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0)) > MOST_STEPS:
+        raise InputError("min, max: expected a range of at most 2^53 steps from 0, found another")
+    if steps.missing is not None and not math.isfinite(steps.missing):
+        raise InputError(f"missing: expected a finite number, found {steps.missing!r}")
+    if steps.furthest * MOST_ROWS >= MOST_SUM:
+        raise InputError(
+            "min, max: expected rows x range that 38 digits hold, for up to 2^40 rows, found more: use larger steps or a smaller range"
+        )
+
+
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True, slots=True)
+class RowNames:
+    """Columns of the rows that count: the parts of the key, the integers, and whose a row is: the unit's name, or it and the block.
+
+    counted: the parts of the key that are steps.
+    """
+
+    keys: tuple[str, ...]
+    counted: tuple[str, ...]
+    values: tuple[str, ...]
+    unit: tuple[str, ...] = ("u",)
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """In what a unit's rows are bounded."""
+        return (*self.unit, *(key for key in self.keys if key not in self.counted))
+
+    @property
+    def unit_and_keys(self) -> tuple[str, ...]:
+        return (*self.unit, *self.keys)
+
+
+def statement(aggregation: Aggregation, table: SourceTable, found: ActualTable, dialect: Dialect, secret: bytes) -> str:
+    """SQL that answers with one row for each key: the parts of the key, units, rows, and the sums.
+
+    Raises InputError where an expression is refused or asks for a column that is not there.
+    """
+    values = Values(table, found, dialect)
+    layers = Layers(dialect, values)
+    asked = row_terms(aggregation, table, layers)
+    if aggregation.unit is not None:
+        values.require_one_spelling(aggregation.unit)
+    block = values.block(layers) if asked.unit else None
+    names = RowNames(
+        tuple(f"k{n}" for n in range(len(asked.keys))),
+        tuple(f"k{n}" for n, key in enumerate(aggregation.keys) if key.steps is not None),
+        tuple(f"v{n}" for n in range(len(asked.values))),
+        ("u",) if block is None else ("u", "b"),
+    )
+    columns = (
+        *((f"{asked.unit} AS u",) if asked.unit else ()),
+        *((f"{block} AS b",) if block else ()),
+        *(f"{part.sql} AS {name}" for part, name in zip(asked.keys, names.keys, strict=True)),
+        *(f"{sql} AS {name}" for sql, name in zip(asked.values, names.values, strict=True)),
+    )
+    conditions = (*asked.conditions, *values.conditions(layers))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    kept = f"SELECT {listed(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
+    if asked.unit is None:
+        counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names, dialect)))
+        return f"SELECT {counted} FROM ({kept}) AS kept{grouped(names.keys)}"
+    steps = "".join(
+        f"{name} AS {hint} ({sql}), " for name, hint, sql in _bounded(aggregation, asked.keys, names, dialect, secret)
+    ).removesuffix(", ")
+    counted = ", ".join((*names.keys, "count(*)", "sum(n)", *(dialect.total(f"s{number}") for number in range(len(names.values)))))
+    return f"WITH kept AS {dialect.again} ({kept}), {steps} SELECT {counted} FROM bounded{grouped(names.keys)}"
+
+
+def _bounded(
+    aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Dialect, secret: bytes
+) -> Iterator[tuple[str, str, str]]:
+    """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL.
+
+    The cap stands on the read that is added up: a view may hold other rows each time that it is read.
+    """
+    own, each = listed(names.bounded), listed(names.unit_and_keys)
+    sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
+    added = "".join(f", s{number}" for number in range(len(names.values)))
+    most = dialect.cast(str(aggregation.max_rows), "integer")
+    yield "added", dialect.once, f"SELECT {own}, count(*) AS n{sums} FROM kept GROUP BY {own}"
+    chosen = "added"
+    if aggregation.max_groups < _most_groups(key for key, name in zip(keys, names.keys, strict=True) if name not in names.counted):
+        order = listed((f"{_lead(names.bounded, most, dialect, secret)} DESC", *names.bounded))
+        ranked = (
+            f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY {listed(names.unit)} ORDER BY {order}) AS place FROM added"
+        )
+        chosen = "chosen"
+        yield chosen, dialect.once, f"SELECT {own}, n{added} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
+    columns = (*names.unit_and_keys, *names.values)
+    if columns == names.bounded:
+        yield "bounded", "", f"SELECT {own}, least(n, {most}) AS n FROM {chosen}"
+        return
+    same = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.bounded)
+    rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same}"
+    rows += "" if names.counted else f" WHERE n > {most}"  # the others are read no second time
+    copies = f"row_number() OVER (PARTITION BY {listed(columns)} ORDER BY {names.unit[0]}) AS copy"
+    yield "whole", "", f"SELECT {listed(columns)}, {copies} FROM ({rows}) AS excess"
+    order = listed((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
+    ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM whole"
+    yield "cut", "", f"SELECT {each}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {each}"
+    few = "" if names.counted else f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL "
+    yield "bounded", "", f"{few}SELECT {each}, n{added} FROM cut"
+
+
+def _most_groups(keys: Iterable[GroupPart]) -> float:
+    """How many keys one unit can have."""
+    return math.prod(math.inf if part.count is None else part.count for part in keys)
+
+
+def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
+    """By which the keys of a unit are drawn one after the other, each with a chance in proportion to n / least(n, most).
+
+    log(U) / w is the highest with a chance in proportion to w: minus an exponential time of rate w.
+    """
+    uniform = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
+    share = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
+    return f"ln({uniform} / {dialect.cast(str(2**48), 'decimal')}) * {share}"
+
+
+def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
+    """Of texts that are told apart, each behind its length: rows with one hash would be kept or left out together."""
+    texts = [dialect.cast(column, "text") for column in columns]
+    parts = (dialect.text(secret.hex()), *(part for text in texts for part in (dialect.cast(f"length({text})", "text"), text)))
+    return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))
+
+
+def _sums(names: RowNames, dialect: Dialect) -> tuple[str, ...]:
+    return tuple(dialect.total(name) for name in names.values)
+
+
+def listed(columns: Iterator[str] | Sequence[str]) -> str:
+    return ", ".join(columns)
+
+
+def grouped(columns: Sequence[str]) -> str:
+    return f" GROUP BY {listed(columns)}" if columns else ""

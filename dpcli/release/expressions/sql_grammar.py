@@ -1,0 +1,383 @@
+"""From the text of an expression to what it means, or a refusal that names what is not allowed: never anything of the data.
+
+Every node of sqlglot's tree that is not in MEANINGS is refused, and so is every part of a node that its meaning does not list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpcli.base.errors import InputError
+from dpcli.base.extras import require
+from dpcli.file.toml.suggest import did_you_mean
+from dpcli.release.engines.dialects import DatePartName, ScalarType
+from dpcli.release.expressions.scalars import (
+    NUMBERS,
+    Scalar,
+    cased,
+    column,
+    composed,
+    date_part,
+    decimal,
+    decimal_arithmetic,
+    integer,
+    literal,
+    to_decimal,
+    whole_arithmetic,
+)
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+LONGEST, DEEPEST = 10_000, 150  # characters; expressions within each other
+GRAMMAR = "duckdb"  # of sqlglot: the operators // and ==, and no backslash in a text
+ALLOWED = (
+    "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
+    "week, day, dayofyear, dayofweek, isodow or extract of a date"
+)
+WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1
+MOST_CHARACTERS = 1_000_000
+MOST_LISTED = 10_000
+
+
+class DeclaredColumn(Protocol):
+    """A column of the table, or one that is computed from others."""
+
+    @property
+    def type(self) -> ScalarType: ...
+
+    @property
+    def expression(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """The columns that expressions may name. within: computed columns that are being read, outermost first."""
+
+    columns: Mapping[str, DeclaredColumn]
+    within: tuple[str, ...] = ()
+
+    def scalar(self, text: str, key: str) -> Scalar:
+        """Return the meaning of an SQL expression.
+
+        Args:
+            key: where it stands, for messages.
+
+        Raises:
+            InputError: it is not SQL, or uses what is not allowed, or types that do not go together.
+        """
+        return SqlReader(self, key).scalar(parsed(text, key))
+
+    def condition(self, text: str, key: str) -> Scalar:
+        """Return the meaning of an expression that is true, false or unknown."""
+        scalar = self.scalar(text, key)
+        if scalar.type != "boolean":
+            raise InputError(f"{key}: expected a condition, found an expression of type {scalar.type}")
+        return scalar
+
+    def column(self, name: str, key: str) -> Scalar:
+        """Return a column by its exact name, or what it is computed from."""
+        declared = self.columns.get(name)
+        if declared is None:
+            hint = did_you_mean(name, self.columns)
+            raise InputError(f'{key}: expected a column of [source.columns], found "{name}"{hint and f" ({hint})"}')
+        if declared.expression is None:
+            return column(name, declared.type)
+        if name in self.within:
+            raise InputError(f'{key}: expected columns that are computed from others, found "{name}" computed from itself')
+        own = f"source.columns.{name}.expression"
+        scalar = Expressions(self.columns, (*self.within, name)).scalar(declared.expression, own)
+        if (declared.type, scalar.type) == ("decimal", "integer"):
+            return to_decimal(scalar)
+        if scalar.type != declared.type:
+            raise InputError(f"{own}: expected type {declared.type}, as declared, found {scalar.type}")
+        return scalar
+
+
+@dataclass(frozen=True, slots=True)
+class SqlReader:
+    """One expression as it is read, `depth` nodes below its root."""
+
+    expressions: Expressions
+    key: str
+    depth: int = 0
+
+    def scalar(self, node: exp.Expr) -> Scalar:
+        if self.depth > DEEPEST:
+            raise InputError(
+                f"{self.key}: expected at most {DEEPEST} expressions within each other, found more; in (...) takes a list"
+            )
+        if node.comments:
+            raise InputError(f"{self.key}: expected no comment, found one")
+        meaning = MEANINGS.get(type(node).__name__)
+        if meaning is None or any(value and name not in meaning.arguments for name, value in node.args.items()):
+            raise self.refusal(node)
+        return meaning.read(SqlReader(self.expressions, self.key, self.depth + 1), node)
+
+    def refusal(self, node: exp.Expr, expected: str = f"only {ALLOWED}") -> InputError:
+        return InputError(f"{self.key}: expected {expected}, found {shown(node)}")
+
+    def of_type(self, node: exp.Expr, *types: ScalarType) -> Scalar:
+        """Read an operand of one of these types."""
+        scalar = self.scalar(node)
+        if scalar.type not in types:
+            raise InputError(
+                f"{self.key}: expected {' or '.join(types)} in {shown(node.parent or node)}, found {shown(node)} of type {scalar.type}"
+            )
+        return scalar
+
+    def comparable(self, node: exp.Expr, *operands: exp.Expr) -> tuple[Scalar, ...]:
+        """Read operands of one type, or numbers."""
+        scalars = tuple(self.scalar(operand) for operand in operands)
+        if len({"number" if each.type in NUMBERS else each.type for each in scalars}) > 1:
+            types = ", ".join(dict.fromkeys(each.type for each in scalars))
+            hint = " (a date is written date '2020-01-31')" if {each.type for each in scalars} == {"date", "text"} else ""
+            raise self.refusal(node, f"values of one type to compare{hint}, not {types}")
+        return scalars
+
+
+def parsed(text: str, key: str) -> exp.Expr:
+    """Parse one expression. Raises InputError where it is none."""
+    require("sqlglot")
+    from sqlglot import exp
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.errors import SqlglotError
+
+    if (
+        not text.strip()
+        or len(text) > LONGEST
+        or "\0" in text
+        or text.encode(errors="replace") != text.encode(errors="surrogatepass")
+    ):
+        raise InputError(f"{key}: expected an SQL expression of 1 to {LONGEST:,} characters of Unicode, found {shown(text)}")
+    try:
+        dialect = Dialect.get_or_raise(GRAMMAR)
+        tokens = dialect.tokenize(text)
+        trees: list[Any] = dialect.parser().parse_into(exp.Condition, tokens, text)
+    except (SqlglotError, RecursionError, ValueError):
+        raise InputError(f"{key}: expected one SQL expression, found {shown(text)}") from None
+    if any(token.comments for token in tokens):
+        raise InputError(f"{key}: expected no comment, found one")
+    if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
+        raise InputError(f"{key}: expected one SQL expression, found {shown(text)}")
+    return trees[0]
+
+
+def shown(what: exp.Expr | str) -> str:
+    """Shorten a part of what the user wrote, for a message."""
+    text = what if isinstance(what, str) else what.sql(dialect=GRAMMAR, comments=False)
+    short = text if len(text) <= 60 else f"{text[:57]}..."
+    return f'"{short.encode("unicode_escape").decode() if not short.isprintable() else short}"'
+
+
+Read = Callable[[SqlReader, "exp.Expr"], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeaning:
+    """How a node is read, and the parts that it may have."""
+
+    read: Read
+    arguments: frozenset[str]
+
+
+def _is_a(node: exp.Expr | None, name: str) -> bool:
+    return type(node).__name__ == name
+
+
+def _column(reader: SqlReader, node: exp.Expr) -> Scalar:
+    if not _is_a(node.this, "Identifier"):
+        raise reader.refusal(node)
+    return reader.expressions.column(node.this.this, reader.key)
+
+
+def _literal(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return literal(node.this, "text") if node.args.get("is_string") else _number(reader, node, node.this)
+
+
+def _number(reader: SqlReader, node: exp.Expr, text: str) -> Scalar:
+    """An integer of 64 bits, or a double."""
+    if text.removeprefix("-").isdecimal() and text.isascii():
+        value = int(text) if len(text) < 25 else WHOLE_MOST + 1
+        if WHOLE_LEAST <= value <= WHOLE_MOST:
+            return integer(value)
+        raise reader.refusal(node, "integers of 64 bits")
+    try:
+        number = float(text)
+    except ValueError:
+        raise reader.refusal(node, "a number") from None
+    if not math.isfinite(number):
+        raise reader.refusal(node, "a finite number")
+    return decimal(number)
+
+
+def _truth(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return literal("true" if node.this else "false", "boolean")
+
+
+def _date(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """date '2020-01-31'; no other cast."""
+    text, to = node.this, node.args["to"]
+    if to.sql() != "DATE" or not _is_a(text, "Literal") or not text.args.get("is_string"):
+        raise reader.refusal(node)
+    try:
+        value = date.fromisoformat(text.this)
+    except ValueError:
+        raise reader.refusal(node, "date 'YYYY-MM-DD'") from None
+    return literal(value.isoformat(), "date")
+
+
+def _inside(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return reader.scalar(node.this)
+
+
+def _comparison(operator: str) -> Read:
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        left, right = reader.comparable(node, node.this, node.expression)
+        if left.type == "boolean" and operator not in ("=", "<>"):
+            raise reader.refusal(node, "= or <> between booleans")
+        return composed("boolean", f"({{0}} {operator} {{1}})", left, right)
+
+    return read
+
+
+def _between(reader: SqlReader, node: exp.Expr) -> Scalar:
+    value, least, most = reader.comparable(node, node.this, node.args["low"], node.args["high"])
+    if value.type == "boolean":
+        raise reader.refusal(node, "numbers, text or dates with between")
+    return composed("boolean", "({0} BETWEEN {1} AND {2})", value, least, most)
+
+
+def _within(reader: SqlReader, node: exp.Expr) -> Scalar:
+    listed = node.expressions
+    if not 1 <= len(listed) <= MOST_LISTED:
+        raise reader.refusal(node, f"a list of 1 to {MOST_LISTED:,} literals")
+    value, *values = reader.comparable(node, node.this, *listed)
+    if not all(each.literal for each in values):
+        raise reader.refusal(node, "literals in the list of in")
+    places = ", ".join(f"{{{number + 1}}}" for number in range(len(values)))
+    return composed("boolean", f"({{0}} IN ({places}))", value, *values)
+
+
+def _is(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Never null itself."""
+    if not _is_a(node.expression, "Null"):
+        raise reader.refusal(node, "is null or is not null")
+    return composed("boolean", "({0} IS NULL)", reader.scalar(node.this))
+
+
+def _connection(operator: str) -> Read:
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        sides = (reader.of_type(side, "boolean") for side in (node.this, node.expression))
+        return composed("boolean", f"({{0}} {operator} {{1}})", *sides)
+
+    return read
+
+
+def _not(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return composed("boolean", "(NOT {0})", reader.of_type(node.this, "boolean"))
+
+
+def _arithmetic(operator: str) -> Read:
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        left, right = (reader.of_type(side, "integer", "decimal") for side in (node.this, node.expression))
+        decimals = operator == "/" or "decimal" in (left.type, right.type)
+        return (decimal_arithmetic if decimals else whole_arithmetic)(operator, left, right)
+
+    return read
+
+
+def _whole_division(operator: str) -> Read:
+    def read(reader: SqlReader, node: exp.Expr) -> Scalar:
+        return whole_arithmetic(operator, *(reader.of_type(side, "integer") for side in (node.this, node.expression)))
+
+    return read
+
+
+def _minus(reader: SqlReader, node: exp.Expr) -> Scalar:
+    operand = node.this
+    if _is_a(operand, "Literal") and not operand.args.get("is_string") and not operand.this.startswith("-"):
+        return _number(reader, node, f"-{operand.this}")
+    value = reader.of_type(operand, "integer", "decimal")
+    return whole_arithmetic("-", integer(0), value) if value.type == "integer" else decimal_arithmetic("-", decimal(0.0), value)
+
+
+def _cased(upper: bool) -> Read:
+    return lambda reader, node: cased(reader.of_type(node.this, "text"), upper)
+
+
+def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
+    """Characters (Unicode code points). Positions are literals: engines do not agree where a position is 0 or negative, or a length is."""
+    start, length = _position(reader, node, node.args.get("start"), 1), node.args.get("length")
+    many = "" if length is None else f", {_position(reader, node, length, 0)}"
+    return composed("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
+
+
+def _position(reader: SqlReader, node: exp.Expr, place: exp.Expr | None, least: int) -> int:
+    text = str(place.this) if _is_a(place, "Literal") and place is not None and not place.args.get("is_string") else ""
+    if not (text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS):
+        raise reader.refusal(
+            node, "substr(text, start, length) with whole numbers, a start of at least 1 and a length of at least 0"
+        )
+    return int(text)
+
+
+def _part_of(part: DatePartName) -> NodeMeaning:
+    return NodeMeaning(lambda reader, node: date_part(part, reader.of_type(node.this, "date")), ONE)
+
+
+PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
+
+
+def _extract(reader: SqlReader, node: exp.Expr) -> Scalar:
+    name = str(node.this.this).lower() if _is_a(node.this, "Var") else ""
+    for part in PARTS:
+        if part == name:
+            return date_part(part, reader.of_type(node.expression, "date"))
+    raise reader.refusal(node, f"extract of {', '.join(PARTS)}")
+
+
+ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
+COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+DATE_PARTS: dict[str, DatePartName] = {
+    "Year": "year",
+    "Quarter": "quarter",
+    "Month": "month",
+    "Week": "week",
+    "WeekOfYear": "week",
+    "Day": "day",
+    "DayOfMonth": "day",
+    "DayOfYear": "doy",
+    "DayOfWeek": "dow",
+    "DayOfWeekIso": "isodow",
+}
+
+# By the name of sqlglot's class, so that sqlglot is imported where an expression is read.
+MEANINGS: Mapping[str, NodeMeaning] = {
+    "Column": NodeMeaning(_column, ONE),
+    "Literal": NodeMeaning(_literal, ONE | {"is_string"}),
+    "Boolean": NodeMeaning(_truth, ONE),
+    "Cast": NodeMeaning(_date, ONE | {"to"}),
+    "Paren": NodeMeaning(_inside, ONE),
+    **{name: NodeMeaning(_comparison(operator), TWO) for name, operator in COMPARISONS.items()},
+    "Between": NodeMeaning(_between, ONE | {"low", "high"}),
+    "In": NodeMeaning(_within, ONE | {"expressions"}),
+    "Is": NodeMeaning(_is, TWO),
+    "And": NodeMeaning(_connection("AND"), TWO),
+    "Or": NodeMeaning(_connection("OR"), TWO),
+    "Not": NodeMeaning(_not, ONE),
+    **{name: NodeMeaning(_arithmetic(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
+    "Div": NodeMeaning(_arithmetic("/"), TWO | {"typed", "safe"}),
+    "IntDiv": NodeMeaning(_whole_division("//"), TWO),
+    "Mod": NodeMeaning(_whole_division("%"), TWO),
+    "Neg": NodeMeaning(_minus, ONE),
+    "Lower": NodeMeaning(_cased(upper=False), ONE),
+    "Upper": NodeMeaning(_cased(upper=True), ONE),
+    "Substring": NodeMeaning(_substring, ONE | {"start", "length"}),
+    "Extract": NodeMeaning(_extract, TWO),
+    **{name: _part_of(part) for name, part in DATE_PARTS.items()},
+}

@@ -1,0 +1,248 @@
+"""Counts of rows or units, histograms, and which counts reach a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from dpcli.base.fields import COUNT, DELTA, Key, Reader
+from dpcli.file.toml.findings import Problem
+from dpcli.release.aggregate import MOST_ROWS
+from dpcli.release.answers.choice_error import threshold_slack
+from dpcli.release.answers.intervals import additive_interval
+from dpcli.release.answers.tidy import CONSISTENT, NoisyTotal, consistent
+from dpcli.release.data_source import Source
+from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
+from dpcli.release.measures.averages import COLUMN
+from dpcli.release.measures.most_common import choice_needs
+from dpcli.release.noise.selection import SparseVectorLaws
+from dpcli.release.numbers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, tidied
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
+from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.query_answer import QueryAnswer
+
+
+OF_TOTAL = 0.3  # of the cost
+FEW_HOLD = (
+    "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the "
+    "interval is too high, and holds less often than stated"
+)
+OF_BY = Reader("by", lambda query: bool(query.by))
+OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountQuery(NoisyQuery):
+    """The number of rows, or of units, for each key."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 3, "max_rows": 2, "postprocess": ["non-negative"]},
+        {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},
+        {"of": "units", "error": {"within": 100, "confidence": 0.9}, "confidence": 0.9},
+        {"of": "units", "epsilon": 0.5},
+        {"by": ["state"], "totals": True, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
+    )
+    undeclared: ClassVar[str] = 'keys = "threshold" here, which shows a key where enough units hold it'
+
+    measure: Annotated[str, MEASURE] = "count"
+    totals: Annotated[
+        bool, Key("whether their total is answered too, with noise of its own; all are then made to add up", reader=OF_BY)
+    ] = False
+    keys: Annotated[
+        Literal["declared", "threshold"],
+        Key("keys that are answered: all that are declared, or those that enough units hold", reader=OF_BY),
+    ] = "declared"
+    delta: Annotated[
+        float | None, Key("probability that a key which one unit alone holds is shown", DELTA, reader=OF_THRESHOLD)
+    ] = None
+    of: Annotated[Literal["rows", "units"], Key("what is counted: rows, or units that have any")] = "rows"
+
+    @property
+    def shows_keys(self) -> bool:
+        return self.keys == "threshold"
+
+    def problems(self) -> Iterator[Problem]:
+        yield from NoisyQuery.problems(self)
+        if self.totals and (self.shows_keys or self.error is not None):
+            yield ("totals",), "declared keys, and epsilon, rho or weight", "keys" if self.shows_keys else "error"
+        if self.shows_keys and not self.delta:
+            yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from NoisyQuery.needs(self, source) if self.of == "rows" else _of_units(self, source)
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        if self.shows_keys:
+            return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
+        if self.totals:
+            return (
+                noisy_vector(self, setting, self.contribution(), "keys", 1.0 - OF_TOTAL),
+                noisy_vector(self, setting, self.total_contribution(), "total", OF_TOTAL),
+            )
+        return (noisy_vector(self, setting, self.contribution()),)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_of(self, setting, rows=None if self.of == "rows" else MOST_ROWS)  # each key of a unit is worth the same
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        release, *others = self.releases(setting)
+        exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
+        if others:
+            return self._adding_up(exact, release, others[0])
+        if not self.shows_keys:
+            return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
+        shown = {key: number for key, number in noised(exact, release).items() if number > release.keys["threshold"]}
+        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {FEW_HOLD.format(release.keys['threshold'])}")
+
+    def _adding_up(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
+        """Keys and total are moved by least squares so that they add up; their intervals stay those of the noise."""
+        parts = noised(exact, release)
+        (total,) = noised({(): sum(exact.values())}, of_total).values()
+        variances = [Fraction(law_of(one).variance) for one in (release, of_total)]
+        moved, shown = (
+            consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in parts.values()))),
+            parts,
+        )
+        while "non-negative" in self.postprocess and any(
+            part.value < 0 for part in moved.parts
+        ):  # each of these is 0 in what is nearest
+            shown = {key: part for (key, part), at in zip(shown.items(), moved.parts, strict=True) if at.value >= 0}
+            moved = consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in shown.values())))
+        values = {key: at.value for key, at in zip(shown, moved.parts, strict=True)}
+        rows = [
+            tidied(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
+            for key, part in parts.items()
+        ]
+        whole = tidied(
+            self, ("total",) * len(self.by), sum(values.values()), additive_interval(total, law_of(of_total), self.confidence)
+        )
+        return answer_of(self, (*rows, whole), NOISE_ALONE, None, CONSISTENT)
+
+    def total_contribution(self) -> Contribution:
+        """Return what a unit adds to the total of all keys."""
+        one = self.contribution()
+        return Contribution(1, one.groups * one.rows, 1, 1, one_key=True)
+
+    def contribution(self) -> Contribution:
+        return Contribution(self.groups, self.rows if self.of == "rows" else 1, 1, 1, fixed=False, one_key=not self.by)
+
+
+def _of_units(query: CountQuery, source: Source) -> Iterator[Problem]:
+    """A unit counts once in each key, however many rows it has."""
+    if query.max_rows is not None:
+        yield ("max_rows",), 'no number with of = "units"', str(query.max_rows)
+    for key, expected, found in NoisyQuery.needs(query, source):
+        if key != ("max_rows",):
+            yield key, expected, found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistogramQuery(NoisyQuery):
+    """The number of rows in each bin, from one edge up to but without the next; the last bin has its upper edge too."""
+
+    keyed: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "age", "bins": [0, 18, 65, 115], "rho": 0.01, "max_groups": 1, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "histogram"
+    column: Annotated[str, COLUMN]
+    bins: Annotated[tuple[float, ...], Key("edges of the bins, rising; values outside of them are left out")]
+
+    def problems(self) -> Iterator[Problem]:
+        yield from NoisyQuery.problems(self)
+        if len(self.bins) < 2 or any(not a < b for a, b in zip(self.bins, self.bins[1:], strict=False)):
+            yield ("bins",), "at least two edges, each above the one before", ", ".join(f"{edge:g}" for edge in self.bins) or "none"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from NoisyQuery.needs(self, source)
+        column = source.columns.get(self.column)
+        if column is not None and column.type not in ("integer", "decimal"):
+            yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        one_key = len(self.bins) == 2 and not self.by
+        return (noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=one_key)),)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        keys = (*group_keys(self, setting), binned_key(self.column, self.bins))
+        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        (release,) = self.releases(setting)
+        numbers = noised({key: total.rows for key, total in totals.items()}, release)
+        spoken = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
+        return additive_answer(self, release, spoken, NOISE_ALONE, (*self.by, self.column))
+
+    def bin_text(self, number: int) -> str:
+        """A bin as an interval."""
+        last = number == len(self.bins) - 2
+        low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, so that no two look alike
+        return f"[{low}, {high}{']' if last else ')'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdQuery(Query):
+    """Tell whether the count of rows reaches `above`: of the whole table, or of each value of a column in its declared order, until
+    `answers` of them do. The counts are not released."""
+
+    keyed: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "state", "above": 1000, "answers": 2, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "threshold"
+    column: Annotated[
+        str | None, Key("the column whose values are asked about, in declared order; the whole table where absent")
+    ] = None
+    above: Annotated[int, Key("the count to reach", COUNT)]
+    answers: Annotated[int, Key("how many may reach it before the questions end", COUNT)] = 1
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        for key, expected, found in Query.needs(self, source):
+            if key != ("max_groups",) or self.column is not None:
+                yield key, expected, found
+        if self.column is not None:
+            yield from choice_needs(self, source, self.column)
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        laws = self.laws(setting)
+        why = (
+            f"one unit moves each count by at most {self.rows:,}",
+            f"noise of scale {laws.threshold.scale:.6g} on the threshold and {laws.query.scale:.6g} on each count",
+        )
+        return (QueryRelease("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
+
+    def laws(self, setting: QuerySetting) -> SparseVectorLaws:
+        """Noise of the threshold and of the counts."""
+        assert setting.cost is not None
+        return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        keys = () if self.column is None else (column_key(setting, self.column),)
+        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        from dpcli.release.noise.selection import above_threshold
+
+        keys = self.ordered(setting)
+        found = above_threshold([totals[key].rows if key in totals else 0 for key in keys], self.above, self.laws(setting))
+        rows = tuple(AnswerRow(key, reached) for key, reached in zip(keys, found, strict=False))
+        by = () if self.column is None else (self.column,)
+        return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
+
+    def ordered(self, setting: QuerySetting) -> list[tuple[KeyValue, ...]]:
+        """The keys in the order in which they are asked about."""
+        if self.column is None:
+            return [()]
+        return [(value,) for value in column_key(setting, self.column).domain or ()]
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        distance = threshold_slack(self.laws(setting), len(self.ordered(setting)), self.confidence)
+        return f"right for every count that is {distance + 1:,} from the threshold, with probability {self.confidence:.6g}"

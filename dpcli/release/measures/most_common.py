@@ -1,0 +1,187 @@
+"""The most common values of a column: by noise on a declared domain, or one by propose-test-release where nobody knows the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from dpcli.base.fields import DELTA, Constraint, Key, Reader
+from dpcli.file.toml.findings import Problem
+from dpcli.release.answers.choice_error import slack_of_each
+from dpcli.release.data_source import Source, domain_of
+from dpcli.release.group_keys import aggregation_by, column_key
+from dpcli.release.noise.selection import choice_scale, count_range
+from dpcli.release.numbers import order
+from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
+from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+
+FEW = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+VALUES = Key("the column whose values are counted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopQuery(Query):
+    """The k most common values of a column, in the order in which they were chosen; their counts are not released.
+
+    Each is chosen by the exponential mechanism among those that are left (peeling).
+    """
+
+    keyed: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
+
+    measure: Annotated[str, MEASURE] = "top-k"
+    column: Annotated[str, VALUES]
+    top: Annotated[int, Key("how many of the most common values", FEW)]
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        yield from choice_needs(self, source, self.column)
+        column = source.columns.get(self.column)
+        if column is None or column.domain_file is not None:
+            return  # counted when the file of values is read
+        values = len(domain_of(column, self.column, "") or ())
+        if 0 < values < self.top:
+            yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        assert setting.cost is not None
+        epsilon = setting.cost.share(1.0 / self.top).bounded_range_epsilon
+        reach = count_range(self.rows, setting.adjacency)
+        choice_scale(reach, epsilon)
+        why = (
+            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
+            f"each of {self.top:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
+        )
+        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=self.top),)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        from dpcli.release.noise.selection import top_k
+
+        (release,) = self.releases(setting)
+        keys = sorted(totals, key=order)
+        reach = count_range(self.rows, setting.adjacency)
+        chosen = top_k([totals[key].rows for key in keys], self.top, reach, release.keys["epsilon"])
+        rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
+        return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        (release,) = self.releases(setting)
+        reach = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
+        return choice_error(reach, self.top, self.confidence, setting, self.column)
+
+
+def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
+    """Yield what a choice among declared values lacks."""
+    if column in source.columns and not source.columns[column].declares_keys:
+        otherwise = f", or {query.undeclared}" if query.undeclared else ""
+        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
+
+
+def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
+    """Say how far the count of each choice may be below the best that was left."""
+    domain = domain_of(setting.source.columns[column], column, setting.folder) or ()
+    distance = slack_of_each(max(len(domain), 1), choices, scale, 1.0 - confidence)
+    return f"each count is within {distance:,} of the best that was left, with probability {confidence:.6g}"
+
+
+OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeQuery(Query):
+    """The most common value of a column.
+
+    noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
+    change before another value were the most common, and answers only where that is many; none is an answer.
+    """
+
+    keyed: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
+        {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
+    )
+    undeclared: ClassVar[str] = 'method = "propose-test-release" here, which answers where the lead is large'
+
+    measure: Annotated[str, MEASURE] = "mode"
+    column: Annotated[str, VALUES]
+    method: Annotated[
+        Literal["noisy-max", "propose-test-release"],
+        Key("how it is found: noisy-max over declared values, or propose-test-release over any"),
+    ] = "noisy-max"
+    delta: Annotated[float | None, Key("probability to answer where one unit could change the answer", DELTA, reader=OF_TEST)] = (
+        None
+    )
+
+    @property
+    def tests(self) -> bool:
+        return self.method == "propose-test-release"
+
+    def problems(self) -> Iterator[Problem]:
+        yield from Query.problems(self)
+        if self.tests and not self.delta:
+            yield ("delta",), "a delta above 0 with propose-test-release", "none"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        if not self.tests:
+            yield from choice_needs(self, source, self.column)
+        elif self.column in source.columns:
+            yield from shown_problems(source.columns[self.column], self.column, ("column",))
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        assert setting.cost is not None
+        if self.tests:
+            epsilon = setting.cost.pure_epsilon
+            why = ("the number of units that would have to change moves by at most 1", f"a test of it at epsilon {epsilon:.6g}")
+            return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
+        kind = "permute-and-flip" if setting.cost.pure else "exponential"
+        epsilon = setting.cost.bounded_range_epsilon
+        reach = count_range(self.rows, setting.adjacency)
+        choice_scale(reach, epsilon)
+        why = (
+            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
+            f"one choice by {kind} at epsilon {epsilon:.6g}",
+        )
+        return (QueryRelease("", kind, {"epsilon": epsilon}, why),)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        keys = (column_key(setting, self.column, declared=not self.tests),)
+        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        keys = sorted(totals, key=order)
+        counts = [totals[key].rows for key in keys]
+        chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
+        rows = (AnswerRow((), None if chosen is None else chosen[0]),)
+        return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
+
+    def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
+        """By permute-and-flip at a pure cost, where it is never worse; else by the choice of bounded range."""
+        from dpcli.release.noise.selection import exponential, permute_and_flip
+
+        (release,) = self.releases(setting)
+        choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
+        return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
+
+    def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
+        from dpcli.release.numbers import laplace_draw
+        from dpcli.release.stability.propose_test import StabilityTest, released_mode
+
+        (release,) = self.releases(setting)
+        test = StabilityTest(release.keys["epsilon"], release.keys["delta"])
+        return released_mode(counts, test, laplace_draw, setting.adjacency, self.rows)
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        if self.tests:
+            return "right where it answers; no answer where few units could change it"
+        (release,) = self.releases(setting)
+        scale = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
+        return choice_error(scale, 1, self.confidence, setting, self.column)

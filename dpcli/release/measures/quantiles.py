@@ -1,0 +1,110 @@
+"""Quantiles of a column, chosen on its declared grid by the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.base.fields import Key
+from dpcli.file.toml.findings import Problem
+from dpcli.release.answers.choice_error import slack
+from dpcli.release.data_source import Source, stepped, value_problems
+from dpcli.release.group_keys import aggregation_by, stepped_key
+from dpcli.release.measures.averages import COLUMN
+from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+MOST_CANDIDATES = 1_000_000
+MOST_PARTS = 10**6  # of which a share is a whole number: scores are counted in these, and 2^40 rows of them are below 2^62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileQuery(Query):
+    """The value below which a share of the rows lies, among the whole steps from min to max.
+
+    Of one unit at most max_rows rows count.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "age", "quantiles": [0.25, 0.5, 0.75], "epsilon": 0.5, "max_rows": 1, "where": "age >= 18", "confidence": 0.9},
+        {"column": "age", "rho": 0.01, "max_rows": 1},
+        {"column": "age", "weight": 1, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "quantile"
+    column: Annotated[str, COLUMN]
+    quantiles: Annotated[
+        tuple[float, ...], Key("shares of the rows below, from 0 to 1, of at most six decimals; each is a choice of its own")
+    ] = (0.5,)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from Query.problems(self)
+        if not self.quantiles or any(not 0.0 <= share <= 1.0 for share in self.quantiles):
+            yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{share:g}" for share in self.quantiles) or "none"
+        for position, share in enumerate(self.quantiles):
+            if self.share(position).denominator > MOST_PARTS:
+                yield ("quantiles", position), "a share of at most six decimals", repr(share)
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        lacking = tuple(value_problems(source, "column", self.column, self.rows))
+        yield from lacking
+        if not lacking and self.column in source.columns and self.candidates(source) > MOST_CANDIDATES:
+            yield ("column",), f"at most {MOST_CANDIDATES:,} steps from min to max: a coarser step", f"{self.candidates(source):,}"
+
+    def candidates(self, source: Source) -> int:
+        """Count the values to choose from."""
+        values = stepped(source, self.column)
+        return values.most - values.least + 1
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        assert setting.cost is not None
+        epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
+        for position in range(len(self.quantiles)):
+            choice_scale(self.reach(setting, position), epsilon)
+        why = (
+            f"one unit counts with at most {self.rows:,} row{'s' if self.rows > 1 else ''}",
+            f"the difference of two candidates' distances from the rank moves by at most {self.reach(setting, 0):,} of its units",
+            f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
+        )
+        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
+
+    def reach(self, setting: QuerySetting, position: int) -> int:
+        """The range of the scores of one of the quantiles."""
+        return rank_range(self.share(position), self.rows, setting.adjacency)
+
+    def share(self, position: int) -> Fraction:
+        return Fraction(repr(self.quantiles[position]))
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        from dpcli.release.noise.selection import exponential
+
+        (release,) = self.releases(setting)
+        values = stepped(setting.source, self.column)
+        counts = [0] * self.candidates(setting.source)
+        for (number,), total in totals.items():
+            counts[int(number) - values.least] += total.rows
+        rows = []
+        for position, share in enumerate(self.quantiles):
+            chosen = exponential(rank_scores(counts, self.share(position)), self.reach(setting, position), release.keys["epsilon"])
+            rows.append(AnswerRow((repr(share),), values.value(values.least + chosen)))
+        return QueryAnswer(self.name, self.measure, ("share",), tuple(rows), self.confidence, self.expected_error(setting))
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        (release,) = self.releases(setting)
+        ranks = max(self._ranks(setting, position, release.keys["epsilon"]) for position in range(len(self.quantiles)))
+        return f"each is at most {ranks:,} rows from the rank that is asked for, with probability {self.confidence:.6g}"
+
+    def _ranks(self, setting: QuerySetting, position: int, epsilon: float) -> int:
+        scale = self.reach(setting, position) / epsilon
+        return math.ceil(slack(self.candidates(setting.source), scale, 1.0 - self.confidence) / self.share(position).denominator)

@@ -1,0 +1,124 @@
+"""Weighted sums of counts: any matrix of whole numbers over the keys, answered by the better of two strategies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.base.errors import InputError
+from dpcli.base.fields import Key
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import first_names
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.answers.intervals import ConfidenceInterval
+from dpcli.release.answers.noise_tails import weighted_half_width
+from dpcli.release.data_source import Source, domain_of
+from dpcli.release.group_keys import aggregation_of, group_keys
+from dpcli.release.noise.samplers import noisy
+from dpcli.release.numbers import answer_of, law_of, tidied
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
+from dpcli.release.query_answer import QueryAnswer
+from dpcli.release.vectors import Contribution, Sensitivity, noisy_moved, noisy_vector
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearQuery(NoisyQuery):
+    """Weighted sums of the counts of the keys in `by`: one for each row of a matrix of whole numbers.
+
+    Either each count has noise and the sums follow from these, or each sum has noise of its own: whichever has the smaller variance in all,
+    which is known before the data are.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"by": ["state"], "matrix": [[1, 0], [1, 1]], "rho": 0.05, "max_groups": 2, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "linear"
+    matrix: Annotated[
+        tuple[tuple[int, ...], ...],
+        Key("a row of weights for each sum: a weight for each key, in declared order, the last column fastest"),
+    ]
+
+    def problems(self) -> Iterator[Problem]:
+        yield from NoisyQuery.problems(self)
+        if not self.by:
+            yield ("by",), "the columns whose counts are weighted", "none"
+        widths = {len(row) for row in self.matrix}
+        if len(widths) != 1 or not any(any(row) for row in self.matrix):
+            yield ("matrix",), "rows of one length, not all zero", f"lengths {first_names(map(str, sorted(widths)))}"
+        if self.error is not None:
+            yield ("error",), "epsilon, rho or weight for weighted sums", "error"
+
+    def below_zero(self, source: Source) -> bool:
+        return any(weight < 0 for row in self.matrix for weight in row)
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        cells, sums = self._cells(setting), self._sums(setting)
+        return (cells,) if self._spread(cells, self.matrix) <= self._spread(sums, None) else (sums,)
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from NoisyQuery.needs(self, source)
+        if any(name in source.columns and source.columns[name].domain_file for name in self.by):
+            return  # counted when the file is read
+        cells = math.prod(len(domain_of(source.columns[name], name, "") or ()) for name in self.by if name in source.columns)
+        if self.by and cells != len(self.matrix[0]):
+            yield ("matrix",), f"{cells:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_of(self, setting)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        (release,) = self.releases(setting)
+        keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
+        if len(keys) != len(self.matrix[0]):
+            raise InputError(
+                f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}'
+            )
+        counts, law = [totals[key].rows if key in totals else 0 for key in keys], law_of(release)
+        by_cells = release == self._cells(setting)
+        counted = noisy(counts, law) if by_cells else counts
+        sums = [sum(weight * count for weight, count in zip(row, counted, strict=True)) for row in self.matrix]
+        values = sums if by_cells else noisy(sums, law)
+        widths = [self._width(release, row if by_cells else (1,)) for row in self.matrix]
+        rows = (
+            tidied(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
+            for place, (value, width) in enumerate(zip(values, widths, strict=True))
+        )
+        return answer_of(self, tuple(rows), by=("row",))
+
+    def _width(self, release: QueryRelease, weights: Sequence[int]) -> int:
+        return weighted_half_width(law_of(release), weights, self.confidence)
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        (release,) = self.releases(setting)
+        rows = self.matrix if release == self._cells(setting) else ((1,),)
+        width = max(self._width(release, row) for row in rows)
+        return f"each sum within {width:,} of the bounded truth, with probability {self.confidence:.6g}"
+
+    def _cells(self, setting: QuerySetting) -> QueryRelease:
+        return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
+
+    def _sums(self, setting: QuerySetting) -> QueryRelease:
+        """All sums as one vector: one row of a unit adds a column of the matrix, whose norms bound what it moves."""
+        columns = list(zip(*self.matrix, strict=True))
+        largest = max(sum(map(abs, column)) for column in columns)
+        squared = max(sum(weight * weight for weight in column) for column in columns)
+        versions = 2 if setting.adjacency is Adjacency.REPLACE_ONE else 1
+        rows = versions * self.groups * self.rows
+        why = (
+            f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} row{'s' if self.rows > 1 else ''} to each"
+            + (", in either version" if versions > 1 else ""),
+            f"a row moves the sums by a column of the matrix: at most {largest:,} in all, {math.sqrt(squared):.6g} in Euclidean norm",
+        )
+        return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
+
+    def _spread(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
+        """The variances of all sums, added up."""
+        weights = len(self.matrix) if matrix is None else sum(weight * weight for row in matrix for weight in row)
+        return law_of(release).variance * weights

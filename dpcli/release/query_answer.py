@@ -1,0 +1,119 @@
+"""Answers to queries: values with their intervals, kept in the folder of a release whole or not at all, and never replaced."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpcli.base.errors import InputError, LedgerError
+from dpcli.sessions.folder import replaced
+
+KeyValue = str | int | bool
+Value = float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """A value. key: the values of the columns in `by`. lower, upper: of its interval, None where it has none; infinite where nothing
+    bounds it."""
+
+    key: tuple[KeyValue, ...]
+    value: Value
+    lower: float | None = None
+    upper: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """The noisy answer to one query.
+
+    by: names of the key's columns. confidence: of each interval. covers: what the interval speaks of, and what not. postprocessed: what
+    was done to the noisy numbers.
+    """
+
+    query: str
+    measure: str
+    by: tuple[str, ...]
+    rows: tuple[AnswerRow, ...]
+    confidence: float
+    covers: str
+    postprocessed: tuple[str, ...] = ()
+
+
+def as_json(answer: QueryAnswer) -> dict[str, Any]:
+    """JSON values; infinities as text."""
+    return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
+
+
+def of_json(content: Mapping[str, Any]) -> QueryAnswer:
+    """Read what `as_json` wrote. Raises TypeError, KeyError or ValueError where it did not."""
+    rows = tuple(
+        AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"])) for row in content["rows"]
+    )
+    listed = {name: tuple(content[name]) for name in ("by", "postprocessed")}
+    return QueryAnswer(**{**content, **listed, "rows": rows})
+
+
+def _jsonable(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+ANSWERS = "answers.json"
+STATEMENT = "statement.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The answers of one run. fingerprint: of what was asked. data: where the data were, where that is a path."""
+
+    run: str
+    fingerprint: str
+    answers: tuple[QueryAnswer, ...]
+    data: str = ""
+
+
+def store(folder: str, stored: Stored) -> None:
+    """Keep the answers, durably. Raises LedgerError where there are some, or the disk takes none: the charge stays."""
+    path = os.path.join(folder, ANSWERS)
+    if os.path.lexists(path):
+        raise LedgerError(f"{path}: holds answers already: they are not replaced")
+    answers = [as_json(answer) for answer in stored.answers]
+    body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
+    try:
+        replaced(path, json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False).encode())
+    except OSError as error:
+        raise LedgerError(
+            f"{path}: cannot be written ({error.strerror}): the release stays charged, its answers are lost and were shown to nobody"
+        ) from None
+
+
+def stored_in(folder: str) -> Stored | None:
+    """The answers that are there, None where there are none. Raises InputError where they were changed."""
+    path = os.path.join(folder, ANSWERS)
+    if not os.path.lexists(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            body = json.load(file)
+        digest = body.pop("sha256")
+        answers = tuple(of_json(answer) for answer in body["answers"])
+        found = Stored(body["run"], body["fingerprint"], answers, body.get("data", ""))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        digest, found, body = None, None, {}
+    if found is None or digest != _digest(body):
+        raise InputError(
+            f"{path}: the stored answers were changed, or are not from dpcli: nothing is released again in their place"
+        )
+    return found
+
+
+def _digest(body: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,199 @@
+"""From [source] and [[query]] to the mechanisms that they come to: what every command prices, and the ledger remembers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS
+from dpcli.file.keys.kinds import KeyPlace
+from dpcli.file.pipeline.document import Mechanisms
+from dpcli.file.pipeline.model import Budget, Entry, Privacy
+from dpcli.file.toml.findings import Findings, Problem
+from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.release.cost import QueryCost
+from dpcli.release.data_source import Source
+from dpcli.release.group_keys import within_keys
+from dpcli.release.query import Query, QueryRelease, QuerySetting
+
+# Of a unit with one row, one row and one key count: what is not stated is 1, and the engine leaves out whatever is more.
+BOUNDS = (("max_rows",), ("max_groups",))
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuery:
+    """A query, what it is asked of, and its mechanisms."""
+
+    query: Query
+    setting: QuerySetting
+    releases: tuple[QueryRelease, ...]
+
+    def name_of(self, release: QueryRelease) -> str:
+        """The name of the entry that prices one of them."""
+        return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
+
+
+def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
+    """The entries of the queries, in their order, each with the place of its query.
+
+    None where something is wrong, which is then among the findings.
+    """
+    before = len(findings)
+    for key, expected, found in _problems(values):
+        findings.add("DP005", key, expected, found)
+    if len(findings) > before:
+        return ()
+    try:
+        performed = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
+        priced = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
+    except InputError as error:
+        findings.add("DP005", ("query",), "queries that can be priced", str(error))
+        return ()
+    taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    for place, entry in priced:
+        if entry.name in taken:
+            findings.add(
+                "DP005", ("query", place, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
+            )
+        taken.add(entry.name)
+    return priced if len(findings) == before else ()
+
+
+def asked(
+    source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
+) -> tuple[AskedQuery, ...]:
+    """Every query with its mechanisms. Raises InputError where one cannot be priced."""
+    queries = [within_keys(query, source) for query in queries]
+    shares = weighted(queries, source, privacy, budget)
+    return tuple(
+        _asked(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
+        for query, cost in zip(queries, shares, strict=True)
+    )
+
+
+def _asked(query: Query, setting: QuerySetting) -> AskedQuery:
+    return AskedQuery(query, setting, query.releases(setting))
+
+
+def _entries(one: AskedQuery) -> Iterator[Entry]:
+    for release in one.releases:
+        kind = load(MECHANISMS[release.type])
+        whose = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # a query bounds what a unit does, not a row
+        table = {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, **whose}
+        yield _read(one.query.name, table)
+
+
+def _read(query: str, table: Mapping[str, Any]) -> Entry:
+    """A [[mechanism]] table, by the rules of the file: what they refuse, a ledger could not read again."""
+    findings = Findings()
+    entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
+    problems = [(fault.key, fault.expected, fault.found) for fault in findings.items]
+    problems += [] if entry is None else [((key,), expected, found) for key, expected, found in entry.spec.problems()]
+    for key, expected, found in problems:
+        raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {found}')
+    assert entry is not None
+    return entry
+
+
+def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    source, privacy = values.get("source"), values.get("privacy")
+    if source is None or privacy is None:
+        yield ("source",), "a [source] table with [[query]]", "none"
+        return
+    taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    for position, query in enumerate(values["query"]):
+        here = ("query", position)
+        if query.name in taken:
+            yield (*here, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
+        taken.add(query.name)
+        for key, expected, found in query.needs(source):
+            if not (privacy.max_contributions == 1 and key in BOUNDS and getattr(query, key[0]) is None):
+                yield (*here, *key), expected, found
+    own = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
+    if privacy.delta is not None and own > privacy.delta * (1 + 1e-12):
+        yield ("privacy", "delta"), f"at least the {own:g} that the deltas of the queries come to", f"{privacy.delta:g}"
+    if privacy.unit == "example" and source.unit is not None:
+        yield ("source", "unit"), 'no unit column with privacy.unit = "example": each row is one', f'"{source.unit}"'
+    elif privacy.unit not in (None, "example") and source.unit is None:
+        yield (
+            ("source", "unit"),
+            f'the column that says which "{privacy.unit}" a row belongs to, or privacy.unit = "example" where each row is one',
+            "none",
+        )
+
+
+def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
+    """The cost of each query; None where its error decides.
+
+    What is left of the budget is shared in rho where there is a delta, else in pure epsilon. Everything is priced again afterwards: what
+    holds is the account of the file. Raises InputError where there is no budget to share, or nothing is left of it.
+    """
+    stated = {place: query.weight for place, query in enumerate(queries) if query.weight is not None}
+    _, power = math.frexp(max(stated.values(), default=0.0))
+    parts = {place: math.ldexp(weight, -power) for place, weight in stated.items()}  # the sum of weights may be no double
+    total = math.fsum(parts.values())
+    left = _left(queries, source, privacy, budget) if parts else None
+    for place, query in enumerate(queries):
+        if place in parts and left is not None:
+            yield left.share(parts[place] / total * (1.0 - 1e-12))
+        elif query.epsilon is not None:
+            yield QueryCost(epsilon=query.epsilon)
+        else:
+            yield None if query.rho is None else QueryCost(rho=query.rho)
+
+
+def _left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
+    """Return what the queries with a weight may cost together."""
+    if budget is None:
+        raise InputError("weight: no [budget] to share: state its epsilon")
+    if any(getattr(query, "error", None) is not None for query in queries):
+        raise InputError(
+            "weight in one and error in another, whose cost is not stated: state rho or epsilon in place of one of them"
+        )
+    stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
+    delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
+    if delta is None and budget.epsilon is not None:
+        left = budget.epsilon - math.fsum(cost.epsilon if cost.epsilon is not None else math.inf for cost in stated)
+        if not 0.0 < left < math.inf:
+            raise InputError("weight: nothing is left of a budget without delta beside what the other queries cost")
+        return QueryCost(epsilon=left)
+    caps = (
+        rho_within(budget.epsilon, delta) if budget.epsilon is not None and delta is not None else math.inf,
+        math.inf if budget.rho is None else budget.rho,
+    )
+    left = min(caps) - math.fsum(_rho(cost) for cost in stated)
+    if left <= 0.0:
+        raise InputError("weight: nothing is left of [budget] beside what the other queries cost")
+    return QueryCost(rho=left)
+
+
+def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
+    """Return what the queries' own deltas leave of delta; None where there is none."""
+    if not delta:
+        return None
+    left = delta - math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
+    if left <= 0.0:
+        raise InputError(f"weight: nothing is left of delta = {delta:g} beside the queries' own")
+    return left
+
+
+def _rho(cost: QueryCost) -> float:
+    return cost.rho if cost.rho is not None else cost.pure_epsilon**2 / 2.0
+
+
+def rho_within(epsilon: float, delta: float) -> float:
+    """The largest rho that is found to have at most this epsilon at delta, rounded down.
+
+    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13, turned round by bisection.
+    """
+    from dpcli.numerics.closed.conversion import zcdp_epsilon
+
+    low, high = 0.0, epsilon + 2.0 * math.log(1.0 / delta) + 2.0 * math.sqrt(epsilon * math.log(1.0 / delta))
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if zcdp_epsilon(middle, delta) <= epsilon else (low, middle)
+    return low

@@ -1,0 +1,177 @@
+"""What `dpcli release` will do, settled before any data are touched."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from dpcli.base.errors import InputError
+from dpcli.file.keys.plain import plain
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.read import parse, section
+from dpcli.file.toml.limits import read_bytes
+from dpcli.ledger.blocks.rows import RowWindow, told_rows
+from dpcli.release.data_source import Source, domain_of, folder_of
+from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
+from dpcli.release.query_entries import AskedQuery, asked
+from dpcli.sessions.charged import RUN
+from dpcli.sessions.folder import LOCK
+from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
+
+if TYPE_CHECKING:
+    from dpcli.ledger.blocks.family import BlockFamily
+    from dpcli.ledger.ledger import Ledger
+
+
+UNREAD = "conditions and expressions were not read: that needs pip install 'dpcli[release]'"
+
+
+def reads_expressions() -> bool:
+    """Whether what parses SQL is installed."""
+    return importlib.util.find_spec("sqlglot") is not None
+
+
+def require_expressions(source: Source, asked: Sequence[AskedQuery], path: str) -> None:
+    """Raise InputError where a `where` or an `expression` of the file is refused; Unavailable where nothing reads it."""
+    from dpcli.release.expressions.sql_grammar import Expressions
+
+    columns, place = source.columns, path
+    try:
+        for name, column in columns.items():
+            if column.expression is not None:
+                Expressions(columns).column(name, name)
+        for one in asked:
+            if one.query.where is not None:
+                place = f'{path}: query "{one.query.name}"'
+                Expressions(columns).condition(one.query.where, "where")
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan(PricedFile):
+    """pipeline: the whole file, its queries as mechanisms. window: the rows that may be read, all where None."""
+
+    source: Source
+    asked: tuple[AskedQuery, ...]
+    window: RowWindow | None = None
+
+    def reading(self, ledger: Ledger | None) -> Self:
+        """The same over the rows of its window alone, as the ledger's blocks are cut.
+
+        Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read. And where what is
+        bounded is not what the file claims to protect, as far as names tell.
+        """
+        from dpcli.sessions.window import require_bounded
+
+        privacy, whose = self.pipeline.privacy, self.source.unit
+        if ledger is None:
+            if privacy.window is not None:
+                raise InputError(f"{self.path}: privacy.window: {WITHOUT_LEDGER}")
+            require_bounded(privacy.unit, whose, None, self.path)
+            return self
+        blocks, family = ledger.stated_window(self.pipeline), ledger.state().open_terms().family
+        require_bounded(privacy.unit, whose, family, self.path)
+        return self if family is None else replace(self, window=row_window(family, blocks, self.source, self.path))
+
+    @property
+    def folder(self) -> str:
+        """Where its answers are, or will be."""
+        return self.folder_at(self.source.output)
+
+    @property
+    def data(self) -> str:
+        """Where the files of the data are, or of a pattern its folder: absolute, without links; "" of a database."""
+        path = self.source.path
+        if path is None:
+            return ""
+        fixed, *magic = re.split(r"[*?[]", os.path.join(folder_of(self.path), path), maxsplit=1)
+        return os.path.realpath(os.path.dirname(fixed) if magic else fixed)
+
+    def fingerprint(self) -> str:
+        """Of everything that the answers depend on but the data: another fingerprint is another release."""
+        keys = {
+            name: domain_of(column, name, folder_of(self.path))
+            for name, column in self.source.columns.items()
+            if column.domain_file
+        }
+        questions: list[Any] = [plain(one.query) for one in self.asked]
+        source = {name: value for name, value in plain(self.source).items() if name != "output"}
+        rows = {} if self.window is None else {"window": {"blocks": list(self.window.blocks), **self.window.family}}
+        return fingerprint(
+            {"pipeline": tables_of(self.pipeline), "source": source, "query": questions, "keys": plain(keys), **rows}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOutcome:
+    """fresh: whether the answers were drawn now; else they are those that were drawn when the release was charged."""
+
+    plan: ReleasePlan
+    folder: str
+    run: str
+    answers: tuple[QueryAnswer, ...]
+    fresh: bool
+
+
+def plan_of(path: str) -> ReleasePlan:
+    """The plan of a file with [source] and [[query]].
+
+    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    """
+    data = read_bytes(path)
+    source, queries = section(data, path, "source"), section(data, path, "query")
+    if source is None or not queries:
+        raise InputError(f"{path}: expected [source] and at least one [[query]], found none; dpcli init release writes one")
+    pipeline = parse(data, path)
+    performed = asked(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
+    others = len(pipeline.mechanisms) - sum(len(one.releases) for one in performed)
+    if others:
+        raise InputError(
+            f"{path}: mechanism: expected queries alone, found {others} mechanisms that dpcli release does not perform: they belong in "
+            "another file"
+        )
+    if reads_expressions():
+        require_expressions(source, performed, path)
+    return ReleasePlan(path, pipeline, priced_file(path, pipeline).account, source, performed)
+
+
+WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a block, or no window, found no ledger"
+
+
+def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:
+    """The condition for the blocks of a window.
+
+    place: of the file. Raises InputError where dpcli cannot tell a row's block: of parts of a hash, which is computed elsewhere, and where
+    the file computes the column anew, as what decides a block must be the same in every file.
+    """
+    found = told_rows(family, family.window(window))
+    if found is None:
+        raise InputError(
+            f"{place}: expected a ledger whose blocks a column tells (day, week, region), found blocks by {family.by}: dpcli does not know "
+            "how it was computed, and cannot read the window alone. Put these blocks into a table of their own, release without --ledger "
+            "and without privacy.window, and charge it by dpcli budget spend --window"
+        )
+    declared = source.columns.get(family.column)
+    if declared is not None and declared.expression is not None:
+        raise InputError(
+            f"{place}: source.columns.{family.column}: expected a column of the data, as the blocks of the ledger are cut by it, found one "
+            "that is computed"
+        )
+    return found
+
+
+def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
+    """What is kept in the folder of the release; folders that are made for that are no files either."""
+    return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_made(plan.folder))
+
+
+def _made(folder: str) -> Iterator[str]:
+    """The folder and those above it, as far as they are not there yet."""
+    while not os.path.lexists(folder):
+        yield folder
+        folder = os.path.dirname(folder)

@@ -1,0 +1,241 @@
+"""A release in its order: account, reserve, start, compute, store, commit. Only what is stored is ever shown."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, LedgerError
+from dpcli.release.group_keys import in_declared_order
+from dpcli.release.query_answer import STATEMENT, Stored, store, stored_in
+from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
+from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, reason, require_same_books, session_in, session_there
+from dpcli.sessions.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.engines.sql_engine import SqlEngine
+    from dpcli.release.query_answer import QueryAnswer
+
+
+Result = TypeVar("Result")
+
+
+def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
+    """What it returns.
+
+    Args:
+        place: what messages call it. charge: what became of the charge, a clause.
+
+    Raises DpcliError as it does; LedgerError, with the system's words, where the machine lacks something; for all else InternalError, which
+    names type and line, and holds nothing of the error.
+    """
+    try:
+        return done()
+    except DpcliError:
+        raise
+    except OSError as error:
+        failure: DpcliError = LedgerError(f"{place}: cannot be answered ({error.strerror or type(error).__name__}): {charge}")
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        failure = InternalError(
+            f"{place}: internal error ({type(error).__name__}, {where}), whose words may quote the data: {charge}"
+        )
+    raise failure
+
+
+def require_ready(plan: ReleasePlan) -> None:
+    """Raise InputError where an expression is refused, the source cannot be opened, or lacks a column that is asked for; Unavailable where
+    a package is missing. No row is read.
+    """
+    from dpcli.release.aggregate import totals_of
+    from dpcli.release.engines.open_source import require_source
+    from dpcli.release.noise.samplers import contributed
+
+    contributed()
+    require_expressions(plan.source, plan.asked, plan.path)
+    questions = [one.query.aggregation(one.setting) for one in plan.asked]
+    require_source(plan.source, plan.path, questions, plan.window)
+    for one, question in zip(plan.asked, questions, strict=True):  # an empty table is answered first
+        one.query.answer(one.setting, totals_of((), question))
+        one.query.expected_error(one.setting)  # which the statement tells after the charge
+
+
+KEY_BYTES = 32  # of the hash by which contributions are chosen
+Report = Callable[[int, int], None]  # queries done, of how many
+LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
+UNREADABLE = (
+    "expected a table that can be read to its end (in a csv: in each line as many cells as in the first, quotes that end, UTF-8), found "
+    "one that cannot; where, and why, is private. This release stays charged, without an answer; in another folder it is another charge"
+)
+INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
+ANOTHER = "another name, or source.output, is another release and another charge"
+
+
+def release(
+    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, all_: None
+) -> ReleaseOutcome:
+    """Answer the queries once; the answers that are stored, where they were before.
+
+    Args:
+        ledger: charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
+        key: of the charge, in place of one that is made up.
+
+    Raises:
+        InputError: what the file asks for cannot be done. Denied: its budget or the ledger says no. LedgerError: ledger or folder cannot be
+            relied on, or the release was charged and its answers are lost.
+    """
+    plan.require_budget()
+    plan = plan.reading(ledger)
+    with exclusive(plan.folder):
+        session = _session(plan, ledger, key)
+        found = stored_in(plan.folder)
+        if found is None or ledger is not None:
+            require_same_books(plan.folder, session.charged, ledger, "release")
+        if found is not None:
+            _require_same(found, session, plan)
+            _state(plan, found.answers)
+            commit(session, ledger)
+            return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
+        if session.counted:
+            _require_waiting(session, plan, ledger)
+        quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
+        _start(session, plan, ledger)
+        try:
+            answers = quietly(lambda: _answered(plan, report), plan.folder, f"this release {LOST}")
+            store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
+        _state(plan, answers)
+        commit(session, ledger)
+    return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
+
+
+def charged_before(plan: ReleasePlan) -> str:
+    """The run that this very release was begun under, in its folder; "" where it was not."""
+    found = session_there(plan.folder)
+    return found.run if found is not None and found.fingerprint == plan.fingerprint() else ""
+
+
+def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
+    """The release that is in the folder, or a new one there."""
+    found, place = session_there(plan.folder), plan.folder
+    if found is None:
+        session = session_in(plan.folder, plan.fingerprint(), False, ledger)
+        return session if key is None else replace(session, run=key)
+    if found.fingerprint != plan.fingerprint():
+        raise InputError(
+            f"{place}: expected the file as it was when this release began{_and_window(plan)}, found it changed, or a version of dpcli "
+            f"that adds other noise: as it was, it gives the same answers; {ANOTHER}"
+        )
+    if found.charged != (ledger is not None):
+        stated = ("the --ledger that was charged for this release", "none") if found.charged else ("no --ledger", "one")
+        why = "" if found.charged else f": this release was charged to none; {ANOTHER}"
+        raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}{why}")
+    if key not in (None, found.run):
+        raise InputError(f'{place}: expected the key "{found.run}" of the release that is there, found "{key}"; {ANOTHER}')
+    return found
+
+
+def _and_window(plan: ReleasePlan) -> str:
+    return "" if plan.window is None else ", and its window"
+
+
+def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
+    if (found.run, found.fingerprint) != (session.run, session.fingerprint):
+        raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
+    if found.data not in ("", plan.data) and os.path.lexists(found.data):  # else they were moved, and the file with them
+        raise InputError(
+            f"{plan.folder}: expected the data that were answered there, {found.data}, found others, {plan.data}: of these nothing was "
+            f"answered; {ANOTHER}"
+        )
+
+
+def _state(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
+    """Leave the statement beside the answers, unless it is there."""
+    from dpcli.release.documents.release import statement
+
+    path = os.path.join(plan.folder, STATEMENT)
+    if os.path.lexists(path):
+        return
+    try:
+        replaced(path, statement(plan, answers).encode())
+    except OSError as error:
+        raise LedgerError(
+            f"{path}: cannot be written ({error.strerror}): the answers are stored, and given when asked again"
+        ) from None
+
+
+def _require_waiting(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
+    """The charge was made and nothing was drawn on it: from its start on the data may have been touched.
+
+    Raises LedgerError. The folder knows that the ledger was told: one that does not know is another, or was put back to an earlier state.
+    """
+    run = None if ledger is None else ledger.state().runs.get(session.run)
+    if ledger is not None and run is None:
+        raise LedgerError(
+            f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this release was charged under, found none: another '
+            "ledger, or an earlier state of it"
+        )
+    if run is None or run.status != "reserved":
+        raise LedgerError(f"{plan.folder}: this release {LOST}")
+
+
+def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
+    """Charge it, and be the one that may draw on it.
+
+    The folder knows of it before the ledger does, and the ledger before any data are touched. A start is granted once: whoever finds it
+    made by somebody else draws nothing.
+    """
+    if ledger is None:
+        session.write()
+        replace(session, counted=True).write()
+        return
+    known = ledger.state().runs.get(session.run)
+    if known is not None and not session.counted and known.status != "reserved":
+        raise Denied(
+            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the '
+            "folder where it was released; another key is another charge"
+        )
+    session.write()
+    try:
+        ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
+    except UNCHARGED:
+        if known is None and not session.counted:  # nothing was charged: the folder is as good as new
+            os.remove(os.path.join(plan.folder, RUN))
+        raise
+    replace(session, counted=True).write()
+    if ledger.start(session.run).repeated:
+        raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process: it answers, in its own folder')
+
+
+def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
+    """Every answer, in memory. What goes wrong here has been charged, and says nothing of the data."""
+    from dpcli.release.engines.open_source import opened
+
+    answers = []
+    with opened(plan.source, plan.path, plan.window) as engine:
+        for number, one in enumerate(plan.asked):
+            asked = one.query.aggregation(one.setting)
+            answer = one.query.answer(one.setting, _totals(engine, asked, plan.path))
+            answers.append(in_declared_order(answer, asked.keys, getattr(one.query, "by", ())))
+            report(number + 1, len(plan.asked))
+    return tuple(answers)
+
+
+def _totals(engine: SqlEngine, asked: Aggregation, path: str) -> Totals:
+    """Exact totals. Raises InputError in the same words whatever an engine found, which read private rows.
+
+    The charge stands. To give it back, or to look before it is made, would be to say for nothing whether all rows can be read.
+    """
+    try:
+        return engine.totals(asked, secrets.token_bytes(KEY_BYTES))
+    except InputError:
+        failure = InputError(f"{path}: source: {UNREADABLE}")
+    raise failure  # here, as otherwise it would hold the engine's error

@@ -1,0 +1,230 @@
+"""A quantile of whole numbers, and how many units keep it from moving further than is proposed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+from dpcli.base.errors import InternalError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.noise.laws import scale_of
+from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, Stable, released_mode
+
+MEDIAN = Fraction(1, 2)
+DOUBLES = 2**1000  # whole numbers below are no more than a double holds
+
+
+@dataclass(frozen=True, slots=True)
+class CountedNumbers:
+    """Whole numbers, by how often each is there.
+
+    adjacency: which data are neighbours. rows: that one unit has at most. always_one: whether every unit has exactly one row, whichever its
+    data are; then a replacement leaves their number as it is. low, high: what no row is below or above, infinite where nothing is declared.
+    """
+
+    counts: Mapping[int, int]
+    adjacency: Adjacency
+    rows: int = 1
+    always_one: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.counts and not (self.low <= min(self.counts) and max(self.counts) <= self.high):
+            raise InternalError("a number beyond the bounds that are declared for it: nothing was released")
+
+    @property
+    def swapped(self) -> bool:
+        """Whether one row takes another's place, and nothing else changes."""
+        return self.always_one and self.rows == 1 and self.adjacency is Adjacency.REPLACE_ONE
+
+    @property
+    def per_unit(self) -> int:
+        """Rows that come, go or take another's place where one unit changes."""
+        return self.rows * (2 if self.adjacency is Adjacency.REPLACE_ONE and not self.swapped else 1)
+
+
+def quantile(numbers: CountedNumbers, share: Fraction) -> float:
+    """The smallest number that is no less than this share of all; `low` where there are none."""
+    rank = math.ceil(share * sum(numbers.counts.values()))
+    passed = 0
+    for value, count in sorted(numbers.counts.items()):
+        passed += count
+        if passed >= rank > 0:
+            return value
+    return numbers.low
+
+
+def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
+    """The quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
+
+    For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
+    lie between them and few would have to come or go on either side. The least of these numbers over all such places moves by at most 1
+    for each row. For the median where rows are swapped it is the smallest k with max over j of x[m+j] - x[m+j-k-1] > most (Dwork & Lei
+    2009, Differential privacy and robust statistics).
+    """
+    value = quantile(numbers, share)
+    needed = min((_changes(numbers, share, *window) for window in _windows(numbers, most)), default=None)
+    distance = UNREACHABLE if needed is None else min(needed // numbers.per_unit, UNREACHABLE)
+    return Stable(int(value) if math.isfinite(value) else None, distance)
+
+
+def released_quantile(
+    numbers: CountedNumbers, share: Fraction, most: int, test: StabilityTest, epsilon: float, draw: Draw
+) -> int | None:
+    """The quantile with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
+
+    Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
+    """
+    found = test.released(stable_quantile(numbers, share, most), draw)
+    return None if found is None else found + draw(noise_scale(most, epsilon))
+
+
+def noise_scale(most: int, epsilon: float) -> float:
+    """most / epsilon, rounded up, and then the next double: releases that are stored are known by it.
+
+    Raises InputError where that is more than a double holds.
+    """
+    least = scale_of(most, epsilon)
+    return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < DOUBLES else least
+
+
+def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
+    """Rows up to a place, rows between it and the first one further than `most` away, and rows from that one on."""
+    points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
+    passed = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
+    right = 0
+    for left, point in enumerate(points):
+        while right < len(points) and not points[right] - point > most:
+            right += 1
+        if right == len(points):
+            return
+        yield passed[left], passed[right - 1] - passed[left], passed[-1] - passed[right - 1]
+
+
+def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
+    """Rows that may change before a single one could take the quantile from one side of the window to the other."""
+    if numbers.swapped:
+        rank = math.ceil(share * (left + between + right))
+        to_right, to_left = left + between - rank + 1, rank - left
+    else:
+        above, below = share.numerator, share.denominator - share.numerator  # one row on a side weighs as many
+        step = max(above, below)
+        to_right = -(-(below * (left + between) - above * right + 1) // step)
+        to_left = -((below * left - above * (between + right)) // step)
+    return max(to_right - 1, to_left - 1, between)
+
+
+LOWER, UPPER = Fraction(1, 4), Fraction(3, 4)
+
+
+def stable_range(numbers: CountedNumbers, most: int) -> Stable[int]:
+    """The upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
+
+    One row that comes, goes or takes another's place moves both quartiles the same way, if it moves them; several rows may move them
+    towards each other, each by half of it. (One that comes moves the lower one up where the number of rows is a multiple of 4: then the
+    upper one does not move down. It moves the lower one down only from below it: then the upper one does not move up.)
+    """
+    each = most if numbers.per_unit == 1 else most // 2
+    low, high = (stable_quantile(numbers, share, each) for share in (LOWER, UPPER))
+    answer = None if low.answer is None or high.answer is None else high.answer - low.answer
+    return Stable(answer, min(low.distance, high.distance))
+
+
+def released_range(numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
+    """The range with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
+
+    Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
+    """
+    found = test.released(stable_range(numbers, most), draw)
+    return None if found is None else found + draw(noise_scale(most, epsilon))
+
+
+Gaussian = Callable[[float], int]  # a whole number of discrete Gaussian noise of this sigma
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A bin of `width` whole numbers and the two beside it, to which every number is clamped."""
+
+    bin: int
+    width: int
+
+    @property
+    def low(self) -> int:
+        return (self.bin - 1) * self.width
+
+    @property
+    def high(self) -> int:
+        """Of the last number in it."""
+        return (self.bin + 2) * self.width - 1
+
+    @property
+    def centre(self) -> int:
+        return (self.low + self.high) // 2
+
+    def centred(self, counts: Mapping[int, int]) -> int:
+        """The sum of all numbers less the centre, each clamped."""
+        return sum(count * (min(max(value, self.low), self.high) - self.centre) for value, count in counts.items())
+
+
+def farthest(width: int) -> int:
+    """How far a clamped number may be from the centre: half of three bins, rounded up."""
+    return -(-(3 * width - 1) // 2)
+
+
+def sum_sensitivity(numbers: CountedNumbers, width: int) -> int:
+    """By how much one unit moves the centred sum: half of three bins for a row that comes or goes, all of them for one that is replaced."""
+    return numbers.rows * (3 * width - 1 if _replaces(numbers) else farthest(width))
+
+
+def squared_sensitivity(numbers: CountedNumbers, width: int) -> int:
+    """Return the squared L2 sensitivity of the pair of the centred sum and the number of rows times `farthest`: both need the same noise.
+
+    A row that is replaced moves the sum alone; one that comes or goes moves both, by less than that together.
+    """
+    return sum_sensitivity(numbers, width) ** 2 if _replaces(numbers) else 2 * (numbers.rows * farthest(width)) ** 2
+
+
+def _replaces(numbers: CountedNumbers) -> bool:
+    return numbers.adjacency is Adjacency.REPLACE_ONE
+
+
+def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
+    """Rows in each bin of `width` whole numbers."""
+    found: dict[int, int] = {}
+    for value, count in counts.items():
+        found[value // width] = found.get(value // width, 0) + count
+    return found
+
+
+def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: Draw) -> Around | None:
+    """The fullest bin where it passes the test, else None. Priced by: propose-test-release."""
+    found = released_mode(bins(numbers.counts, width), test, draw, numbers.adjacency, numbers.rows)
+    return None if found is None else Around(found, width)
+
+
+def released_mean(
+    numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
+) -> float | None:
+    """The mean of the numbers, each clamped to three bins around the fullest one; None where that does not pass the test.
+
+    Args:
+        width: of a bin, in whole numbers. sigma: of the noise on the sum, in the same.
+        count: the number of rows where it is public; otherwise it gets noise, too, and is at least 1.
+
+    Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with `sum_sensitivity` for one number, or with
+    `l2_sensitivity` for two where the count is not public.
+    """
+    around = fullest_bin(numbers, width, test, draw)
+    if around is None:
+        return None
+    total = around.centred(numbers.counts) + gaussian(sigma)
+    if count is not None:
+        return around.centre + total / count
+    times = farthest(width)
+    rows = (times * sum(numbers.counts.values()) + gaussian(sigma)) / times
+    return around.centre + total / max(rows, 1.0)
