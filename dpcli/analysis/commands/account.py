@@ -92,7 +92,7 @@ def command(
         found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
     code = emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
     if write is not None:
-        from dpcli.cli.new_file import leave_pipeline
+        from dpcli.cli.outputs import leave_pipeline
 
         leave_pipeline(write, data.decode())
     return code

@@ -64,7 +64,7 @@ def command(
     text = solved_text(data, found) if write is not None else ""
     code = emit(document(found, file_deltas(found.pipeline, data, delta, found.delta)), format_, outputs)
     if write is not None:
-        from dpcli.cli.new_file import leave_pipeline
+        from dpcli.cli.outputs import leave_pipeline
 
         leave_pipeline(write, text)
     return code

@@ -73,7 +73,7 @@ def command(
         text = solved_text(data, found) if write is not None else ""
     code = emit(document(found, diagnostics), format_, outputs)
     if write is not None:
-        from dpcli.cli.new_file import leave_pipeline
+        from dpcli.cli.outputs import leave_pipeline
 
         leave_pipeline(write, text)
     return code

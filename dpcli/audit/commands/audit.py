@@ -61,7 +61,7 @@ def command(
     from dpcli.audit.documents.audit import document
     from dpcli.audit.documents.audit_trade_off import chart
     from dpcli.audit.run import audit, request
-    from dpcli.cli.kept import require_free
+    from dpcli.cli.outputs import require_free
 
     with progress() as report:
         asked = request(file, flags, epsilon, delta, correct, jobs, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "github": ("dpcli.comments.commands.github:command", "On a pull request of GitHub."),

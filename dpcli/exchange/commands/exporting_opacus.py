@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.new_file import leave, named
+from dpcli.cli.outputs import leave, path_or_stdout
 
 
 @click.command(short_help="The state of an Opacus accountant.")
@@ -20,7 +20,7 @@ from dpcli.cli.new_file import leave, named
     "-o",
     "--output",
     metavar="PATH",
-    callback=named,
+    callback=path_or_stdout,
     help="Write to PATH, which must not exist: JSON where it ends in .json, else a file of torch. Without it, or for -, JSON on standard "
     "output.",
 )

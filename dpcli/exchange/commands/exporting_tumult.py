@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.new_file import leave, new_file_option
+from dpcli.cli.outputs import leave, new_file_option
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, as JSON.")

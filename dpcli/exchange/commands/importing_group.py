@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.exchange.commands.importing_opacus:command", "The history of an Opacus accountant, from a checkpoint."),

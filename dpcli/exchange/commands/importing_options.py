@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.new_file import leave_pipeline, new_file_option
 from dpcli.cli.options import adjacency_option, composed, dataset_size_option
+from dpcli.cli.outputs import leave_pipeline, new_file_option
 
 if TYPE_CHECKING:
     from dpcli.exchange.stated import Asserted

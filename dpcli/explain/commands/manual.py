@@ -10,7 +10,7 @@ import click
 from dpcli import __version__
 from dpcli.base.lazy import load
 from dpcli.base.registry import COMMANDS, FILES
-from dpcli.cli.lazy import Commands, LazyGroup
+from dpcli.cli.groups import Commands, LazyGroup
 from dpcli.cli.main import cli
 from dpcli.document.formats.troff import ManualSection, literal, page
 from dpcli.explain import lists

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "init": ("dpcli.ledger.commands.init:command", "Open the ledger of a dataset; its terms are fixed for good."),

@@ -145,7 +145,7 @@ def _of_this_command(error: InputError) -> InputError:
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:
     """`emit`, and the picture to whatever of the outputs is one."""
     from dpcli.cli.options import emit
-    from dpcli.cli.picture_path import parted
+    from dpcli.cli.outputs import parted
 
     pictures, documents = parted(outputs)
     if pictures:

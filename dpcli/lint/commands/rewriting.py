@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from dpcli.base.errors import InputError
-from dpcli.base.posix import require_posix
+from dpcli.base.extras import require_posix
 from dpcli.file.pipeline.folders import below
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.render import InvalidFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("dpcli.predict.commands.pate_fit:command", "Train the teachers, each on its shard, and keep their votes."),

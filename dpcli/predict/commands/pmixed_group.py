@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("dpcli.predict.commands.pmixed_fit:command", "Fine-tune a model on each shard, and pay for all tokens."),
