@@ -27,9 +27,9 @@ from dpcli.document.formats.troff import ESCAPES
 from dpcli.explain.commands import manual
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
-from dpcli.file.keys.described import keys_of
+from dpcli.file.keys.annotations import keys_of
 from dpcli.file.pipeline.key_places import tables
-from dpcli.file.pipeline.table_places import TablePlace
+from dpcli.file.pipeline.section import TablePlace
 from dpcli.gate.policy_read import KEYS
 from dpcli.ledger.commands.group import SUBCOMMANDS
 from dpcli.ledger.planning.schedule_read import KEYS as SCHEDULE

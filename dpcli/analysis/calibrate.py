@@ -16,7 +16,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.parts import together
 from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import mark

@@ -15,8 +15,8 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import examine, parse, targets
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.pipeline.section import refuse_contradicted
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import first_names
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dpcli.analysis.account import Account
 from dpcli.base.rounding import up
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.statement import LARGE, LARGE_EPSILON, protection
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from dpcli.analysis.calibrate import Calibration
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.series import plain_entries, written
-from dpcli.file.toml.edit import edited
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.syntax import tables_of, text_of
+from dpcli.file.toml.write import edited
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:

@@ -311,7 +311,7 @@ def tell(
 
 def _stopped(error: BaseException, words: str, path: str) -> Document:
     from dpcli.document.verdict import stopped
-    from dpcli.file.toml.render import InvalidFile
+    from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)

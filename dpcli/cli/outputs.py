@@ -145,8 +145,8 @@ def _names(given: str, path: str) -> bool:
 def _tables(given: str) -> Mapping[str, Any]:
     """Read the tables of an input that name files; of a broken pipeline file, every quoted text."""
     from dpcli.file.pipeline.read import toml_document
+    from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import read_again
-    from dpcli.file.toml.render import InvalidFile
 
     try:
         data = read_again(given)

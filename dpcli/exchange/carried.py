@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import ForeignTable, with_asserted
 from dpcli.exchange.stated import Asserted
-from dpcli.file.pipeline.canonical import pipeline_from
+from dpcli.file.pipeline.document import pipeline_from
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.limits import MAX_DEPTH
 

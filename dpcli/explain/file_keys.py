@@ -8,9 +8,9 @@ from functools import cache
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.explain.wrapped import filled, hanging
-from dpcli.file.keys.described import describe_keys
+from dpcli.file.keys.annotations import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of
-from dpcli.file.pipeline.table_places import TablePlace
+from dpcli.file.pipeline.section import TablePlace
 
 
 @cache

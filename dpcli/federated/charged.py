@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import LedgerError
 from dpcli.federated.plan import FederatedPlan
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.ledger.chain import canonical
 
 if TYPE_CHECKING:

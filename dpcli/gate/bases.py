@@ -12,7 +12,7 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Gate, Waiver
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names
 from dpcli.gate.findings import first_of
 from dpcli.gate.restatement import Standing, standings_of
@@ -81,7 +81,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base | Unpriced:
-    from dpcli.file.pipeline.lookalikes import LFS_POINTER
+    from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
     name = found.renamed or path

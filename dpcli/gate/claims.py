@@ -10,7 +10,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.rounding import up
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.member import Members
+from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.gate.blame import edits, path_of
 from dpcli.gate.verdicts import Condition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.verdicts import Condition, Verdict

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.analysis.difference import Priced
     from dpcli.file.pipeline.model import Pipeline
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
     from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Condition, Verdict, worst
 

@@ -8,11 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from dpcli.base.errors import DpcliError, InputError
-from dpcli.file.pipeline.folders import toml_name
-from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.pipeline.read import parse, toml_document, toml_name
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import first_names
 from dpcli.gate.deleted import trees
 from dpcli.gate.judgement import Judged

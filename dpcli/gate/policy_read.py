@@ -8,13 +8,11 @@ from typing import Any
 
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import KeyPlace
-from dpcli.file.keys.member import Members, read_members
+from dpcli.file.keys.tables import Members, read_members
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.read import refuse, toml_document
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.findings import Findings, TooMany
+from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, TooMany
 from dpcli.file.toml.limits import title
-from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.suggest import closest
 from dpcli.gate.policy import Policy
 from dpcli.git.revision import read_source

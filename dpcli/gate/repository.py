@@ -6,11 +6,10 @@ import os
 import re
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.folders import may_be_pipeline, toml_name
-from dpcli.file.pipeline.lookalikes import LFS_POINTER
-from dpcli.file.pipeline.read import toml_document
+from dpcli.file.pipeline.other_files import LFS_POINTER
+from dpcli.file.pipeline.read import may_be_pipeline, toml_document, toml_name
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.missed import of_other_endings, touched_files
 from dpcli.git.history import pasts, says_pipeline
 from dpcli.git.work_tree import listed, top_of

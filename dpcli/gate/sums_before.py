@@ -10,12 +10,11 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.together import together
 from dpcli.base.errors import DpcliError
 from dpcli.file.pipeline.document import is_pipeline
-from dpcli.file.pipeline.folders import toml_name
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.pipeline.read import parse, toml_document, toml_name
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.looks import looks
-from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.bases import Base
 from dpcli.gate.horizon import runs_of
 from dpcli.gate.shared_caps import SharedCaps

@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.analysis.comparable import statement_of
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.member import Member, Members
+from dpcli.file.keys.tables import Member, Members
 from dpcli.file.pipeline.gate_keys import Gate, Horizon
 from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.file.toml.findings import Path

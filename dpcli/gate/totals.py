@@ -13,8 +13,8 @@ from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.looks import looks
-from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.gate.caps import cap_conditions, capped, holding
 from dpcli.gate.findings import first_of

@@ -10,8 +10,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.document import is_pipeline
-from dpcli.file.pipeline.folders import toml_name
-from dpcli.file.pipeline.read import toml_document
+from dpcli.file.pipeline.read import toml_document, toml_name
 from dpcli.file.toml.limits import read_bytes
 from dpcli.git.command import work_tree
 from dpcli.git.work_tree import listed, review_of

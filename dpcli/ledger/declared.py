@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 

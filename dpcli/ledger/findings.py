@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dpcli.file.toml.diagnostics import Diagnostic, Severity
+from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.ledger import Ledger

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
-from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.document import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.catalogue import LEDGER_RULES, READER_RULES, RULES, waivable, words
 
 

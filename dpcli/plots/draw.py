@@ -9,7 +9,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import PLOTS
 from dpcli.document.chart import Chart
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.numerics.work import limited
 from dpcli.plots.epsilons import Question

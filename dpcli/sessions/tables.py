@@ -6,8 +6,8 @@ import csv
 import os
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import same_word
 from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.suggest import same_word
 from dpcli.ledger.blocks.rows import RowWindow
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import KeyTable, SelectedTable
 from dpcli.file.pipeline.document import TOP
-from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Entry
-from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.pipeline.section import MECHANISMS, SectionTable
 from dpcli.file.toml.findings import Findings, Path
 
 

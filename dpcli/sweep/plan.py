@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.file.pipeline.placeholders import find_calibrate
 from dpcli.file.pipeline.read import refuse
+from dpcli.file.pipeline.series import find_calibrate
 from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.write import toml_text

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcli.file.pipeline.consistency import check
 from dpcli.file.pipeline.document import read_document
-from dpcli.file.pipeline.placeholders import stood_in
+from dpcli.file.pipeline.series import stood_in
 from dpcli.file.toml.findings import Fault, Findings, Path, TooMany
 from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text

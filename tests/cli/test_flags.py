@@ -12,7 +12,7 @@ import pytest
 import tomli
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.edit import edited
+from dpcli.file.toml.write import edited
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

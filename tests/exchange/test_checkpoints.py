@@ -33,7 +33,7 @@ from dpcli.exchange.opacus.history import OpacusState, Phase, state_in
 from dpcli.exchange.opacus.importing import file_of_state, tables_of_state
 from dpcli.exchange.opacus.inert_pickle import read_pickle
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
 from dpcli.file.pipeline.series import MOST as ENTRIES

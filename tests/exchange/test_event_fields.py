@@ -21,7 +21,7 @@ from dpcli.exchange.events.exporting import RELATIONS
 from dpcli.exchange.events.files import event_json, file_of_json
 from dpcli.exchange.events.tree import DEPTH, EVENTS
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run

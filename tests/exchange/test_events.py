@@ -26,7 +26,7 @@ from dpcli.exchange.events.importing import NESTED, REFUSED, tables_of_event
 from dpcli.exchange.events.leaves import LEAVES
 from dpcli.exchange.events.tree import EVENTS, plain_of, tree_of
 from dpcli.exchange.stated import Asserted, read_text
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.write import toml_text
 from dpcli.lint.run import lint_bytes

@@ -20,7 +20,7 @@ from dpcli.exchange.stated import Asserted, read_text
 from dpcli.exchange.tf_privacy import file_of_flags
 from dpcli.exchange.tumult import file_of_session
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.exchange.peers import VECTORS

@@ -14,8 +14,8 @@ from dpcli.base.errors import InputError
 from dpcli.exchange.schedule import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
 from dpcli.exchange.stated import Asserted, read_text
 from dpcli.file.pipeline.series import MOST
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
-from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.exam.subjects import SEED

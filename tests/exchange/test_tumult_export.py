@@ -13,9 +13,9 @@ from dpcli.base.lazy import load
 from dpcli.exchange.stated import Asserted
 from dpcli.exchange.tumult import file_of_session
 from dpcli.exchange.tumult_export import BUDGETS, session_of
-from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.section import MECHANISMS
 from tests.cases import of_each
 from tests.command import dpcli as command
 from tests.exchange.peers import VECTORS

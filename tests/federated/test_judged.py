@@ -19,9 +19,9 @@ from dpcli.federated.noise import share_of_one
 from dpcli.federated.participation import participation
 from dpcli.federated.plan import federated_plan
 from dpcli.federated.settings import Federated
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 from tests.federated.files import file

@@ -12,10 +12,10 @@ import pytest
 from dpcli.base.fields import Key
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.positions import locate
 from dpcli.gate.restatement import standings_of
 from dpcli.gate.terms import _keys, terms_of, word

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.schema import schedule_schema
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.key_places import schedule_schema
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger.planning import schedule as module
 from dpcli.ledger.planning.rhythm import EVERY, Rhythm, rhythm_of
 from dpcli.ledger.planning.schedule import MOST, Schedule, ScheduledRun

@@ -15,8 +15,8 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.exchange.commands.importing_group import SUBCOMMANDS
 from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
-from dpcli.file.toml.render import InvalidFile
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED
 

@@ -23,13 +23,12 @@ from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.exchange.events.exporting import tree_of_pipeline
 from dpcli.exchange.events.tree import plain_of
 from dpcli.exchange.opacus.exporting import state_of
-from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.document import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.parts import shares_its_price
+from dpcli.file.pipeline.parts import DRAWN, shares_its_price
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.pipeline.samples import DRAWN
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.gate.claims import claims
 from dpcli.ledger.chain import canonical
 from dpcli.lint.run import lint_bytes

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.window import UNCHECKED, blocks_words
+from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.spelling import spelled
 from dpcli.ledger.plugin import BLOCKS

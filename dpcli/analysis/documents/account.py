@@ -16,7 +16,7 @@ from dpcli.document.document import Check, Document, Passage, Sheet, Table, json
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.pipeline.resolve import BillLine
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 

@@ -6,7 +6,7 @@ from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.classical import ClassicalNoise, classical_noise
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 STEP = {"noise": "next smaller noise", "scale": "next smaller noise"}

@@ -10,7 +10,7 @@ from dpcli.audit.result import Audit, ProvenBound
 from dpcli.base.rounding import down, up
 from dpcli.document.chart import Chart
 from dpcli.document.document import Check, Document, Passage, Table
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 ASSUMED = "Both hold only as far as this is true:"

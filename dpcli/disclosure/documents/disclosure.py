@@ -12,7 +12,7 @@ from dpcli.disclosure.statement import Statement
 from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Passage, Table
 from dpcli.document.verdict import reason
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.plots.words import name_of
 
 COLUMNS = ("item", "asked by", "answer")

@@ -73,8 +73,8 @@ def _tell_delta(text: str, path: str, delta: float | None) -> None:
 @contextmanager
 def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
     """Raise every InputError with the name of the file in front. given: flags that are told in place of the keys that they state."""
+    from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import title
-    from dpcli.file.toml.render import InvalidFile
 
     place = title(file)
     try:

@@ -19,7 +19,7 @@ from dpcli.exchange.events.importing import tables_of_event
 from dpcli.exchange.events.tree import SNIPPET, plain_of, tree_of
 from dpcli.exchange.foreign import ForeignTable, NotJson, read_json
 from dpcli.exchange.stated import Asserted, file_of
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.shown import shown
 

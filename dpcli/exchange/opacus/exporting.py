@@ -12,9 +12,9 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.exchange.opacus.history import OpacusState, Phase
 from dpcli.exchange.rounded import rate_of
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled

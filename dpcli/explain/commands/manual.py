@@ -16,8 +16,8 @@ from dpcli.document.formats.troff import ManualSection, literal, page
 from dpcli.explain import lists
 from dpcli.explain.exit_codes import EXIT_CODES
 from dpcli.explain.topics import TOPICS, topic, with_command
-from dpcli.file.keys.described import keys_of
-from dpcli.file.keys.member import Members
+from dpcli.file.keys.annotations import keys_of
+from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.key_places import tables
 from dpcli.gate.policy_read import KEYS

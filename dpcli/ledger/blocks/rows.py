@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from dpcli.file.pipeline.window import blocks_words
+from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.spelling import spelled, stretches

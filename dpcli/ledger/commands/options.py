@@ -131,7 +131,7 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
 
 def _of_this_command(error: InputError) -> InputError:
     """The same of a command with --window; of another one, which says what it has for the blocks, in its words."""
-    from dpcli.file.pipeline.window import without_flag
+    from dpcli.file.pipeline.datasets import without_flag
 
     context = click.get_current_context()
     flags = {flag for one in context.command.params for flag in one.opts}

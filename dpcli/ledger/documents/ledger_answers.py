@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from dpcli.base.errors import Denied
 from dpcli.document.document import Document
-from dpcli.file.pipeline.window import UNCHECKED
+from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import OVER_QUOTA, costs
 from dpcli.ledger.documents.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce

@@ -9,10 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.compound import Listed
-from dpcli.file.keys.kinds import KeyPlace
-from dpcli.file.keys.member import Member, Members, read_members
-from dpcli.file.keys.tables import KeyTable
+from dpcli.file.keys.kinds import KeyPlace, Listed
+from dpcli.file.keys.tables import KeyTable, Member, Members, read_members
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.read import refuse, toml_document
 from dpcli.file.toml.findings import Findings, TooMany

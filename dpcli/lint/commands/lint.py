@@ -13,7 +13,7 @@ from dpcli.cli.options import emit, output_options
 from dpcli.cli.printing import complain, show
 
 if TYPE_CHECKING:
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
 
 
 @click.command(short_help="Check files against the catalogue of known failures.")
@@ -53,7 +53,7 @@ def command(
 
     Exit code 0: no errors. 1: an error. 2: a file cannot be read or mended. 4: --ledger cannot be read.
     """
-    from dpcli.file.pipeline.folders import unfolded
+    from dpcli.file.pipeline.read import unfolded
     from dpcli.lint.documents.lint_text import exit_code, first_error, render
     from dpcli.lint.run import is_own
     from dpcli.lint.scope import scope_of
@@ -95,7 +95,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
 
 def _found(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
     """What there is to say of a file; of one in a folder that cannot be read, that."""
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path
     from dpcli.lint.run import lint
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require_posix
-from dpcli.file.pipeline.folders import below
+from dpcli.file.pipeline.read import below
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.lint.mend import Mend, mended
 from dpcli.sessions.folder import replaced
 

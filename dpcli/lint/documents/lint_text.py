@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpcli.document.document import visible
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.render import render_all
+from dpcli.file.toml.findings import Diagnostic, render_all
 
 
 def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:

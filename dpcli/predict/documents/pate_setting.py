@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpcli.file.pipeline.window import window_data
+from dpcli.file.pipeline.datasets import window_data
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan

@@ -18,7 +18,7 @@ from dpcli.sessions.priced import PricedSession, one_entry, priced_file
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)

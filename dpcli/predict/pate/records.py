@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.settings import BUILT_IN, ending
 from dpcli.predict.places import beside, on_private, own_function

@@ -10,9 +10,8 @@ from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.read import examine, refuse, targets, toml_document
 from dpcli.file.pipeline.section import SectionTable
-from dpcli.file.toml.findings import Findings
+from dpcli.file.toml.findings import Findings, InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.settings import Pmixed

@@ -9,8 +9,8 @@ from typing import Any
 
 from dpcli.audit.user_code import FAILURES
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import meant_in
 from dpcli.file.toml.shown import first_names
+from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.analysis.documents.account import headline
 from dpcli.base.rounding import figures, up
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.file.pipeline.window import window_data
+from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.words import parameter
 from dpcli.release.expressed import UNREAD, reads_expressions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcli.file.pipeline.window import UNCHECKED, window_data
+from dpcli.file.pipeline.datasets import UNCHECKED, window_data
 
 if TYPE_CHECKING:
     from dpcli.sessions.plan import FilePlan

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 
 Rows = list[list[Any]]

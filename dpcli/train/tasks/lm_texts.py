@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import meant_in
+from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
