@@ -24,7 +24,7 @@ from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, M
 from dpcli.cli.main import cli
 from dpcli.cli.overview import HELP
 from dpcli.document.formats.troff import ESCAPES
-from dpcli.explain.commands import manual
+from dpcli.explain.commands import man
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.file.keys.annotations import keys_of
@@ -72,7 +72,7 @@ def test_a_text_shows_no_path_of_this_machine(path: Path) -> None:
 
 @functools.cache
 def pages() -> dict[str, str]:
-    return manual.pages()
+    return man.pages()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, get_args
 
-from dpcli.analysis.account import Account, account
-from dpcli.analysis.no_delta import needed_delta
+from dpcli.analysis.account import Account, account, needed_delta
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load

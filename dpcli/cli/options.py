@@ -310,7 +310,7 @@ def tell(
 
 
 def _stopped(error: BaseException, words: str, path: str) -> Document:
-    from dpcli.document.verdict import stopped
+    from dpcli.document.document import stopped
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
@@ -410,8 +410,8 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
     Alerts, and why it is not 0, go to standard error. Raises InputError where a report to be judged would hold nothing that was checked.
     """
+    from dpcli.document.document import judged, reason
     from dpcli.document.formats.facts import appended, judges
-    from dpcli.document.verdict import judged, reason
 
     settings: Settings = click.get_current_context().obj
     why = reason(document) if document.exit_code else ""

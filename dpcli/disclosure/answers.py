@@ -19,7 +19,7 @@ from dpcli.file.pipeline.parts import named, schemes, together
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.plots.words import bound, few, few_up, parameter
+from dpcli.plots.drawing import bound, few, few_up, parameter
 
 MOST = 8  # mechanisms that one line names
 LONG = 60  # characters of a key's value that one line holds

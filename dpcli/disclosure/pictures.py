@@ -9,10 +9,9 @@ from dpcli.analysis.curve import ProfileCurve
 from dpcli.disclosure.facts import Facts
 from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
 from dpcli.plots.delta_epsilon import GUARANTEES
-from dpcli.plots.draw import draw, noted
+from dpcli.plots.drawing import draw, epsilon_at_most, name_of, noted, setting
 from dpcli.plots.epsilons import Question
 from dpcli.plots.trade_off import WHOLE, picture
-from dpcli.plots.words import epsilon_at_most, name_of, setting
 
 FAINT = 1e-3  # of the file's delta: below that, no delta matters
 MOST = 20  # bars

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dpcli.analysis.account import Account, headline
-from dpcli.analysis.comparable import statement_of
+from dpcli.analysis.difference import statement_of
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Gate, Waiver

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.analysis.changes import Edit
-from dpcli.analysis.difference import Priced
+from dpcli.analysis.difference import Edit, Priced
 from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dpcli.analysis.account import Account, headline
+from dpcli.analysis.account import Account, headline, large_epsilon
 from dpcli.analysis.difference import Priced
-from dpcli.analysis.large import large_epsilon
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline

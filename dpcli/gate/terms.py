@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.analysis.comparable import statement_of
+from dpcli.analysis.difference import statement_of
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import Member, Members

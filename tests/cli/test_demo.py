@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.explain.demo import COUNT, Demo, SimulatedRate, demo
-from dpcli.explain.demo_chart import chart
+from dpcli.explain.demo import COUNT, Demo, SimulatedRate, chart, demo
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.exam.subjects import SEED

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dpcli.analysis.changes import Change
+from dpcli.analysis.difference import Change
 from dpcli.gate.bases import Base
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shown_at import at_the_change

@@ -15,8 +15,7 @@ import pytest
 import dpcli
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
-from dpcli.analysis.changes import changes
-from dpcli.analysis.difference import priced_changes
+from dpcli.analysis.difference import changes, priced_changes
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING

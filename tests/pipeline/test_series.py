@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dpcli.analysis.calibrate import Calibration, substitute
-from dpcli.analysis.solved_file import solved_text
+from dpcli.analysis.calibrate_file import solved_text
 from dpcli.base.errors import InputError
 from dpcli.file.keys.kinds import LISTS, Number, WholeNumber
 from dpcli.file.pipeline import series

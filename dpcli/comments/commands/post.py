@@ -69,7 +69,7 @@ def post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callabl
 def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
     """What is to be said, and whether it is news; that nothing could be judged is both, or an earlier comment would still say pass."""
     from dpcli.comments.documents.comment import document, stopped, told
-    from dpcli.document.verdict import reason
+    from dpcli.document.document import reason
     from dpcli.gate.flags import checked_terms
     from dpcli.gate.judge import gate
 

@@ -10,10 +10,9 @@ from dpcli.disclosure.documents import meaning as meaning_report
 from dpcli.disclosure.item import Answer
 from dpcli.disclosure.statement import Statement
 from dpcli.document.chart import Chart
-from dpcli.document.document import Document, Passage, Table
-from dpcli.document.verdict import reason
+from dpcli.document.document import Document, Passage, Table, reason
 from dpcli.file.pipeline.document import tables_of
-from dpcli.plots.words import name_of
+from dpcli.plots.drawing import name_of
 
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "who is trusted with what, and which premises each number rests on: dpcli explain threats"

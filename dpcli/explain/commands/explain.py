@@ -152,8 +152,7 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
 def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
     """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
     from dpcli.cli.picture import show as show_picture
-    from dpcli.explain.demo import demo
-    from dpcli.explain.demo_chart import chart
+    from dpcli.explain.demo import chart, demo
     from dpcli.explain.documents.demo import document
 
     pictures, documents = parted(outputs)

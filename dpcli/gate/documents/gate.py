@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpcli.analysis.documents import account as account_report
-from dpcli.analysis.documents.difference import priced_data
+from dpcli.analysis.documents.diff import priced_data
 from dpcli.base.rounding import up
 from dpcli.document.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
 from dpcli.file.toml.findings import Diagnostic

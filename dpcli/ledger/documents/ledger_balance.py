@@ -10,8 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.rounding import down as rounded_down
 from dpcli.base.rounding import percent_used
 from dpcli.base.rounding import up as rounded
-from dpcli.document.document import Document, Table
-from dpcli.document.walked import Walked
+from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs

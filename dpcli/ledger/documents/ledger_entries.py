@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpcli.document.document import Document, Table
-from dpcli.document.walked import Walked
+from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.denial import costs

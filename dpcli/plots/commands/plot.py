@@ -52,7 +52,7 @@ def command(
     """
     from dpcli.lint.documents.lint_text import first_error
     from dpcli.lint.run import checked_load
-    from dpcli.plots.draw import checked_kind, draw
+    from dpcli.plots.drawing import checked_kind, draw
     from dpcli.plots.epsilons import Question
 
     if file is None and kind not in PLOTS:

@@ -12,7 +12,7 @@ from dpcli.base.rounding import figures, up
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.words import parameter
+from dpcli.plots.drawing import parameter
 from dpcli.release.expressed import UNREAD, reads_expressions
 from dpcli.release.parquet import CHOSEN
 from dpcli.sessions.documents.dry_run import shown

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
-from dpcli.plots.words import setting
+from dpcli.plots.drawing import setting
 from dpcli.sweep.documents.sweep import PUBLIC
 from dpcli.sweep.result import MeasuredSweep
 
