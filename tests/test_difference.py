@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.analysis.changes import changes
-from dpcli.analysis.difference import Difference, difference
+from dpcli.analysis.difference import Difference, changes, difference
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import load, toml_document
 from dpcli.file.pipeline.series import paired, plain_entries

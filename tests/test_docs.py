@@ -24,12 +24,12 @@ from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, M
 from dpcli.cli.main import cli
 from dpcli.cli.overview import HELP
 from dpcli.document.formats.troff import ESCAPES
-from dpcli.explain.commands import manual
+from dpcli.explain.commands import man
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
-from dpcli.file.keys.described import keys_of
+from dpcli.file.keys.annotations import keys_of
 from dpcli.file.pipeline.key_places import tables
-from dpcli.file.pipeline.table_places import TablePlace
+from dpcli.file.pipeline.section import TablePlace
 from dpcli.gate.policy import KEYS
 from dpcli.ledger.planning.schedule import KEYS as SCHEDULE
 from dpcli.ledger.plugin import FILTERS, SUBCOMMANDS
@@ -71,7 +71,7 @@ def test_a_text_shows_no_path_of_this_machine(path: Path) -> None:
 
 @functools.cache
 def pages() -> dict[str, str]:
-    return manual.pages()
+    return man.pages()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.benchmarks.generated import MEGABYTES, SECONDS, Outcome, measured, report
 from tests.cases import tiered

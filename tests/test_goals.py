@@ -12,8 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from dpcli.analysis.account import account
-from dpcli.analysis.calibrate_file import calibrate_file
-from dpcli.analysis.calibrate_goal import calibrate_goal
+from dpcli.analysis.calibrate_file import calibrate_file, calibrate_goal
 from dpcli.analysis.curve import profile
 from dpcli.analysis.goals import AdvantageGoal, GaussianGoal, Goal, PowerGoal, RhoGoal, goal_of, mu_of_pure
 from dpcli.base.errors import CannotCertify, InputError

@@ -8,8 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.analysis.account import account
-from dpcli.analysis.large import large_epsilon
+from dpcli.analysis.account import account, large_epsilon
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.strategies import entry, pipeline

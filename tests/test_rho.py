@@ -13,7 +13,7 @@ import dpcli
 from dpcli.analysis.account import account
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.gate.caps import loosened, over, tightest
 from dpcli.gate.documents.gate import document
 from dpcli.gate.gate_terms import checked_terms

@@ -12,8 +12,7 @@ from dpcli.accountants.base import Accountant, Bound
 from dpcli.accountants.plugin import SETTLING
 from dpcli.analysis import asking
 from dpcli.analysis.account import Account, account, attained, headline
-from dpcli.analysis.asking import tightest
-from dpcli.analysis.settled import BESIDE, SETTLED, beside, settles
+from dpcli.analysis.asking import BESIDE, SETTLED, beside, settles, tightest
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile
@@ -17,7 +17,10 @@ from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
+from dpcli.file.toml.findings import Diagnostic
+from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import mark
+from dpcli.lint.guarantees import LARGE, LARGE_EPSILON, protection
 from dpcli.numerics.work import limited
 
 
@@ -317,3 +320,28 @@ def _epsilon(pipeline: Pipeline, cap: Budget, inquiry: Inquiry, panel: Panel, wi
         best = answered(replace(inquiry, quantity="epsilon", at=delta), replace(panel, rows=False)).winner
         spent = math.inf if best is None else best.upper
     return EpsilonVerdict(cap.epsilon, delta, spent, judged(spent, cap.epsilon, cap.warn_at))
+
+
+def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
+    """Return a warning of a finite epsilon above 10 of one unit; of the file as a whole, which has no line.
+
+    diagnostics: those of lint; where one of them is DP304, of an epsilon that the file states, this is not said a second time.
+    """
+    epsilon = account.upper
+    if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
+        return ()
+    if any(one.rule == LARGE_EPSILON.code for one in diagnostics):
+        return ()
+    message = protection(epsilon, up(epsilon), account.delta or 0.0)
+    return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)
+
+
+def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
+    """What to say where delta = 0 refuses noise of some kinds, however much there is of it; nothing where it does not."""
+    names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
+    if not names:
+        return ""
+    return (
+        f"delta = 0: no epsilon is finite there for {first_names(names)}, however much noise there is: "
+        "state a delta > 0, such as 1e-6 (--delta, or privacy.delta)"
+    )

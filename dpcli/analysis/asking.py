@@ -1,13 +1,14 @@
-"""Accountants asked in turn: first those that may settle the headline, and where one does, of the others only those that are cheap."""
+"""Accountants asked in turn: first those that may settle the headline; once one has, only the cheap ones of the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
-from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.accountants.plugin import BRACKETING, SETTLING
 from dpcli.analysis.rows import (
     AccountRow,
@@ -21,13 +22,40 @@ from dpcli.analysis.rows import (
     tuned,
     upper_only,
 )
-from dpcli.analysis.settled import beside, not_asked, settles
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.resolve import BillLine
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import BESIDE as SHARE
 from dpcli.numerics.work import limited
+
+SETTLED = 1e-9  # relative width of an interval below which no other accountant has anything to add
+BESIDE = 4e5  # cells (some 20 ms) for all other rows together, or what the interval itself takes where that is more
+
+
+def settles(bound: Bound | None) -> bool:
+    """Whether a bound on what is attained is certified from both sides, closely enough to be the headline whatever others say."""
+    if bound is None or bound.lower is None or not math.isfinite(bound.upper):
+        return False
+    return bound.upper - bound.lower <= SETTLED * bound.upper
+
+
+def beside(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
+    """Those that are asked all the same, cheapest first: by the work that they state for so many mechanisms, so that every machine asks the
+    same ones."""
+    left = max(BESIDE, settling.cells(parts))
+    for other in sorted(others, key=lambda each: each.cells(parts)):
+        left -= other.cells(parts)
+        if left < 0.0:
+            return
+        yield other
+
+
+def not_asked(settling: Accountant) -> str:
+    """The reason of a row that was left out."""
+    return f"not run: {settling.name} is certified to within 1e-9 (run with -a all)"
+
 
 MANY = 1_500  # different mechanisms of which each is taken as it is
 NEAR = 0.9  # of the upper end: a lower one for which no better is looked for
@@ -187,7 +215,6 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
 def _with_least(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
     """The row with a lower bound that some mechanisms attain which the keys allow, where every entry has one; others are tried as long as
     both ends are far apart."""
-    from dpcli.analysis.least import witnesses
 
     delta, epsilon = (None, inquiry.at) if inquiry.quantity == "delta" else (inquiry.at, None)
     lower = 0.0
@@ -233,3 +260,31 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
     rows = tuple(known.get(name) or row(name) for name in ACCOUNTANTS)
     cross_check(rows if whole else tuple(map(upper_only, rows)))
     return smallest(rows)
+
+
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # of order - 1, in which orders are tried
+ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
+
+
+def witnesses(steps: Steps, delta: float | None, epsilon: float | None) -> Iterator[Steps]:
+    """Mechanisms that the keys allow, each with an attained pair, that lose much at this delta or epsilon; nothing where one has none.
+
+    Any would do: the order at which the sum of the Renyi curves says most chooses among them, then smaller ones, as orders say less where
+    there are few steps.
+    """
+    z = _order(steps, delta, epsilon) - 1.0
+    tried: set[Steps] = set()
+    for share in SHARES:
+        found = tuple((mechanism.witness(1.0 + share * z), count) for mechanism, count in steps)
+        known = tuple((witness, count) for witness, count in found if witness is not None)
+        if len(known) == len(steps) and known not in tried:
+            tried.add(known)
+            yield known
+
+
+def _order(steps: Steps, delta: float | None, epsilon: float | None) -> float:
+    with np.errstate(all="ignore"):
+        total = sum((count * np.asarray(mechanism.rdp(ORDERS)) for mechanism, count in steps), np.zeros(len(ORDERS)))
+        z = ORDERS - 1.0
+        says = total - math.log(max(delta, 1e-300)) / z if delta is not None else z * (total - (epsilon or 0.0))
+    return float(ORDERS[int(np.argmin(np.where(np.isfinite(says), says, np.inf)))])

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, get_args
 
-from dpcli.analysis.account import Account, account
-from dpcli.analysis.no_delta import needed_delta
+from dpcli.analysis.account import Account, account, needed_delta
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
@@ -16,7 +15,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.parts import together
 from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import mark

@@ -1,23 +1,82 @@
-"""Calibration of a file, or of DP-SGD stated by four numbers."""
+"""Calibration of a file or of flags, for an epsilon or another goal; the file with its answer, and the classical noise to compare."""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpcli.analysis.calibrate import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
-from dpcli.analysis.calibrate_goal import calibrate_goal
+from dpcli.analysis.calibrate import (
+    NOISE_KEYS,
+    Calibration,
+    Parameter,
+    calibrate,
+    none_has,
+    parameter_key,
+    refused_by_keys,
+    searched,
+    solvable,
+    substitute,
+)
 from dpcli.analysis.goals import Goal, RhoGoal
 from dpcli.analysis.rho import settled, total_rho
-from dpcli.base.errors import InputError
+from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import examine, parse, targets
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.pipeline.section import refuse_contradicted
+from dpcli.file.pipeline.series import plain_entries, written
+from dpcli.file.toml.findings import InvalidFile, Path
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
-from dpcli.file.toml.shown import first_names
+from dpcli.file.toml.shown import first_names, quoted
+from dpcli.file.toml.syntax import tables_of, text_of
+from dpcli.file.toml.write import edited
+from dpcli.numerics.closed.normal import PROVED_BELOW, classical_sigma, gaussian_epsilon_upper
+from dpcli.numerics.work import limited
+
+
+@limited
+def calibrate_goal(
+    pipeline: Pipeline,
+    goal: Goal,
+    solve: Parameter = "noise",
+    targets: Sequence[tuple[str, str]] | None = None,
+    group_size: int = 1,
+) -> Calibration:
+    """`calibrate` for a goal: the upper bound of its quantity is at most the target at the value, and not at the cheaper one.
+
+    Raises InputError as `calibrate` does; CannotCertify where no value meets the goal, or none could.
+    """
+    chosen = solvable(pipeline, targets, solve)
+    measured: dict[float, tuple[float, str]] = {}
+
+    def upper(value: float) -> float:
+        if value not in measured:
+            candidate = substitute(pipeline, chosen, value)
+            measured[value] = (math.inf, "") if refused_by_keys(candidate) else goal.measure(candidate, group_size)
+        return measured[value][0]
+
+    value, cheaper, adjacent = searched(upper, goal.target, pipeline, chosen, solve, goal.said)
+    answer = substitute(pipeline, chosen, value)
+    refuse_contradicted(answer)
+    return Calibration(
+        solve,
+        chosen,
+        goal.target,
+        None,
+        value,
+        *measured[value],
+        cheaper,
+        None if cheaper is None else upper(cheaper),
+        adjacent,
+        answer,
+        group_size,
+        quantity=goal.quantity,
+        said=goal.said,
+    )
 
 
 def calibrate_file(
@@ -133,3 +192,73 @@ def calibrate_dp_sgd(
         return calibrate_goal(pipeline_of_flags(tables), goal, "noise", None, group_size)
     assert target_epsilon is not None
     return calibrate(pipeline_of_flags(tables), target_epsilon, delta, "noise", None, accountants, group_size)
+
+
+def solved_text(data: bytes, calibration: Calibration) -> str:
+    """The text of the file, its comments kept, with every value that was solved for.
+
+    Raises InputError where the file does not state such a key, as one that only follows from others (steps from epochs, a query's noise),
+    or states it where entries read it that are to keep theirs.
+    """
+    text = text_of(data)
+    stated = tables_of(text)
+    entries = plain_entries(stated).get("mechanism", [])
+    values = {_path(entries, name, key): value for name, key, value in calibration.values}
+    found = edited(text, dict(zip(written(stated, values), values.values(), strict=True)))
+    for entry, meant in zip(plain_entries(tables_of(found))["mechanism"], _solved(entries, values), strict=True):
+        if entry != meant:
+            raise InputError(
+                f"--write: expected a place for the answer alone, found one that {quoted(entry['name'])} reads too ([defaults], or beside "
+                "a list): state the value in its own table"
+            )
+    return found
+
+
+def _solved(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
+    """The entries with each of these values at its place, and nowhere else."""
+    found = copy.deepcopy(entries)
+    for (_, at, *keys), value in values.items():
+        table: Any = found[int(at)]
+        for key in keys[:-1]:
+            table = table[key]
+        table[keys[-1]] = value
+    return found
+
+
+def _path(entries: list[dict[str, Any]], name: str, key: str) -> Path:
+    at = next((position for position, entry in enumerate(entries) if entry["name"] == name), None)
+    if at is None:
+        raise InputError(
+            f"--write: expected a [[mechanism]] of the name {quoted(name)} in the file, where the answer would go; found none"
+        )
+    sampling = entries[at].get("sampling")
+    return ("mechanism", at, "sampling", key) if type(sampling) is dict and key in sampling else ("mechanism", at, key)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicalNoise:
+    """value: under the key that was solved for. upper: the epsilon that it has in truth, from above. proved: whether its theorem holds."""
+
+    value: float
+    upper: float
+    proved: bool
+
+
+def classical_noise(found: Calibration) -> ClassicalNoise | None:
+    """What the classical formula says for the same target; None for anything but one Gaussian, released once from all of the data."""
+    solved, delta = found.pipeline.mechanisms, found.delta
+    if delta is None or not 0.0 < delta < 1.0:
+        return None
+    alone = found.parameter == "noise" and found.runs == len(solved) == 1
+    charges = resolve(found.pipeline, found.group_size) if alone else ()
+    if len(charges) != 1 or charges[0].count != 1:
+        return None
+    try:
+        mu = charges[0].mechanism.gdp()
+    except NotRepresentable:
+        return None
+    if not 0.0 < mu < math.inf:
+        return None
+    sigma = classical_sigma(found.target, delta)
+    sensitivity = mu * found.value  # in the units of the key
+    return ClassicalNoise(sigma * sensitivity, gaussian_epsilon_upper(1.0 / sigma, delta), found.target < PROVED_BELOW)

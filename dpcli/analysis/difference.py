@@ -1,25 +1,222 @@
-"""What changed between two pipelines, and what each change costs: alone, and all of them together."""
+"""The changes between two pipelines, made to the first one at a time, and what each costs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.account import Account, headline
-from dpcli.analysis.changes import Change, Tables, changes
-from dpcli.analysis.comparable import statement_of
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.document import pipeline_of
-from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.model import OWN, Pipeline
 from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.findings import Findings, TooMany
 from dpcli.file.toml.shown import key_text
 from dpcli.git.command import read_source
 from dpcli.numerics.work import limited
+
+
+def statement_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Unit, adjacency, contributions, size, delta and adaptivity: change one of these and it is another number."""
+    privacy = pipeline.privacy
+    return {
+        "unit": privacy.unit,
+        "adjacency": privacy.adjacency.value,
+        "max_contributions": privacy.max_contributions,
+        "dataset_size": privacy.dataset_size,
+        "delta": pipeline.budget.delta if pipeline.budget and pipeline.budget.delta is not None else privacy.delta,
+        "adaptive": privacy.adaptive,
+    }
+
+
+Path = tuple[str, ...]
+Tables = Mapping[str, Any]
+
+# Keys of which a file states one: a new one in place of an old one is one change.
+ALTERNATIVES = (
+    frozenset({"steps", "epochs"}),
+    frozenset({"rate", "batch_size"}),
+    frozenset({"noise_multiplier", "sigma", "scale", "sensitivity", "l2_sensitivity"}),
+    frozenset({"epsilon", "keep", "rho", "orders", "values", "weight", "error"}),
+)
+TOGETHER = frozenset({"unit", "max_contributions"})  # a unit that may own several records says how many
+LISTS = ("mechanism", "query")  # tables of which a file has several, matched by name
+DRAWN = frozenset({"steps", "epochs", "sampling", "partition", "sample"})  # keys that entries which share a sample change together
+SHARED = DRAWN | {"description"}  # keys that outlive a change of type
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One key and its value before and after, None where it is absent. path: (a list, name, key, ...) or (table, key, ...)."""
+
+    path: Path
+    old: Any
+    new: Any
+
+    @property
+    def key(self) -> str:
+        """`mechanism["train"].sampling.rate`."""
+        from dpcli.file.toml.shown import escaped, key_text
+
+        if self.path[0] not in LISTS:
+            return key_text(self.path)
+        rest = key_text(self.path[2:])
+        return f'{self.path[0]}["{escaped(self.path[1])}"]' + (f".{rest}" if rest else "")
+
+    @property
+    def label(self) -> str:
+        """The same for a narrow table: `train: sampling.rate`, `mechanism train`."""
+        from dpcli.file.toml.shown import escaped, key_text
+
+        if self.path[0] not in LISTS:
+            return self.key
+        name, rest = escaped(self.path[1]), key_text(self.path[2:])
+        return f"{name}: {rest}" if rest else f"{self.path[0]} {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Edits that belong together."""
+
+    edits: tuple[Edit, ...]
+
+    def applied(self, tables: Tables) -> Tables:
+        """The tables with this change made to them."""
+        for edit in self.edits:
+            tables = _edited(tables, edit.path, edit.new)
+        return tables
+
+    @property
+    def free(self) -> bool:
+        """Whether no epsilon at a given delta can depend on it."""
+        return all(_free(edit.path) for edit in self.edits)
+
+
+def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
+    """Every change from one file's tables to another's; mechanisms and queries are matched by name, and their order means nothing."""
+    rest = _between(_without(old), _without(new), ())
+    listed = (change for kind in LISTS for change in _listed(kind, _named(old, kind), _named(new, kind)))
+    return (*rest, *_of_one_sample(listed, _named(old, "mechanism"), _named(new, "mechanism")))
+
+
+def _of_one_sample(found: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """Changes of the same keys of entries that share a sample, made together: alone, each would leave them at odds. An entry that comes
+    or goes is a change of who shares."""
+    joined: dict[Any, list[Edit]] = {}
+    for number, change in enumerate(found):
+        (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
+        tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
+        sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
+        drawn = sample is not None and all(key[0] in DRAWN for key in keys)
+        joined.setdefault((sample, keys) if drawn else number, []).extend(change.edits)
+    yield from (Change(tuple(edits)) for edits in joined.values())
+
+
+def _listed(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """The changes of one list of tables."""
+    renamed = dict(_renamed(before, after))
+    for name in (name for name in before if name in after):
+        yield from _entry(kind, name, before[name], after[name])
+    for name in (name for name in before if name not in after):
+        target = renamed.get(name)
+        yield Change((Edit((kind, name), before[name], None) if target is None else Edit((kind, name, "name"), name, target),))
+    for name in (name for name in after if name not in before and name not in renamed.values()):
+        yield Change((Edit((kind, name), None, after[name]),))
+
+
+def _named(tables: Tables, kind: str) -> dict[str, Tables]:
+    return {table["name"]: table for table in tables.get(kind, ())}
+
+
+def _without(tables: Tables) -> Tables:
+    return {key: value for key, value in tables.items() if key not in LISTS}
+
+
+def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[tuple[str, str]]:
+    """(old name, new name) of mechanisms that are equal in everything else."""
+    left = [name for name in after if name not in before]
+    for name in (name for name in before if name not in after):
+        same = next((other for other in left if _same({**before[name], "name": other}, after[other])), None)
+        if same is not None:
+            left.remove(same)
+            yield name, same
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or repr(a) == repr(b)  # NaN, which the sections of other commands may hold, equals itself here
+
+
+def _entry(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
+    """A change of a mechanism's type, or a query's measure, takes its own keys with it."""
+    here = (kind, name)
+    if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
+        yield from _between(old, new, here)
+        return
+    own = [key for key in {**old, **new} if key not in SHARED and not _same(old.get(key), new.get(key))]
+    yield Change(tuple(Edit((*here, key), old.get(key), new.get(key)) for key in own))
+    yield from _between({k: v for k, v in old.items() if k in SHARED}, {k: v for k, v in new.items() if k in SHARED}, here)
+
+
+def _between(old: Tables, new: Tables, here: Path) -> Iterator[Change]:
+    """Changes key by key; a table on both sides is looked into, unless another scheme makes it another table."""
+    edits: list[Edit] = []
+    for key in {**old, **new}:
+        before, after = old.get(key), new.get(key)
+        if _same(before, after):
+            continue
+        if isinstance(before, dict) and isinstance(after, dict) and before.get("scheme") == after.get("scheme"):
+            yield from _between(before, after, (*here, key))
+        else:
+            edits.append(Edit((*here, key), before, after))
+    yield from map(Change, _joined(edits))
+
+
+def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
+    """Edits that put one alternative in place of another are made together."""
+    left = list(edits)
+    for keys in (*ALTERNATIVES, TOGETHER):
+        members = tuple(edit for edit in left if edit.path[-1] in keys)
+        replaced = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
+        if replaced or (keys is TOGETHER and len(members) > 1):
+            left = [edit for edit in left if edit not in members]
+            yield members
+    yield from ((edit,) for edit in left)
+
+
+def _edited(tables: Tables, path: Path, value: Any) -> Tables:
+    """A copy with one key set, or taken out where the value is None."""
+    if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
+        return {**tables, path[0]: list(_entries(tables.get(path[0], ()), path[1:], value))}
+    head, *rest = path
+    if rest:
+        value = _edited(tables.get(head) or {}, tuple(rest), value)
+    return {**{k: v for k, v in tables.items() if k != head}, **({} if value is None else {head: value})}
+
+
+def _entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
+    name, *rest = path
+    for entry in entries:
+        if entry["name"] != name:
+            yield entry
+        elif rest:
+            yield _edited(entry, tuple(rest), value)
+    if not rest and value is not None:
+        yield value
+
+
+def _free(path: Path) -> bool:
+    """Names, texts, caps, sections of other commands, and delta, which is held still."""
+    if path[0] in LISTS:
+        return path[2:] == ("description",)
+    if path[0] == "source":
+        return False
+    return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))
+
 
 MOST = 40  # changes that are priced one at a time
 

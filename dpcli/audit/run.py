@@ -21,7 +21,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import REPLAYED
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.limits import read_bytes
 from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency

@@ -1,4 +1,4 @@
-"""Packages that only some commands need, and the extra of dpcli that installs each."""
+"""What only some commands need of a machine: packages, by the extra of dpcli that installs each, and locks on files."""
 
 from __future__ import annotations
 
@@ -23,17 +23,25 @@ EXTRAS = {
 
 
 def require(*packages: str) -> None:
-    """Raise Unavailable where one of these is not installed: before anything is charged or written."""
+    """Raise Unavailable if a package is not installed; call it before anything is charged or written."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise Unavailable(_missing(package))
 
 
 def unavailable(error: BaseException) -> Unavailable | None:
-    """What a failed import says to a user, where an extra would mend it; None where it would not."""
+    """Return the error to show for a failed import that an extra of dpcli would mend, else None."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return Unavailable(_missing(package)) if package in EXTRAS else None
 
 
 def _missing(package: str) -> str:
-    return f"expected {package}, found none: pip install 'dpcli[{EXTRAS[package]}]'"
+    return f"{package} is not installed: pip install 'dpcli[{EXTRAS[package]}]'"
+
+
+def require_posix(what: str) -> None:
+    """Raise Unavailable if files cannot be locked, as ledgers and runs need; call it before anything is charged or written."""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        raise Unavailable(f"{what} needs a POSIX system, such as Linux: nothing locks files here (fcntl)") from None

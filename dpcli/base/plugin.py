@@ -1,4 +1,4 @@
-"""What a folder of the package adds to it: names, each with the object that is loaded when it is needed."""
+"""The names that a folder of dpcli, or another package, adds: each with the object that is loaded when it is needed."""
 
 from __future__ import annotations
 

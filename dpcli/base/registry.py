@@ -1,18 +1,19 @@
-"""What the folders of the package add to it, put together: names to objects, each loaded when it is needed."""
+"""The names that plugins add, of dpcli's folders and of other packages; each object is loaded when it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.base.others import plugins_of_others
 from dpcli.base.plugin import Plugin
 
-Value = TypeVar("Value")
+GROUP = "dpcli.plugins"  # the entry points of other packages
 
-# Folders with a plugin.py, in the order in which what they add is listed. Without the folder of a feature the others do what they did.
+# Folders with a plugin.py, in the order in which their names are listed. A feature whose folder is missing takes nothing else with it.
 FOLDERS = (
     "mechanisms",
     "accountants",
@@ -37,61 +38,105 @@ FOLDERS = (
 )
 
 
-def _plugin(folder: str) -> Plugin | None:
+def _own_plugins() -> Iterable[Plugin]:
+    """Return the plugins of the folders that exist, without those that name a missing one."""
+    plugins = {folder: plugin for folder in FOLDERS if (plugin := _own_plugin(folder)) is not None}
+    while without := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
+        for folder in without:
+            del plugins[folder]
+    return plugins.values()
+
+
+def _own_plugin(folder: str) -> Plugin | None:
     name = f"dpcli.{folder}.plugin"
     try:
-        found: Plugin = load(f"{name}:PLUGIN")
+        plugin: Plugin = load(f"{name}:PLUGIN")
     except ModuleNotFoundError as error:
         if error.name not in (name, f"dpcli.{folder}"):
             raise
         return None
-    return found
+    return plugin
 
 
-def _plugins() -> dict[str, Plugin]:
-    """Those whose folder is there, and the folders of all that they name."""
-    found = {folder: plugin for folder in FOLDERS if (plugin := _plugin(folder)) is not None}
-    while without := [folder for folder, plugin in found.items() if not found.keys() >= {*plugin.names}]:
-        for folder in without:
-            del found[folder]
-    return found
+def _other_plugins() -> Iterator[Plugin]:
+    """Yield the plugins of installed packages. Raises InputError for a package whose plugin cannot be imported or is no Plugin.
+
+    importlib.metadata takes sixty milliseconds, so the installers' files are searched for the group first.
+    """
+    if not any(map(_has_group, _installed())):
+        return
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        package = point.dist.name if point.dist is not None else point.module
+        try:
+            plugin = point.load()
+        except Exception as error:  # whatever a package raises: without its mechanisms a file could mean something else
+            why = f"{type(error).__name__}: {error}"
+            raise InputError(
+                f"{package}: its plugin {point.value} cannot be imported ({why}): mend or uninstall the package"
+            ) from error
+        if not isinstance(plugin, Plugin):
+            raise InputError(f"{package}: expected a Plugin at the entry point {point.name!r} of {GROUP}, found {plugin!r}")
+        yield plugin
 
 
-PLUGINS = (*_plugins().values(), *plugins_of_others())
+def _installed() -> Iterator[str]:
+    """Yield the metadata folder of each installed package."""
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:  # a zip file, or nothing
+            continue
+        yield from (os.path.join(place, name) for name in names if name.endswith((".dist-info", ".egg-info")))
 
 
-def _all(of: Callable[[Plugin], Mapping[str, Value]]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for plugin in PLUGINS:
-        for name, value in of(plugin).items():
-            if name in found:
-                raise InputError(f"expected a name that no other plugin has, found {name!r} twice: {found[name]!r} and {value!r}")
-            found[name] = value
-    return found
+def _has_group(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, "entry_points.txt"), "rb") as file:
+            return b"[" + GROUP.encode() + b"]" in file.read()
+    except OSError:
+        return False
 
 
-def _one(texts: Iterable[str]) -> str:
-    return next((text for text in texts if text), "")
+def _merged(plugins: Iterable[Plugin]) -> Plugin:
+    """Return a plugin with the names of all. Raises InputError for a name that two of them have."""
+    merged: dict[str, Any] = {}
+    for field, default in Plugin._field_defaults.items():
+        values = [getattr(plugin, field) for plugin in plugins]
+        merged[field] = _union(values) if isinstance(default, dict) else next((value for value in values if value), default)
+    return Plugin(**merged)
 
 
-COMMANDS = _all(lambda plugin: plugin.commands)
-MECHANISMS = _all(lambda plugin: plugin.mechanisms)
-SAMPLING = _all(lambda plugin: plugin.sampling)
-ACCOUNTANTS = _all(lambda plugin: plugin.accountants)
-SECTIONS = _all(lambda plugin: plugin.sections)
-RELEASED = _all(lambda plugin: plugin.released)
-ENTRIES_OF_QUERIES = _one(plugin.entries for plugin in PLUGINS)
-JUDGED_IN_FILE = _all(lambda plugin: plugin.judged_in_file)
-JUDGED_SOLVED = _all(lambda plugin: plugin.judged_solved)
-FILES = _all(lambda plugin: plugin.files)
-WORDS = _all(lambda plugin: plugin.words)
-LISTS = _all(lambda plugin: plugin.lists)
-PREMISED = _all(lambda plugin: plugin.premised)
-REFERENCES = _all(lambda plugin: plugin.references)
-FORMATS = _all(lambda plugin: plugin.formats)
-CHART_FORMATS = _all(lambda plugin: plugin.chart_formats)
-PLOTS = _all(lambda plugin: plugin.plots)
-DISPLAYED = _all(lambda plugin: plugin.displayed)
-TAKEN_FOR_DATA = _one(plugin.taken_for_data for plugin in PLUGINS)
-LEFT_BY_RUN = _one(plugin.left_by_run for plugin in PLUGINS)
-REPLAYED = _one(plugin.replayed for plugin in PLUGINS)
+def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    union: dict[str, Any] = {}
+    for name, value in (item for table in tables for item in table.items()):
+        if name in union:
+            raise InputError(f"expected a name that no other plugin has, found {name!r} twice: {union[name]!r} and {value!r}")
+        union[name] = value
+    return union
+
+
+PLUGINS = (*_own_plugins(), *_other_plugins())
+ALL = _merged(PLUGINS)
+COMMANDS = ALL.commands
+MECHANISMS = ALL.mechanisms
+SAMPLING = ALL.sampling
+ACCOUNTANTS = ALL.accountants
+SECTIONS = ALL.sections
+RELEASED = ALL.released
+ENTRIES_OF_QUERIES = ALL.entries
+JUDGED_IN_FILE = ALL.judged_in_file
+JUDGED_SOLVED = ALL.judged_solved
+FILES = ALL.files
+WORDS = ALL.words
+LISTS = ALL.lists
+PREMISED = ALL.premised
+REFERENCES = ALL.references
+FORMATS = ALL.formats
+CHART_FORMATS = ALL.chart_formats
+PLOTS = ALL.plots
+DISPLAYED = ALL.displayed
+TAKEN_FOR_DATA = ALL.taken_for_data
+LEFT_BY_RUN = ALL.left_by_run
+REPLAYED = ALL.replayed

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dpcli.cli.new_file import leave, leave_pipeline, new_file_option
+from dpcli.cli.outputs import leave, leave_pipeline, new_file_option
 
 # What makes a recipe count, and no file can do.
 NEXT = {

@@ -12,8 +12,8 @@ import click
 
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import COMMANDS
-from dpcli.cli.completing import VARIABLE, register
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.completion import VARIABLE, register
+from dpcli.cli.groups import LazyGroup, hinted
 from dpcli.cli.options import global_options
 from dpcli.cli.printing import complain, heard, leave, message_of, prepare, show
 
@@ -75,8 +75,6 @@ def main(arguments: list[str]) -> int:
         return leaving.exit_code
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
-            from dpcli.cli.hints import hinted
-
             error = hinted(error)
         with heard():
             error.show()

@@ -18,7 +18,7 @@ from dpcli.base.extras import unavailable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS
 from dpcli.base.values import dataclass
-from dpcli.cli import completing
+from dpcli.cli.completion import complete_accountant
 from dpcli.cli.printing import complain, show, show_each
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
     if path and name in FORMATS and renders(name, formats.holds):
         return output
     if formats.pictured:
-        from dpcli.cli.picture_path import pictured
+        from dpcli.cli.outputs import pictured
 
         if picture := pictured(output):
             return picture
@@ -248,7 +248,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
         except (Exception, KeyboardInterrupt) as error:
             lacking = unavailable(error)
             (lacking or error).add_note(REPORTED)
-            from dpcli.cli.kept import keeps
+            from dpcli.cli.outputs import keeps
 
             tell(lacking or error, _invocation(), format_, outputs, kept, careful=careful and not keeps())
             if lacking is not None:
@@ -261,7 +261,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
 def _require_no_inputs(outputs: Sequence[str]) -> None:
     """As `write` has it, before anything is computed."""
     for _, path in map(_split, outputs):
-        from dpcli.cli.kept import inputs, require_free, require_no_input
+        from dpcli.cli.outputs import inputs, require_free, require_no_input
 
         require_no_input(path, inputs())
         require_free(path)
@@ -293,7 +293,7 @@ def tell(
     kept: whether what only people and programs read stays as it is. inputs: as of `write`. careful: whether a file stays that may be
     data, as nobody has told yet which are. Of two reports for one file, the first is left.
     """
-    from dpcli.cli.kept import may_be_data
+    from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
 
     document, places = _stopped(error, *invocation), set()
@@ -310,8 +310,8 @@ def tell(
 
 
 def _stopped(error: BaseException, words: str, path: str) -> Document:
-    from dpcli.document.verdict import stopped
-    from dpcli.file.toml.render import InvalidFile
+    from dpcli.document.document import stopped
+    from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
@@ -369,7 +369,7 @@ accounting_options = composed(
         "accountants",
         multiple=True,
         metavar="NAME",
-        shell_complete=completing.accountant,
+        shell_complete=complete_accountant,
         callback=lambda _, __, given: tuple(ACCOUNTANTS) if ALL in given else given,
         help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}; or {ALL}, also those that a certified interval makes needless.",
     ),
@@ -410,8 +410,8 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
     Alerts, and why it is not 0, go to standard error. Raises InputError where a report to be judged would hold nothing that was checked.
     """
+    from dpcli.document.document import judged, reason
     from dpcli.document.formats.facts import appended, judges
-    from dpcli.document.verdict import judged, reason
 
     settings: Settings = click.get_current_context().obj
     why = reason(document) if document.exit_code else ""
@@ -440,12 +440,12 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
 
     inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
     """
-    from dpcli.cli import kept
+    from dpcli.cli import outputs as protected
 
     if path == "-":
         raise InputError(NO_DASH)
-    kept.require_no_input(path, kept.inputs() if inputs is None else inputs)
-    kept.require_free(path)
+    protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
+    protected.require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:
             for piece in pieces:

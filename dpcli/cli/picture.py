@@ -17,7 +17,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
 from dpcli.cli.options import Settings, each_once, wants_color, write
-from dpcli.cli.picture_path import SUFFIXES
+from dpcli.cli.outputs import SUFFIXES
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart

@@ -14,7 +14,7 @@ from dpcli.cli.printing import show
 def command(format: str) -> None:
     """Print the JSON Schema (draft 2020-12) of the pipeline file, format 1, of the policy file of dpcli gate, or of the schedule of dpcli
     budget plan."""
-    from dpcli.file.pipeline.schema import json_schema, policy_schema, schedule_schema
+    from dpcli.file.pipeline.key_places import json_schema, policy_schema, schedule_schema
 
     schemas = {"pipeline": json_schema, "policy": policy_schema, "schedule": schedule_schema}
     show(json.dumps(schemas[format](), indent=2, ensure_ascii=False) + "\n")

@@ -1,102 +1,76 @@
-"""What a command line asked for that could not be read: the reports that must not stay as an earlier pass had left them."""
+"""Reports of a command line that Click refused: the error replaces what an earlier pass left in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import FORMATS
-from dpcli.cli.kept import NO_INPUTS
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import EVERYTHING, REPORTED, DocumentFormat, named_output, tell
+from dpcli.cli.outputs import NO_INPUTS
 from dpcli.file.toml.suggest import closest
 
-REPORTS = {"-o": "outputs", "--output": "outputs", "-f": "format_", "--format": "format_"}
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a command line with the option that it is the value of ("" of none), by the name of its parameter. last: its place."""
-
-    option: str
-    value: str
-    last: int
+REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Option(["-f", "--format", "format_"]))
 
 
 def report_unread(error: BaseException, group: LazyGroup, name: str, arguments: Sequence[str]) -> None:
-    """Leave the error in the reports asked for, where no command was called that does so: something in its arguments could not be read.
+    """Leave the error in the reports that were asked for, unless the command did so itself; write over nothing that may be an input.
 
-    Edge cases: of an unknown command, every option of reports counts that any command has. What may be an input is not written over.
+    Edge cases: of an unknown command, -o and -f count, and outputs stay if the line names a command whose outputs outlive errors.
     """
     if REPORTED in getattr(error, "__notes__", ()):
         return
-    words, command, given = asked([name], group, arguments)
-    formats = next((one.type for one in command.params if isinstance(one.type, DocumentFormat)), None)
+    words, command, options, rest = _read(name, group, arguments)
+    formats = _formats_of(command)
     if formats is None and not isinstance(command, LazyGroup):
         return
-    outputs = [found for word in given if word.option == "outputs" if (found := _meant(word.value))]
-    formats_ = [word.value for word in given if word.option == "format_" and word.value in FORMATS]
+    outputs = [output for one in options.get("outputs") or () if (output := _meant(one))]
     kept = formats.kept if formats else not _keeping(group).isdisjoint(arguments)
+    format_ = str(options.get("format_"))
     careful = formats is not None and formats.careful
-    tell(error, (" ".join(words), ""), formats_[-1] if formats_ else "text", outputs, kept, list(_inputs(given)), careful)
+    tell(error, (words, ""), format_ if format_ in FORMATS else "text", outputs, kept, list(_inputs(options, rest)), careful)
 
 
-def asked(names: list[str], command: click.Command, arguments: Sequence[str]) -> tuple[list[str], click.Command, list[Word]]:
-    """The words of the command that some arguments are for, the command itself, and all that it and its groups were given."""
-    given: list[Word] = []
-    while isinstance(command, LazyGroup):
-        for word in words_of(arguments, command):
-            if not word.option:
-                break
-            given.append(word)
-        else:
-            return names, command, given
-        below, arguments = command.get_command(click.Context(command), word.value), arguments[word.last + 1 :]
-        if below is None:  # what follows is of a command that there is not
-            return names, command, [*given, word, *words_of(arguments, command)]
-        names, command = [*names, word.value], below
-    return names, command, [*given, *words_of(arguments, command)]
+def _read(words: str, command: click.Command, arguments: Sequence[str]) -> tuple[str, click.Command, dict[str, Any], list[str]]:
+    """Return the words of the command, the command, the values of its options, and every other argument."""
+    options, rest = _parsed(command, arguments)
+    if not isinstance(command, LazyGroup):
+        return words, command, options, rest
+    start = next((place for place, word in enumerate(rest) if not word.startswith("-")), len(rest))
+    if start == len(rest):
+        return words, command, options, rest
+    subcommand = command.get_command(click.Context(command), rest[start])
+    if subcommand is None:
+        below, others = _parsed(click.Command(None), rest[start + 1 :], REPORTS)
+        others.append(rest[start])
+    else:
+        words, command, below, others = _read(f"{words} {rest[start]}", subcommand, rest[start + 1 :])
+    below["outputs"] = [*(options.get("outputs") or ()), *(below.get("outputs") or ())]
+    return words, command, {**options, **below}, [*rest[:start], *others]
 
 
-def words_of(arguments: Sequence[str], command: click.Command) -> Iterator[Word]:
-    """Every word as click reads it, but that options which there are not are flags; a group's options include those of reports."""
-    valued, place = _valued(command), 0
-    while place < len(arguments):
-        argument = arguments[place]
-        if argument == "--":
-            yield from (Word("", word, after) for after, word in enumerate(arguments[place + 1 :], place + 1))
-            return
-        option, value = _split(argument, valued) if argument.startswith("-") and argument != "-" else ("", argument)
-        if value is None and place + 1 < len(arguments):
-            place, value = place + 1, arguments[place + 1]
-        if value is not None:
-            yield Word(option, value, place)
-        place += 1
-
-
-def _valued(command: click.Command) -> Mapping[str, str]:
-    """The options that take a value, in each spelling, with the names of their parameters."""
+def _parsed(
+    command: click.Command, arguments: Sequence[str], more: tuple[click.Option, ...] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """Let Click parse the options that take a value; flags, unknown options and arguments are the rest."""
+    grouped = isinstance(command, LazyGroup)
     options = [one for one in command.params if isinstance(one, click.Option) and not one.is_flag and not one.count]
-    own = {spelling: one.name or "" for one in options for spelling in one.opts}
-    return {**REPORTS, **own} if isinstance(command, LazyGroup) else own
+    reader = click.Command(None, params=[*options, *(REPORTS if grouped else more)])
+    context = click.Context(reader, resilient_parsing=True, ignore_unknown_options=True, allow_interspersed_args=not grouped)
+    values, rest, _ = reader.make_parser(context).parse_args(list(arguments))
+    return values, rest
 
 
-def _split(argument: str, valued: Mapping[str, str]) -> tuple[str, str | None]:
-    """The option in a word, and its value where that is in the word too, else None; of flags, what could be the value of a misspelt one."""
-    name, equals, value = argument.partition("=")
-    if name.startswith("--"):
-        return valued.get(name, "?"), value if equals else (None if name in valued else "")
-    for place, letter in enumerate(argument[1:], 1):  # a cluster: flags, then perhaps an option with its value
-        if f"-{letter}" in valued:
-            return valued[f"-{letter}"], argument[place + 1 :] or None
-    return "?", argument[2:]
+def _formats_of(command: click.Command) -> DocumentFormat | None:
+    return next((one.type for one in command.params if isinstance(one.type, DocumentFormat)), None)
 
 
 def _meant(output: str) -> str | None:
-    """An output as FORMAT=PATH, also where its format is misspelt or the command has no such one; None where it names no format."""
+    """Return an output as FORMAT=PATH, also if its format is misspelt or not one of the command's; None if it names no format."""
     formats, output = DocumentFormat(EVERYTHING), output.removeprefix("=")
     try:
         return named_output(output, formats)
@@ -105,21 +79,19 @@ def _meant(output: str) -> str | None:
         return f"{meant}={path}" if path and (meant := closest(name, formats.choices)) else None
 
 
-def _inputs(given: Sequence[Word]) -> Iterator[str]:
-    """Every text that may name a file to be read."""
-    for word in given:
-        if word.option not in NO_INPUTS:
-            yield from (word.value, word.value.partition("=")[2])
+def _inputs(options: Mapping[str, Any], rest: Sequence[str]) -> Iterator[str]:
+    """Yield each text that may name a file to be read; the rest of an unknown short option may be its value."""
+    values = [value for name, value in options.items() if name not in NO_INPUTS]
+    for word in (*rest, *(one for value in values for one in (value if isinstance(value, list | tuple) else [value]))):
+        yield from (word, word.partition("=")[2], word[2:]) if isinstance(word, str) else ()
 
 
 def _keeping(group: LazyGroup) -> set[str]:
-    """The words of all commands whose outputs outlive an error."""
-    found: set[str] = set()
+    """Return the words of all commands whose outputs outlive an error."""
+    words: set[str] = set()
     for name in group.list_commands(context := click.Context(group)):
         command = group.get_command(context, name)
-        if isinstance(command, LazyGroup):
-            below = _keeping(command)
-            found |= {name, *below} if below else set()
-        elif command is not None and any(isinstance(one.type, DocumentFormat) and one.type.kept for one in command.params):
-            found.add(name)
-    return found
+        below = _keeping(command) if isinstance(command, LazyGroup) else set()
+        if below or (command is not None and (formats := _formats_of(command)) is not None and formats.kept):
+            words |= {name, *below}
+    return words

@@ -13,14 +13,13 @@ from dpcli.analysis.rho import RhoVerdict, epsilon_of_rho, warning_level
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent
+from dpcli.file.pipeline.datasets import UNCHECKED, window_words
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named, schemes
+from dpcli.file.pipeline.parts import named, schemes, together
 from dpcli.file.pipeline.resolve import BillLine
-from dpcli.file.pipeline.samples import together
-from dpcli.file.pipeline.window import UNCHECKED, window_words
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.plots.words import bound, few, few_up, parameter
+from dpcli.plots.drawing import bound, few, few_up, parameter
 
 MOST = 8  # mechanisms that one line names
 LONG = 60  # characters of a key's value that one line holds

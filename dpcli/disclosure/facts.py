@@ -8,7 +8,7 @@ from dpcli.analysis.account import Account, account
 from dpcli.analysis.meaning import Meaning, meaning
 from dpcli.base.errors import DpcliError, InternalError
 from dpcli.file.pipeline.model import Disclosure, Entry, Pipeline, Privacy
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 
 

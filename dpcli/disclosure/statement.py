@@ -12,7 +12,7 @@ from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon, 
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.words import bound, few, percent_up
+from dpcli.plots.drawing import bound, few, percent_up
 
 ALARM = 0.01  # the false positive rate that the sentence speaks of
 LARGEST = 30.0  # an epsilon that no longer limits any attack worth the name: odds may change by e^30

@@ -1,4 +1,4 @@
-"""A picture as a value: what is drawn, and nothing about how."""
+"""A picture as a value: what is drawn, not how."""
 
 from __future__ import annotations
 

@@ -1,17 +1,20 @@
-"""What a use case has to say, before any format: tables, sentences, findings and the machine form."""
+"""A result before any format: tables, sentences, findings and the machine form; and what a report that CI judges must hold."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
+
 
 Level = Literal["error", "warning", "note"]
 
@@ -150,6 +153,12 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def safe(text: str) -> str:
+    """Return a text, control characters escaped, that no spreadsheet runs as a formula."""
+    text = visible(text)
+    return "'" + text if text[:1] in ("=", "+", "@", "\t", "\r") or (text[:1] == "-" and text != "-") else text
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """A value as JSON in letters as they are, but for what a terminal acts on or nobody sees: that is escaped."""
     import json
@@ -159,3 +168,89 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 # Controls, directions, joiners and tags: in JSON they stand inside strings alone. Compiled where there is JSON to write.
 _ACTS = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+
+
+Item = TypeVar("Item", covariant=True)
+
+
+class Walked(Sequence[Item]):
+    """So many things, of which every walk begins a new reading. One by its number costs the walk up to it."""
+
+    def __init__(self, count: int, walk: Callable[[], Iterator[Item]]) -> None:
+        self._count, self._walk = count, walk
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._walk()
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Item]: ...
+
+    def __getitem__(self, at: int | slice) -> Item | Sequence[Item]:
+        wanted = range(self._count)[at]
+        if isinstance(wanted, range):
+            return [self[i] for i in wanted]
+        return next(islice(self._walk(), wanted, None))
+
+
+NOTHING = "nothing was checked, and an empty report would read as a pass: state a [budget], or use dpcli gate --max-epsilon"
+
+
+def judged(document: Document, name: str, path: str = "") -> Document:
+    """The document with a failing check and a finding where its exit code is not 0 and none of its own says so.
+
+    name: of the command. path: of the file that it read. Raises InputError where nothing was checked and nothing went wrong.
+    """
+    if document.exit_code == 0:
+        if not document.checks:
+            raise InputError(NOTHING)
+        return document
+    why = reason(document)
+    failed = any(not check.passed and not check.waived for check in document.checks)
+    found = any(finding.level == "error" and finding.suppression is None for finding in document.findings)
+    return replace(
+        document,
+        verdict=document.verdict if document.verdict in ("fail", "unknown") else "fail",
+        checks=document.checks if failed else (*document.checks, Check(name, False, why, error=True)),
+        findings=document.findings if found else (*document.findings, _finding(name, path, why, document.place)),
+    )
+
+
+def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[Finding, ...] = ()) -> Document:
+    """A command that ended without a result, as a document of one error. found: its places in the file, where they are known."""
+    errors = [one for one in findings if one.level == "error"]
+    why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
+    return Document(
+        headline=f"{name}: {why}",
+        data={"error": why, "exit_code": exit_code},
+        verdict="unknown",
+        findings=findings or (_finding(name, path, why),),
+        checks=(Check(f"{path}: {name}" if path else name, False, why, error=True),),
+        exit_code=exit_code,
+    )
+
+
+def reason(document: Document) -> str:
+    """Why the exit code is not 0, in one line: the first error at its place, else the first check that failed, else the document's word."""
+    errors = [_at(f) for f in document.findings if f.level == "error" and f.suppression is None]
+    failed = [f"{check.name}: {check.message}" for check in document.checks if not check.passed and not check.waived]
+    found = errors or failed or [document.why or document.headline]
+    return visible(found[0]) + _more(len(found))
+
+
+def _more(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""
+
+
+def _at(finding: Finding) -> str:
+    place = f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
+    return f"{place}: {finding.rule}: {finding.message}"
+
+
+def _finding(name: str, path: str, why: str, place: tuple[int, int] = (1, 1)) -> Finding:
+    return Finding(path or ".", "dpcli/stopped", "error", why, *place, f"{name} did not pass")

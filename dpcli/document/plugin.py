@@ -24,7 +24,7 @@ PLUGIN = Plugin(
         "terminal": "dpcli.document.charts.terminal:render",
         "svg": "dpcli.document.charts.svg:render",
         "png": "dpcli.document.charts.png:render",
-        "csv": "dpcli.document.charts.csv:render",
+        "csv": "dpcli.document.charts.chart_csv:render",
         "vega-lite": "dpcli.document.charts.vega:render",
     },
     displayed={"fragment": "dpcli.document.formats.html:fragment"},

@@ -18,14 +18,12 @@ from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.compound import Listed
-from dpcli.file.keys.kinds import Flag, Kind, Number, WholeNumber
-from dpcli.file.keys.member import Members
-from dpcli.file.keys.tables import KeyTable
+from dpcli.file.keys.kinds import Flag, Kind, Listed, Number, WholeNumber
+from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
+from dpcli.file.pipeline.parts import DRAWN
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.pipeline.samples import DRAWN
 from dpcli.mechanisms.neighbours import Adjacency
 
 TRIES = 60

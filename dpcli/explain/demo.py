@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from dpcli.audit.bounds import Counts, error_rates, rate_lower, rate_upper, rates_epsilon_lower
 from dpcli.base.errors import InputError
+from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed import trade_off
-from dpcli.numerics.closed.trade_off import false_negatives, total_variation
+from dpcli.numerics.closed.trade_off import false_negatives, laplace_missed, total_variation
 
 COUNT = 99  # of the smaller dataset
 EPSILONS = (0.001, 100)
 TRIALS = (10, 1_000_000)
 RATES = (0.01, 0.1, 0.5)  # false positive rates of thresholds in the table, beside those at and between the two counts
+DRAWN = 81  # points of the exact curve
 SPREAD = 20  # steps of either rate in the picture
 CONFIDENCE = 0.95
 ALPHA = 1.0 - CONFIDENCE
@@ -169,3 +171,57 @@ def _guessed(exact: float, counts: Counts) -> SimulatedRate:
     right = counts.true_positives + counts.others - counts.false_positives
     low, high = (0.5 + 0.5 * (hit - alarm) for hit, alarm in ((hits.low, alarms.high), (hits.high, alarms.low)))
     return SimulatedRate(exact, right / (counts.members + counts.others), low, high)
+
+
+def chart(demo: Demo) -> Chart:
+    """The measured curve with its band, the exact one, the bound, and blind guessing."""
+    bound = _bound(demo.epsilon)
+    best = next(test for test in demo.tests if test.threshold == COUNT + 0.5)
+    return Chart(
+        kind="demo",
+        title=f"the best test against a count with Laplace noise at epsilon = {demo.epsilon:g}",
+        subtitle=f"made-up data: {COUNT + 1} people or {COUNT} (add-remove, sensitivity 1), each count released {demo.trials:,} times; "
+        f"numpy's generator, seed {demo.seed}",
+        x=Axis("false positive rate", 0.0, 1.0),
+        y=Axis("false negative rate", 0.0, 1.0),
+        lines=(
+            Line("measured", _simulated(demo), Tone.MAIN),
+            Line("exact: Laplace noise", _exact(demo.epsilon), Tone.THIRD, True),
+            Line(f"the bound: ({demo.epsilon:g}, 0)-DP", bound, Tone.SECOND),
+            Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, True),
+        ),
+        bands=(
+            Band("no test gets here", tuple((x, 0.0) for x, _ in bound), bound, Tone.SECOND),
+            _band(demo),
+        ),
+        markers=(Marker(f"threshold {best.threshold:g}", best.false_positives.measured, 1.0 - best.true_positives.measured),),
+        notes=(
+            f"each measured point is a threshold on the noisy count, above which the guess is {COUNT + 1}; around it, intervals of both "
+            f"errors at {100 * CONFIDENCE:g} % each (Clopper and Pearson 1934)",
+            "the likelihood ratio never falls as the noisy count rises, so no test does better than these (Neyman and Pearson 1933)",
+            "no test gets below the bound, whatever the mechanism, but what is measured may by chance; Laplace noise attains the bound "
+            "except at false positive rates between e^-epsilon / 2 and 1/2",
+        ),
+    )
+
+
+def _simulated(demo: Demo) -> Points:
+    points = ((test.false_positives.measured, 1.0 - test.true_positives.measured) for test in demo.line)
+    return ((0.0, 1.0), *points, (1.0, 0.0))
+
+
+def _band(demo: Demo) -> Band:
+    low = tuple((test.false_positives.low, 1.0 - test.true_positives.high) for test in demo.line)
+    high = tuple((test.false_positives.high, 1.0 - test.true_positives.low) for test in demo.line)
+    return Band(f"{100 * CONFIDENCE:g} % at each threshold", low, high, Tone.MAIN)
+
+
+def _exact(epsilon: float) -> Points:
+    alphas = np.unique(np.concatenate([np.linspace(0.0, 1.0, DRAWN), 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])]))
+    alphas = alphas[alphas <= 1.0]
+    return tuple(zip(alphas.tolist(), laplace_missed(epsilon, alphas).tolist(), strict=True))
+
+
+def _bound(epsilon: float) -> Points:
+    corner = 1.0 / (1.0 + np.exp(epsilon))
+    return ((0.0, 1.0), (float(corner), float(corner)), (1.0, 0.0))

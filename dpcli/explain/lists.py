@@ -1,7 +1,8 @@
-"""Lists that the registries make: a name each, and what its own module or class says of it."""
+"""Lists for the manual: names of a registry with what their module or class says of them, and exit codes."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -22,6 +23,17 @@ from dpcli.base.registry import (
 )
 
 Terms = tuple[tuple[str, str], ...]
+WIDTH = 100  # columns of a text in a terminal
+
+
+def filled(text: str) -> str:
+    """Each paragraph in lines of its own."""
+    return "\n\n".join(textwrap.fill(" ".join(paragraph.split()), WIDTH) for paragraph in text.strip().split("\n\n"))
+
+
+def hanging(text: str) -> str:
+    """One entry of a list, its further lines set in."""
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def accountants() -> Terms:
@@ -87,3 +99,23 @@ EVERY: dict[str, Callable[[], Terms]] = {
     "plots": lambda: _of_modules(PLOTS),
     "sampling": lambda: _of_classes(SAMPLING),
 }
+
+
+EXIT_CODES = (
+    ("0", "pass"),
+    ("1", "a gate, a budget or a rule said no"),
+    ("2", "usage, file or input error"),
+    ("3", "cannot certify: no sound accountant applies, or a target cannot be met"),
+    ("4", "a ledger is missing, locked or damaged, or holds something else under the same key"),
+    ("70", "a bug of dpcli"),
+    ("130", "interrupted"),
+)
+MEANT = (
+    "A script or a CI system reads the verdict from the exit code; why it is not 0 is on standard error. Unknown is no pass: where "
+    "nothing can be certified the code is 3. Where several hold, 70 goes before 4, 2, 3 and 1."
+)
+
+
+def exit_codes() -> str:
+    """All of them, and how they are to be read."""
+    return "\n".join(["exit-codes", "", filled(MEANT), "", *(hanging(f"{code}: {words}") for code, words in EXIT_CODES)])

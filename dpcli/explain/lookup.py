@@ -1,9 +1,10 @@
-"""What a word means: `dpcli explain NAME` for rules, accountants, mechanism types, sampling schemes, terms, headings and topics."""
+"""The text of `dpcli explain TERM`: rules, accountants, types, keys, formulas, terms, headings and topics."""
 
 from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -11,19 +12,24 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
+from dpcli.document.formats.troff import ManualSection, unset
 from dpcli.explain.glossary import SYMBOLS, TERMS
-from dpcli.explain.topics import TOPICS
-from dpcli.explain.wrapped import filled
+from dpcli.explain.lists import EVERY, WIDTH, filled, hanging
+from dpcli.explain.topics import TOPICS, Topic, topic
+from dpcli.file.keys.annotations import describe_keys
+from dpcli.file.pipeline.key_places import every_table, places_of
+from dpcli.file.pipeline.section import TablePlace
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
+
 COMPUTED = {  # numbers
-    **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma"),
-    **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_loss:gaussian_loss"),
-    "exit-codes": "dpcli.explain.exit_codes:exit_codes",
+    **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian:gaussian_sigma"),
+    **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian:gaussian_loss"),
+    "exit-codes": "dpcli.explain.lists:exit_codes",
 }
-PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_loss:chart")
+PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian:chart")
 CLOSE = 0.75  # difflib's ratio from which a word may be meant: version is far from Bernstein, and tilt from stability
 LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
 # What a phrase adds to the name of a thing.
@@ -67,7 +73,6 @@ def _known_parts(phrase: str) -> list[str]:
 
 def _similar(key: str) -> list[str]:
     """The words that begin with a misspelt one, and those that are spelled much like it."""
-    from dpcli.explain.file_keys import table_paths
 
     asked = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
@@ -102,9 +107,6 @@ def _meant(key: str) -> tuple[str, ...]:
 @cache
 def _spellings() -> dict[str, tuple[str, ...]]:
     """The words for each stem of a symbol, a word, a title or a key."""
-    from dpcli.explain.file_keys import table_paths
-    from dpcli.file.pipeline.key_places import every_table
-
     known: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
     known += ((word, word) for word in words())
     known += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
@@ -132,7 +134,6 @@ def _singular(part: str) -> str:
 
 def _texts(word: str) -> Iterator[str]:
     """What each table says of a word."""
-    from dpcli.explain.file_keys import of_key, of_table, of_word, table_paths
 
     texts = (
         (ACCOUNTANTS, _accountant),
@@ -149,8 +150,6 @@ def _texts(word: str) -> Iterator[str]:
 
 
 def _listed(name: str, word: str) -> str:
-    from dpcli.explain.lists import EVERY
-
     return dict(EVERY[name]())[word]
 
 
@@ -164,9 +163,6 @@ def _computed(name: str) -> str:
 
 
 def _topic(name: str) -> str:
-    from dpcli.explain.plain import plain
-    from dpcli.explain.topics import topic
-
     return plain(name, topic(name))
 
 
@@ -176,3 +172,72 @@ def _accountant(name: str) -> str:
     facts = [f"source: {found.source}", f"sound upper bound: {'yes' if found.sound else 'NO: never passes a gate'}"]
     facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if found.adaptive else 'no'}")
     return "\n".join([f"{name}: {found.title}", "", filled(module.__doc__ or ""), "", *facts])
+
+
+@cache
+def table_paths() -> tuple[str, ...]:
+    """The dotted key of every table of a file."""
+    return tuple(dict.fromkeys(place.path for place in every_table() if place.path))
+
+
+def of_table(path: str) -> str:
+    """The tables with this dotted key: their own keys in full, those that a word selects by name; "" where there are none."""
+    places = [place for place in every_table() if place.path == path]
+    plain = [_whole(place) for place in places if not place.word]
+    return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
+
+
+def of_word(word: str) -> str:
+    """What a word that selects the keys of a table means, those keys, and the premises of a mechanism or a sampling scheme."""
+    return "\n\n".join([*(_whole(place) for place in every_table() if place.word == word), *_premises(word)])
+
+
+def _premises(word: str) -> Iterator[str]:
+    if target := {**MECHANISMS, **SAMPLING}.get(word):
+        yield "\n".join(["premises:", *(hanging(str(premise)) for premise in load(target).premises)])
+
+
+def of_key(name: str) -> str:
+    """A key by its name alone, wherever it stands, or with the dotted key of its table; "" where no table has it."""
+    path, _, key = name.rpartition(".")
+    lines = places_of(key, path or None)
+    return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
+
+
+def _whole(place: TablePlace) -> str:
+    keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
+    return "\n".join([place.title, "", filled(place.doc), "", *keys])
+
+
+def _choices(places: list[TablePlace]) -> Iterator[str]:
+    if places:
+        yield "\n".join(["further keys:", *(hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)])
+        yield filled(
+            "A key that another of these words selects is refused, even where it states its default. dpcli explain WORD has more."
+        )
+
+
+def plain(name: str, topic: Topic) -> str:
+    """Title, then sections; blocks that are set as they stand are indented by four."""
+    return "\n\n".join([f"{name}: {topic.title}", *(block for section in topic.sections for block in _section(section))])
+
+
+def _section(section: ManualSection) -> Iterator[str]:
+    if section.title:
+        yield section.title.upper()
+    for paragraph in section.paragraphs:
+        body = unset(paragraph)
+        yield _filled(paragraph) if body is None else textwrap.indent(body.rstrip("\n"), "    ")
+    for term, definition in section.terms:
+        yield f"  {term}\n{_filled(definition, '      ')}"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

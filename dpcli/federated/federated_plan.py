@@ -13,8 +13,8 @@ from fractions import Fraction
 from dpcli.federated.federated_settings import Federated
 from dpcli.federated.judged import fitting_entries, rate_of, steps_of
 from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import together
 from dpcli.file.pipeline.read import refuse, section, toml_document
-from dpcli.file.pipeline.samples import together
 from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes

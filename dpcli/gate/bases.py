@@ -11,18 +11,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dpcli.analysis.account import headline
-from dpcli.analysis.comparable import statement_of
-from dpcli.analysis.difference import Priced, priced_changes
+from dpcli.analysis.difference import Priced, priced_changes, statement_of
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
 from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.member import Member, Members
+from dpcli.file.keys.tables import Member, Members
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
-from dpcli.file.toml.findings import Path
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile, Path
 from dpcli.file.toml.shown import first_names, shown
 from dpcli.gate.claims import standings_of
 from dpcli.gate.verdicts import Base, first_of
@@ -79,7 +77,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, past: Past, cap: Capped) -> Base | Unpriced:
-    from dpcli.file.pipeline.lookalikes import LFS_POINTER
+    from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
     name = past.renamed or path

@@ -6,13 +6,12 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.analysis.changes import LISTS, Edit
-from dpcli.analysis.difference import Priced
+from dpcli.analysis.difference import LISTS, Edit, Priced
 from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.rounding import up
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.member import Members
+from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import named
 from dpcli.file.toml.findings import Path

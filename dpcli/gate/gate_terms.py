@@ -14,8 +14,8 @@ from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Caps, Horizon
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.gate.policy import NO_POLICY, Policy, read_policy
 from dpcli.gate.requirements import runs_of
 from dpcli.gate.verdicts import Condition
@@ -164,6 +164,6 @@ def _refused(error: Exception) -> Condition:
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):
         return Condition("ledger", "unknown", str(error), KEY)
-    from dpcli.file.pipeline.window import without_flag
+    from dpcli.file.pipeline.datasets import without_flag
 
     return Condition("ledger", "invalid", without_flag(str(error)), KEY)

@@ -6,17 +6,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dpcli.analysis.account import Account, headline
+from dpcli.analysis.account import Account, headline, large_epsilon
 from dpcli.analysis.difference import Priced
-from dpcli.analysis.large import large_epsilon
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.folders import below, may_be_pipeline, unfolded
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import located, parse, refuse, toml_document
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.findings import Findings
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.read import below, located, may_be_pipeline, parse, refuse, toml_document, unfolded
+from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import Unpriced, bases_at, bases_from, costs_of
 from dpcli.gate.blame import dearest_changes, place_of, remedy

@@ -44,15 +44,13 @@ from dpcli.base.registry import SAMPLING
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import KeyPlace
-from dpcli.file.keys.member import Members, read_members
+from dpcli.file.keys.tables import Members, read_members
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.gate_keys import WAIVABLE, Caps, Horizon, Waiver, under
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.read import refuse, toml_document
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.findings import Findings, Problem, TooMany
+from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Problem, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes, title
-from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, over, tightest

@@ -11,12 +11,11 @@ from typing import Any
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.document import is_pipeline
-from dpcli.file.pipeline.folders import may_be_pipeline, toml_name
-from dpcli.file.pipeline.lookalikes import LFS_POINTER
-from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.pipeline.other_files import LFS_POINTER
+from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml_name
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.file.toml.render import InvalidFile
 from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
 from dpcli.git.history import blobs, pasts, says_pipeline, touched
 

@@ -16,8 +16,7 @@ from dpcli.base.stated import difference
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.findings import Path
+from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
 from dpcli.gate.bases import Changed, changed_horizon, changed_terms, horizon_data, promised_delta

@@ -14,12 +14,11 @@ from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.datasets import by_dataset
 from dpcli.file.pipeline.document import is_pipeline
-from dpcli.file.pipeline.folders import toml_name
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import parse, toml_document
+from dpcli.file.pipeline.read import parse, toml_document, toml_name
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.looks import looks
-from dpcli.file.toml.render import InvalidFile
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.gate.caps import Outside, SharedCaps
 from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudged

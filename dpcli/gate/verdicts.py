@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.difference import Priced
     from dpcli.file.pipeline.gate_keys import Waiver
     from dpcli.file.pipeline.model import Pipeline
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
 
 Standing = tuple[str, int]  # the type of an entry, and the evidence of its charge
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]

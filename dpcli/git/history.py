@@ -11,8 +11,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.document import is_pipeline
 from dpcli.file.pipeline.read import toml_document
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.git.command import commit_of, git, link_of, listed, review_of, tree_entries
 
 Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file

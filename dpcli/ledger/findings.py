@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from dpcli.file.toml.diagnostics import Diagnostic, Severity
+from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState, Run

@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.chain import canonical

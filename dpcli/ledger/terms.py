@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.kinds import kind_named
 from dpcli.ledger.chain import canonical

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 
 if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere

@@ -92,7 +92,7 @@ def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
     first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
     for path, entry in unsaid:
         if entry is not first:
-            from dpcli.file.pipeline.samples import differing
+            from dpcli.file.pipeline.parts import differing
 
             keys = [key for key, *_ in differing(first, entry)]
             also = f" (and {' and '.join(keys)} in the same words)" if keys else ""

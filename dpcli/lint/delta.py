@@ -8,8 +8,7 @@ from math import expm1, isfinite, log1p
 
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import named
-from dpcli.file.toml.diagnostics import Diagnostic, Severity
-from dpcli.file.toml.findings import Path
+from dpcli.file.toml.findings import Diagnostic, Path, Severity
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 
 CODE, UNKNOWN = "DP105", "DP306"

@@ -14,12 +14,11 @@ from dpcli.file.pipeline.document import is_pipeline
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import faults, parse, toml_document
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.toml.edit import edited
 from dpcli.file.toml.findings import Fault, Path
 from dpcli.file.toml.positions import locate
-from dpcli.file.toml.rename import renamed
 from dpcli.file.toml.shown import shown
 from dpcli.file.toml.syntax import NotToml, tables_of
+from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
 SHORTEST = 5  # letters: shorter words are near to too many others

@@ -9,8 +9,7 @@ from dpcli.base.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Entry, Pipeline
-    from dpcli.file.toml.diagnostics import Severity
-    from dpcli.file.toml.findings import Path
+    from dpcli.file.toml.findings import Path, Severity
 
 
 @dataclass(frozen=True, slots=True)

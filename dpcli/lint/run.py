@@ -10,9 +10,8 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.read import examine, located, parse, toml_document
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic, InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.lint.catalogue import checked, rule
 from dpcli.lint.delta import CODE, UNKNOWN, judged_deltas
 
@@ -33,7 +32,7 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_own(tables: Mapping[str, Any]) -> bool:
     """Return whether `lint` judges a file, where a folder holds many."""
-    from dpcli.file.pipeline.folders import may_be_pipeline
+    from dpcli.file.pipeline.read import may_be_pipeline
 
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 

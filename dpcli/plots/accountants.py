@@ -5,8 +5,8 @@ from __future__ import annotations
 from dpcli.analysis.account import Account
 from dpcli.analysis.rows import AccountRow
 from dpcli.document.chart import Axis, Bar, Chart, Tone
+from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
-from dpcli.plots.words import bound, name_of, not_a_bound, setting
 
 WIDE = 30.0  # ratio of the largest to the smallest from which a linear axis would hide the small ones
 

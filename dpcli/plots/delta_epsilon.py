@@ -8,9 +8,8 @@ from dataclasses import replace
 from dpcli.analysis.account import Account
 from dpcli.document.chart import Axis, Chart, Line, Marker
 from dpcli.numerics.arrays import np
-from dpcli.plots.curves import EpsilonCurve, certificates, curves
-from dpcli.plots.epsilons import Question
-from dpcli.plots.words import epsilon_at_most, name_of, not_a_bound, setting
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
+from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
 POINTS = 49
 REACH = (1e-3, 0.5)  # lowest delta relative to the file's, highest

@@ -9,9 +9,8 @@ from dpcli.analysis.account import Account
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.file.pipeline.model import Entry
-from dpcli.plots.curves import EpsilonCurve, certificates, curves, replaced
-from dpcli.plots.epsilons import Question
-from dpcli.plots.words import epsilon_at_most, few, name_of, not_a_bound, setting
+from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
+from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves, replaced
 
 ROOM = 1.08
 NEAR = 1e-2  # relative

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dpcli.document.chart import Chart
 from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
-from dpcli.plots.curves import varied
-from dpcli.plots.epsilons import Question
+from dpcli.plots.epsilons import Question, varied
 
 POINTS = 49
 REACH = (0.4, 6.0)  # times the file's own noise

@@ -6,8 +6,7 @@ from dpcli.document.chart import Chart
 from dpcli.file.pipeline.model import Entry
 from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
-from dpcli.plots.curves import varied
-from dpcli.plots.epsilons import Question
+from dpcli.plots.epsilons import Question, varied
 
 POINTS = 41
 REACH = (1e-2, 10.0)  # of the file's own number of steps

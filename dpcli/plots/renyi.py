@@ -11,8 +11,8 @@ from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
+from dpcli.plots.drawing import bound, name_of, setting
 from dpcli.plots.epsilons import Question
-from dpcli.plots.words import bound, name_of, setting
 
 POINTS = 61
 REACH = (0.02, 12.0)  # orders less 1, relative to the winning one's

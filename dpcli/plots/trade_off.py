@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.corners import corners
-from dpcli.analysis.curve import ProfileCurve, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, corners, profile, trade_off
 from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
-from dpcli.plots.curves import curves
-from dpcli.plots.epsilons import Question
-from dpcli.plots.words import epsilon_at_most, loosely, name_of, not_a_bound, percent_up, setting
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, percent_up, setting
+from dpcli.plots.epsilons import Question, curves, loosely
 
 WHOLE = "trade-off curve"
 POINTS = 40

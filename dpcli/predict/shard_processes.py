@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dpcli.base.errors import DpcliError, InputError
-from dpcli.base.posix import require_posix
+from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
 from dpcli.predict.warmed_process import ONE_THREAD, Craft, Task
 

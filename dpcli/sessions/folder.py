@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from dpcli.base.errors import InputError
-from dpcli.base.posix import require_posix
+from dpcli.base.extras import require_posix
 
 _FORKS = 0
 

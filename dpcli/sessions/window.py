@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import same_word
 from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.suggest import same_word
 from dpcli.ledger.blocks.family import spelled
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
 

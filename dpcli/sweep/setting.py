@@ -16,10 +16,9 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import KeyTable, SelectedTable
 from dpcli.file.pipeline.consistency import check
 from dpcli.file.pipeline.document import TOP, read_document
-from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Entry
-from dpcli.file.pipeline.placeholders import stood_in
-from dpcli.file.pipeline.section import SectionTable
+from dpcli.file.pipeline.section import MECHANISMS, SectionTable
+from dpcli.file.pipeline.series import stood_in
 from dpcli.file.toml.findings import Fault, Findings, Path, TooMany
 from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text

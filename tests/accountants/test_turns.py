@@ -13,7 +13,7 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.numerics import work

@@ -16,8 +16,8 @@ import click
 import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, PLOTS
-from dpcli.cli import completing
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli import completion
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.main import cli
 from dpcli.file.pipeline.key_places import tables
 from tests.command import ROOT
@@ -197,10 +197,10 @@ def completions(*words: str) -> list[tuple[str, str]]:
     """(type, value) of what a shell is offered after some words, the last of which is not finished."""
     from click.shell_completion import get_completion_class
 
-    completing.register()
+    completion.register()
     found = get_completion_class("bash")
     assert found is not None
-    shell = found(cli, {}, "dpcli", completing.VARIABLE)
+    shell = found(cli, {}, "dpcli", completion.VARIABLE)
     return [(item.type, item.value) for item in shell.get_completions(list(words[:-1]), words[-1])]
 
 

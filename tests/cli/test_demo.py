@@ -11,8 +11,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
-from dpcli.explain.demo import COUNT, Demo, SimulatedRate, demo
-from dpcli.explain.demo_chart import chart
+from dpcli.explain.demo import COUNT, Demo, SimulatedRate, chart, demo
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

@@ -13,7 +13,7 @@ import tomli
 
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
-from dpcli.file.toml.edit import edited
+from dpcli.file.toml.write import edited
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 

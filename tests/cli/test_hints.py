@@ -13,7 +13,7 @@ import pytest
 from dpcli.analysis.rows import OTHER_NAMES
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
-from dpcli.cli import hints
+from dpcli.cli import groups
 from dpcli.cli.main import cli
 from tests.cases import of_each
 from tests.cli.commands import commands
@@ -99,13 +99,13 @@ def test_what_was_meant_is_said(arguments: tuple[str, ...], words: str) -> None:
 def test_every_hint_is_about_a_command_and_flags_that_there_are() -> None:
     """And never about a word that is a command, or a flag that the command has."""
     known = {" ".join(words): {name for one in command.params for name in one.opts} for words, command in commands()}
-    for flag, meant in hints.SYNONYMS.items():
+    for flag, meant in groups.SYNONYMS.items():
         assert all(any(name in own and flag not in own for own in known.values()) for name, _ in meant), flag
-    for (command, flag), words in hints.ELSEWHERE.items():
+    for (command, flag), words in groups.ELSEWHERE.items():
         assert flag not in known[command]
         for called, flags in re.findall(r"dpcli ([\w-]+)((?: (?:--[\w-]+|[A-Z0-9]+))*)", words):
             assert set(re.findall(r"--[\w-]+", flags)) <= known[called], words
-    assert all(name in known and known.keys().isdisjoint(words) for name, (_, words) in hints.COMMANDS.items())
+    assert all(name in known and known.keys().isdisjoint(words) for name, (_, words) in groups.COMMANDS.items())
 
 
 @pytest.mark.long

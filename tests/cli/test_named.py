@@ -11,9 +11,9 @@ import click
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.cli.kept import require_no_input
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.main import cli
+from dpcli.cli.outputs import require_no_input
 from dpcli.train.run.outcome import LEFT_BEHIND, left_by_run
 from tests.cases import of_each
 from tests.command import ROOT, dpcli, needed

@@ -16,7 +16,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import COMMANDS
-from dpcli.cli import new_file
+from dpcli.cli import outputs
 from dpcli.cli.main import cli
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.commands.importing import SUBCOMMANDS
@@ -110,7 +110,7 @@ def test_what_a_file_does_not_say_is_not_asked_of_it(name: str, tmp_path: Path) 
 def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.toml"
 
-    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = new_file._fill) -> None:
+    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = outputs._fill) -> None:
         class Full:
             def write(self, _: bytes) -> None:
                 file.write(b"format")
@@ -118,9 +118,9 @@ def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch:
 
         fill(_path, Full(), b"")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(new_file, "_fill", full)
+    monkeypatch.setattr(outputs, "_fill", full)
     with pytest.raises(InputError, match="No space left"):
-        new_file.leave(str(path), "format = 1\n")
+        outputs.leave(str(path), "format = 1\n")
     assert not path.exists()
 
 

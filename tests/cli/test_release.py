@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.cli.kept import DATA
+from dpcli.cli.outputs import DATA
 from dpcli.ledger.stores.places import init
 from dpcli.release.engines.source_files import ENDINGS
 from tests.command import Result, dpcli

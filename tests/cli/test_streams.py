@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FORMATS
-from dpcli.document.document import Check, Document, Finding, Passage, Table
+from dpcli.document.document import Check, Document, Finding, Passage, Table, Walked
 from dpcli.document.formats import table as table_format
 from dpcli.document.formats.facts import for_screen, streams
-from dpcli.document.walked import Walked
 
 STREAMED = [name for name in FORMATS if streams(name) is not None]
 CELLS = st.lists(st.sampled_from(["a", "bb", "日本語", "é̂x", "x" * 30, "1e-05", "y" * 90, "", "\x1b[0m", "a|b"]), max_size=4).map(

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import click
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpcli.base.registry import FORMATS
 from dpcli.cli.options import REPORTED, DocumentFormat, Settings
-from dpcli.cli.unread import words_of
 from dpcli.document.formats.facts import judges
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats
@@ -154,58 +151,6 @@ def test_an_internal_error_before_the_command_is_reported_too(tmp_path: Path, mo
     (tmp_path / "r.xml").write_text("earlier pass")
     assert dpcli("gate", "p.toml", "-o", "r.xml", folder=tmp_path).code == 70
     assert_says_error("junit", (tmp_path / "r.xml").read_text())
-
-
-TEXTS = (
-    "-q",
-    "-v",
-    "-o",
-    "--output",
-    "--output=a=b",
-    "-oa.xml",
-    "-f",
-    "-fjson",
-    "--",
-    "-",
-    "x.toml",
-    "-vo",
-    "-mo",
-    "--delta",
-    "-1",
-)
-
-
-@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.long)])
-@of_each("words", REPORTING)
-def test_words_are_read_as_click_reads_them(words: tuple[str, ...], examples: int) -> None:
-    """Of a line that click can take apart, the outputs, the formats and all that are no options are the same."""
-
-    @settings(max_examples=examples, deadline=None)
-    @given(st.data())
-    def each(data: st.DataObject) -> None:
-        read_as_by_click(words, data)
-
-    each()
-
-
-def read_as_by_click(words: tuple[str, ...], data: st.DataObject) -> None:
-    command = COMMANDS[words]
-    own = [text for one in command.params if isinstance(one, click.Option) for text in one.opts]
-    line = data.draw(st.lists(st.sampled_from([*TEXTS, *own]), max_size=8))
-    try:
-        options, rest, _ = command.make_parser(click.Context(command)).parse_args(list(line))
-    except click.UsageError:
-        return
-    found = list(words_of(line, command))
-    assert [word.value for word in found if word.option == "outputs"] == (options.get("outputs") or [])
-    assert [word.value for word in found if word.option == "format_"][-1:] == _several(options.get("format_"))
-    arguments = [value for one in command.params if isinstance(one, click.Argument) for value in _several(options.get(one.name))]
-    assert sorted(word.value for word in found if not word.option) == sorted([*rest, *arguments])
-
-
-def _several(value: object) -> list[str]:
-    """One or several texts, as a list; click has marks of its own for none."""
-    return [one for one in (value if isinstance(value, tuple | list) else [value]) if isinstance(one, str)]
 
 
 @pytest.mark.long

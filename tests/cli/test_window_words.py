@@ -102,7 +102,7 @@ def test_blocks_that_are_given_are_refused_by_the_name_they_were_given_under(fol
 
 def test_the_words_that_are_exchanged_are_the_ledgers(folder: Path) -> None:
     """Where the ledger says it otherwise, a command without the flag would point at it."""
-    from dpcli.file.pipeline.window import FLAG, HINT
+    from dpcli.file.pipeline.datasets import FLAG, HINT
 
     put(folder, "")
     said = dpcli("budget", "spend", "l.db", "run.toml", "--key", "a", folder=folder).err

@@ -14,7 +14,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
 from dpcli.disclosure.answers import parameters
 from dpcli.file.pipeline.read import parse
-from dpcli.plots.words import MORE_IS_SAFER, parameter
+from dpcli.plots.drawing import MORE_IS_SAFER, parameter
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of

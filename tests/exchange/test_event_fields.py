@@ -22,7 +22,7 @@ from dpcli.exchange.events.dp_event import event_json, file_of_json
 from dpcli.exchange.events.event_tree import DEPTH, EVENTS
 from dpcli.exchange.events.writer import RELATIONS
 from dpcli.exchange.foreign import Asserted, read_text
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from tests.cases import of_each
 from tests.command import ROOT
 from tests.command import dpcli as run

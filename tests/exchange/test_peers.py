@@ -20,10 +20,10 @@ from dpcli.exchange.jax_privacy import file_of_config
 from dpcli.exchange.opendp import file_of_accountant
 from dpcli.exchange.tf_privacy import file_of_flags
 from dpcli.exchange.tumult import BUDGET_OF, file_of_session, session_of
-from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.toml.findings import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as command
 from tests.command import dpcli as run

@@ -15,8 +15,8 @@ from dpcli.exam.subjects import SEED
 from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.exchange.schedule_csv import COLUMN_SYNONYMS, COLUMNS, file_of_schedule
 from dpcli.file.pipeline.series import MOST
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
-from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 from tests.command import dpcli as run
 

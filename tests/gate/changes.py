@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISMS
 from tests.command import dpcli
 from tests.gate.repositories import git
 from tests.inline import text_of as written

@@ -10,8 +10,8 @@ import pytest
 from dpcli.analysis.account import headline
 from dpcli.analysis.difference import priced_changes
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.gate.claims import claims
 from tests.cases import of_each
 from tests.command import dpcli

@@ -14,10 +14,10 @@ import pytest
 from dpcli.base.fields import Key
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.positions import locate
 from dpcli.gate.bases import WIDEST, _keys, keeps_its_width, terms_of, word
 from dpcli.gate.claims import standings_of

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dpcli.analysis.changes import Change
+from dpcli.analysis.difference import Change
 from dpcli.gate.totals import at_the_change
 from dpcli.gate.verdicts import Base, Judged, JudgedTogether
 from tests.cases import of_each

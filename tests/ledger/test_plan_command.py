@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.cli.picture_path import ALONE
+from dpcli.cli.outputs import PICTURES_ALONE
 from dpcli.document.formats.facts import renderable
 from dpcli.ledger.plugin import BLOCKS as KINDS_OF_BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
@@ -124,7 +124,7 @@ def assert_drawn(ending: str, by: str, url: str, folder: Path) -> None:
 
 def endings() -> list[tuple[str, str]]:
     """Every ending and every kind of block: pictures without pixels of each."""
-    drawn = [ending for ending in ALONE if ending != ".png" or importlib.util.find_spec("matplotlib") is not None]
+    drawn = [ending for ending in PICTURES_ALONE if ending != ".png" or importlib.util.find_spec("matplotlib") is not None]
     return [(ending, by) for ending in drawn for by in (KINDS if ending == ".svg" else ("", "day"))]
 
 

@@ -18,7 +18,7 @@ import dpcli
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
 from dpcli.federated.round import clipped
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger import checkpoint, past_runs
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger

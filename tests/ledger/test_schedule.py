@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.schema import schedule_schema
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.key_places import schedule_schema
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger.planning import schedule as module
 from dpcli.ledger.planning.schedule import EVERY, KEYS, MOST, Rhythm, Schedule, ScheduledRun, read_schedule, rhythm_of
 from tests.cases import of_each

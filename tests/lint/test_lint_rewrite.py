@@ -12,9 +12,9 @@ from dpcli.base.fields import Constraint
 from dpcli.exam.subjects import SEED
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Number, WholeNumber
-from dpcli.file.pipeline.families import MECHANISMS
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import faults
+from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
 from dpcli.lint.mend import certain, mended

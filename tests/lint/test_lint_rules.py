@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
 from dpcli.lint.sections import section

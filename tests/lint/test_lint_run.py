@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import Diagnostic, InvalidFile
 
 BAD = sorted((Path(__file__).parent.parent / "vectors" / "bad").glob("*.toml"))  # each says what is wrong with it
 GOOD = """\

@@ -10,8 +10,8 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import load, parse
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
-from dpcli.file.toml.render import InvalidFile
 from tests.cases import of_each
 
 from .samples import BAD, GOOD, changed, in_words, refused, said

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.file.toml.columns import instead_of, meant_in
 from dpcli.file.toml.shown import NAMED
+from dpcli.file.toml.suggest import instead_of, meant_in
 
 NAMES = ["id", "Dept", "salary-of-2024", "First Name", "Straße"]
 

@@ -20,23 +20,18 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.compound import Either, Listed, Named, Opaque
-from dpcli.file.keys.kinds import Day, Flag, Kind, Number, WholeNumber
-from dpcli.file.keys.member import Member, Members
-from dpcli.file.keys.plain import plain as plain_value
-from dpcli.file.keys.tables import KeyTable, SelectedTable
+from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number, Opaque, WholeNumber
+from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
+from dpcli.file.keys.tables import plain as plain_value
 from dpcli.file.keys.words import OneOf, Remark, Text
 from dpcli.file.pipeline.document import TOP, MechanismTable
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.file.pipeline.key_places import json_schema, policy_schema
 from dpcli.file.pipeline.key_places import tables as known_tables
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.schema import json_schema, policy_schema
-from dpcli.file.pipeline.section import SectionTable
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.findings import Path
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable
+from dpcli.file.toml.findings import Diagnostic, InvalidFile, Path
 from dpcli.file.toml.shown import key_text
 from dpcli.gate.policy import KEYS, Policy, read_policy_bytes
 from dpcli.lint.run import lint_bytes

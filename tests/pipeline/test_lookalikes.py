@@ -16,8 +16,8 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.commands.importing import SUBCOMMANDS
 from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import MAX_BYTES
-from dpcli.file.toml.render import InvalidFile
 from tests.command import ROOT, dpcli
 
 SAVED = sorted(path for path in (ROOT / "tests" / "vectors" / "opacus").iterdir() if path.suffix in (".pt", ".json"))

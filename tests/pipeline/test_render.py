@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.render import WIDTH, InvalidFile, render, render_all
+from dpcli.file.toml.findings import WIDTH, Diagnostic, InvalidFile, render, render_all
 from tests.cases import of_each
 
 

@@ -15,8 +15,7 @@ import pytest
 import dpcli
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
-from dpcli.analysis.changes import changes
-from dpcli.analysis.difference import priced_changes
+from dpcli.analysis.difference import changes, priced_changes
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
@@ -25,13 +24,12 @@ from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.event_tree import plain_of
 from dpcli.exchange.events.writer import tree_of_pipeline
 from dpcli.exchange.opacus.phases import state_of
-from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.document import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.parts import shares_its_price
+from dpcli.file.pipeline.parts import DRAWN, shares_its_price
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.pipeline.samples import DRAWN
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.gate.claims import claims
 from dpcli.ledger.chain import canonical
 from dpcli.lint.run import lint_bytes

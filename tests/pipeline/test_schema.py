@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.base.fields import Key
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.key_places import json_schema
 from dpcli.file.pipeline.model import Budget, Entry, Gate, Privacy
-from dpcli.file.pipeline.schema import json_schema
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 
 from .samples import BAD, GOOD, changed
 

@@ -9,8 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.base.fields import POSITIVE, Constraint, Key, Reader, Selection
-from dpcli.file.keys.annotations import kind_of, members_of
-from dpcli.file.keys.idle import idle
+from dpcli.file.keys.annotations import idle, kind_of, members_of
 from dpcli.file.keys.kinds import KeyPlace, Refused
 from dpcli.file.keys.tables import KeyTable, SelectedTable
 from dpcli.file.toml.findings import Findings

@@ -13,16 +13,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dpcli.analysis.calibrate import Calibration, substitute
-from dpcli.analysis.solved_file import solved_text
+from dpcli.analysis.calibrate_file import solved_text
 from dpcli.base.errors import InputError
 from dpcli.file.keys.kinds import LISTS, Number, WholeNumber
 from dpcli.file.pipeline import series
-from dpcli.file.pipeline.canonical import tables_of
-from dpcli.file.pipeline.document import MechanismTable
-from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.pipeline.document import MechanismTable, tables_of
+from dpcli.file.pipeline.key_places import json_schema
 from dpcli.file.pipeline.read import parse, targets, toml_document
-from dpcli.file.pipeline.schema import json_schema
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.write import value_text
 from tests.command import dpcli
 

@@ -10,7 +10,7 @@ from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.document import meant as advised
 from dpcli.file.pipeline.misplaced import HERE, homes
 from dpcli.file.pipeline.model import Privacy
-from dpcli.file.pipeline.table_places import TablePlace, places_in
+from dpcli.file.pipeline.section import TablePlace, places_in
 from dpcli.file.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
 from dpcli.release.plugin import MEASURES
 from tests.cases import of_each

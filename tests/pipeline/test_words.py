@@ -6,7 +6,7 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.syntax_words import _REWORDED, reworded
+from dpcli.file.toml.syntax import _REWORDED, reworded
 from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint_bytes
 

@@ -14,7 +14,7 @@ from dpcli.base.registry import PLOTS
 from dpcli.document.chart import Axis, Chart, Line, log_span
 from dpcli.file.pipeline.read import load
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
-from dpcli.plots.draw import draw
+from dpcli.plots.drawing import draw
 from dpcli.plots.epsilons import Question
 from tests.cases import of_each
 from tests.command import ROOT

@@ -58,6 +58,7 @@ def test_a_mechanism_of_another_package(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
+        ("raise RuntimeError('planted')", "staircase: its plugin staircase:PLUGIN cannot be imported (RuntimeError: planted)"),
         ("PLUGIN = 3", "expected a Plugin at the entry point 'staircase' of dpcli.plugins, found 3"),
         (
             'PLUGIN = Plugin(mechanisms={"gaussian": "staircase:StaircaseSpec"})',

@@ -178,7 +178,7 @@ def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> No
 def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> None:
     """Never an error: too little noise makes sure what comes out, and costs nothing given votes that differ; too much never costs 0."""
     from dpcli.base.lazy import load
-    from dpcli.file.pipeline.families import MECHANISMS
+    from dpcli.file.pipeline.section import MECHANISMS
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
     from dpcli.predict.plugin import AGGREGATORS
 

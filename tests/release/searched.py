@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.file.pipeline.read import parse, section
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
 from dpcli.release.query_entries import AskedQuery, asked

@@ -10,10 +10,10 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.canonical import pipeline_from, tables_of
+from dpcli.file.pipeline.document import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Budget, Entry
 from dpcli.file.pipeline.read import parse, section
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.release.aggregate import MOST_ROWS
 from dpcli.release.query_entries import asked
 from tests.cases import of_each

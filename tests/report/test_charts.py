@@ -17,16 +17,15 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, PLOTS
 from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
-from dpcli.document.charts import csv as chart_csv
+from dpcli.document.charts import chart_csv
 from dpcli.document.charts import png as chart_png
 from dpcli.document.charts import svg as chart_svg
 from dpcli.document.charts import terminal as chart_terminal
 from dpcli.document.charts import vega as chart_vega
 from dpcli.document.charts.colours import DARK, LIGHT, TERMINAL
-from dpcli.document.charts.labels import Box, inside, spread, text_width, wrap
+from dpcli.document.charts.labels import Box, inside, spread, text_width, ticks, wrap
 from dpcli.document.charts.scene import scene
-from dpcli.document.charts.ticks import ticks
-from dpcli.plots.draw import draw
+from dpcli.plots.drawing import draw
 from dpcli.plots.epsilons import Question
 from tests.cases import of_each
 from tests.plots.samples import GAUSSIAN, pipeline

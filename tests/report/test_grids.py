@@ -23,11 +23,11 @@ from dpcli.base.registry import CHART_FORMATS
 from dpcli.document.chart import Chart, Grid
 from dpcli.document.charts.colours import DARK, LIGHT
 from dpcli.document.charts.describe import describe
-from dpcli.document.charts.grid import DARK as DARKER
-from dpcli.document.charts.grid_text import mark
 from dpcli.document.charts.labels import Box
+from dpcli.document.charts.scene import DARK as DARKER
 from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import STEPS as INKS
+from dpcli.document.charts.terminal import mark
 from dpcli.ledger.documents.ledger_pictures import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, block_chart
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState

@@ -10,8 +10,7 @@ from random import Random
 import pytest
 
 from dpcli.document.document import Document, Passage, Table
-from dpcli.document.formats.html import render
-from dpcli.document.formats.page_style import style
+from dpcli.document.formats.html import render, style
 from dpcli.exam.subjects import SEED
 from tests.browser import faults
 from tests.command import ROOT, dpcli

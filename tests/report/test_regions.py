@@ -13,10 +13,9 @@ import pytest
 from dpcli.base.registry import PLOTS
 from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
 from dpcli.document.charts import terminal as chart_terminal
-from dpcli.document.charts.labels import Box, text_width
-from dpcli.document.charts.regions import place_within
+from dpcli.document.charts.labels import Box, place_within, text_width
 from dpcli.document.charts.scene import SMALL, scene
-from dpcli.plots.draw import draw
+from dpcli.plots.drawing import draw
 from dpcli.plots.epsilons import Question
 from tests.plots.samples import GAUSSIAN, PURE, pipeline
 

@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.window import UNCHECKED
+from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms

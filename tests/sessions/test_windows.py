@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.window import UNCHECKED, blocks_words
+from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.family import BlockFamily, spelled
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.document.charts import csv as chart_csv
+from dpcli.document.charts import chart_csv
 from dpcli.document.charts import svg as chart_svg
 from dpcli.document.charts import terminal as chart_terminal
 from dpcli.document.charts import vega as chart_vega

@@ -22,13 +22,11 @@ from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
 from dpcli.exam.subjects import SEED
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.member import Members
-from dpcli.file.keys.tables import SelectedTable
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.keys.tables import Members, SelectedTable
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.findings import Findings
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
+from dpcli.file.toml.findings import Findings, InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.write import toml_text, value_text
 from dpcli.lint.run import lint_bytes

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.schema import json_schema
+from dpcli.file.pipeline.key_places import json_schema
 from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
 

@@ -16,8 +16,8 @@ import pytest
 
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.plain import plain
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.keys.tables import plain
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plan.settings import Train, in_full, read_train
 from dpcli.train.plugin import STYLES, TASKS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from dpcli.cli.options import accounting_options, composed, emit, output_options
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
+    from dpcli.document.document import Document
     from dpcli.file.pipeline.model import Pipeline
 
 
@@ -71,8 +74,6 @@ def command(
     file = files[0] if files else None
     sources = click.get_current_context().obj.verbose > 0
     if len(files) > 1:
-        from dpcli.analysis.commands.accounting import several
-
         _require_no_flags(files[0], flags, write)
         return emit(several(files, (accountants or None, delta, epsilon, group_size, tolerance), digits, sources), format_, outputs)
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
@@ -86,13 +87,12 @@ def command(
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
     found = document(result, diagnostics, digits, sources, words)
     if tables is not None:
-        from dpcli.analysis.beside import beside
-        from dpcli.analysis.documents.beside import with_beside
+        from dpcli.analysis.documents.alternatives import beside, with_beside
 
         found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
     code = emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
     if write is not None:
-        from dpcli.cli.new_file import leave_pipeline
+        from dpcli.cli.outputs import leave_pipeline
 
         leave_pipeline(write, data.decode())
     return code
@@ -131,3 +131,38 @@ def _place(data: bytes, result: Account) -> tuple[int, int]:
     of_epsilon = result.budget is None or (result.budget.epsilon is not None and result.budget.epsilon.verdict == "fail")
     cap = ("budget", "epsilon" if of_epsilon else "rho")
     return locate(text_of(data), [cap])[cap]
+
+
+Asked = tuple[Sequence[str] | None, float | None, float | None, int, float | None]
+
+
+def several(paths: Sequence[str], asked: Asked, digits: int, sources: bool) -> Document:
+    """What the pipelines cost; asked: accountants, delta, epsilon, group size and tolerance, for all of them.
+
+    Raises:
+        InputError: a file that is given twice, or files of one dataset that cannot be added up. InvalidFile: as `dpcli.load`.
+    """
+    from dpcli.analysis.account import account
+    from dpcli.analysis.documents.accounts import document
+    from dpcli.analysis.together import together
+    from dpcli.file.pipeline.datasets import by_dataset
+    from dpcli.file.pipeline.read import parse
+    from dpcli.file.toml.limits import read_bytes
+    from dpcli.lint.run import judge
+
+    _require_each_once(paths)
+    contents = [(path, read_bytes(path)) for path in paths]
+    pipelines = [parse(data, path) for path, data in contents]
+    datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
+    rules = [judge(pipeline, data, {"--delta": asked[1]}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
+    with working():
+        alone = [account(pipeline, *asked) for pipeline in pipelines]
+        sums = {name: together([(member, 1) for member in members], *asked) for name, members in datasets.items()}
+    return document(list(zip(alone, rules, strict=True)), sums, digits, sources)
+
+
+def _require_each_once(paths: Sequence[str]) -> None:
+    places = [path if path == "-" else os.path.realpath(path) for path in paths]
+    for index, place in enumerate(places):
+        if place in places[:index]:
+            raise InputError(f"{paths[index]}: expected each file once, found it again: it would count twice")

@@ -49,10 +49,9 @@ def command(
 
     Exit code 1 where the delta is too large for the dataset.
     """
-    from dpcli.analysis.calibrate_file import calibrate_file
+    from dpcli.analysis.calibrate_file import calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
     from dpcli.analysis.goals import goal_of, require_idle
-    from dpcli.analysis.solved_file import solved_text
     from dpcli.file.toml.limits import read_bytes
     from dpcli.lint.run import file_deltas
 
@@ -64,7 +63,7 @@ def command(
     text = solved_text(data, found) if write is not None else ""
     code = emit(document(found, file_deltas(found.pipeline, data, delta, found.delta)), format_, outputs)
     if write is not None:
-        from dpcli.cli.new_file import leave_pipeline
+        from dpcli.cli.outputs import leave_pipeline
 
         leave_pipeline(write, text)
     return code

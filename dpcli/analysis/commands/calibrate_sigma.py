@@ -47,10 +47,9 @@ def command(
 
     Exit code 1 where a rule calls what the flags state unsound, or the delta of FILE too large for its dataset.
     """
-    from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file
+    from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
     from dpcli.analysis.goals import goal_of, require_idle
-    from dpcli.analysis.solved_file import solved_text
     from dpcli.base.errors import InputError
     from dpcli.file.pipeline.flags import pipeline_of_flags
     from dpcli.file.toml.limits import read_bytes
@@ -73,7 +72,7 @@ def command(
         text = solved_text(data, found) if write is not None else ""
     code = emit(document(found, diagnostics), format_, outputs)
     if write is not None:
-        from dpcli.cli.new_file import leave_pipeline
+        from dpcli.cli.outputs import leave_pipeline
 
         leave_pipeline(write, text)
     return code

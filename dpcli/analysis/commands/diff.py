@@ -20,7 +20,7 @@ def command(files: tuple[str, str], delta: float | None, judged: bool, format_: 
     delta, adaptive), the epsilons are shown but called not comparable. With --exit-code, a delta too large for a dataset is exit code 1.
     """
     from dpcli.analysis.difference import difference
-    from dpcli.analysis.documents.difference import document
+    from dpcli.analysis.documents.diff import document
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import with_diagnostics
 

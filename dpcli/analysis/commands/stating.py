@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 
 if TYPE_CHECKING:
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:

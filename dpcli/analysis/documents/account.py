@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcli.analysis.account import Account
-from dpcli.analysis.large import large_epsilon
+from dpcli.analysis.account import Account, large_epsilon
 from dpcli.analysis.rho import warning_level
 from dpcli.analysis.rows import AccountRow
 from dpcli.base.rounding import down, percent, up
@@ -16,7 +15,7 @@ from dpcli.document.document import Check, Document, Passage, Sheet, Table, json
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import schemes
 from dpcli.file.pipeline.resolve import BillLine
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
@@ -61,7 +60,7 @@ def headline(account: Account, decimals: int = 4) -> str:
         setting = f"groups of {account.group_size:,}, " + setting
     verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
     if account.winner is None:
-        from dpcli.analysis.no_delta import needed_delta
+        from dpcli.analysis.account import needed_delta
 
         why = _uncapped(account) or needed_delta(account.pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")

@@ -11,7 +11,7 @@ from dpcli.analysis.documents import account as single
 from dpcli.analysis.together import FIXED
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Passage, Sheet, Table
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 
 HARSH = ("unknown", "fail", "warn", "pass", "")
 

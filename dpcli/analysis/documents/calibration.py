@@ -1,12 +1,12 @@
-"""A calibration as a document: the value, its epsilon, and the next cheaper value that fails."""
+"""A calibration as a document, next to the classical formula where that applies."""
 
 from __future__ import annotations
 
 from dpcli.analysis.calibrate import Calibration
-from dpcli.analysis.classical import ClassicalNoise, classical_noise
+from dpcli.analysis.calibrate_file import ClassicalNoise, classical_noise
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 STEP = {"noise": "next smaller noise", "scale": "next smaller noise"}

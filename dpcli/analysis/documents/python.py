@@ -11,7 +11,7 @@ from dpcli.base.displayed import Displayed
 from dpcli.base.rounding import down, up
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.delta import judged_deltas
 
 MOST = 60  # rows of a table

@@ -60,7 +60,7 @@ def command(
     """
     from dpcli.audit.documents.audit import chart, document
     from dpcli.audit.run import audit, request
-    from dpcli.cli.kept import require_free
+    from dpcli.cli.outputs import require_free
 
     with progress() as report:
         requested = request(file, flags, epsilon, delta, correct, jobs, report)

@@ -12,7 +12,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent, up
 from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Tone
 from dpcli.document.document import Check, Document, Passage, Table
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.numerics.arrays import Array, np
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.base.errors import DpcliError, InputError, InternalError
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import RealRange, composed, gate_options
 from dpcli.cli.printing import complain, message_of, show
 
@@ -146,7 +146,7 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
 def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
     """Return the comment and whether it is news; so is a refusal to judge, or an earlier comment would still say pass."""
     from dpcli.comments.documents.comment import document, is_news, stopped
-    from dpcli.document.verdict import reason
+    from dpcli.document.document import reason
     from dpcli.gate.gate_terms import checked_terms
     from dpcli.gate.judge import gate
 

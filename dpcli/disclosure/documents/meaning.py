@@ -11,7 +11,7 @@ from dpcli.analysis.meaning import Meaning
 from dpcli.base.rounding import down, up
 from dpcli.disclosure.answers import against
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.neighbours import Adjacency
 

@@ -1,4 +1,4 @@
-"""Where words go in a picture, so that none covers another or a line."""
+"""Words and round numbers in a picture, placed so that none covers another or a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dpcli.document.chart import Chart, Line
+from dpcli.document.chart import Axis, Chart, Line
 
 Point = tuple[float, float]
 
@@ -166,3 +166,150 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
     return tuple(
         line for i, line in enumerate(ends, 1) if all(abs(heights[i] - other) > APART for j, other in enumerate(heights) if i != j)
     )
+
+
+Block = tuple[str, ...]  # lines of words
+TRIED = 20  # places across, and down
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Lines of words, and the box that they fill."""
+
+    block: Block
+    box: Box
+
+
+def place_within(
+    polygon: Sequence[Point],
+    label: str,
+    size: Callable[[Block], Point],
+    step: Point,
+    frame: Box,
+    taken: Sequence[Box],
+    ink: Sequence[Point],
+) -> Placed | None:
+    """Where a label fits into a region: in few lines, over as little ink as can be, far from the edge; None where it does not fit.
+
+    Args:
+        polygon: the region, y downwards.
+        size: width and height of some lines.
+        step: boxes begin at whole multiples of it.
+        taken: boxes that nothing may cover.
+    """
+    edges = list(pairwise([*polygon, polygon[0]]))
+    for block in _blocks(label):
+        width, height = size(block)
+        boxes = [box for box in _boxes(polygon, width, height, step, frame) if not any(box.overlaps(other) for other in taken)]
+        fitting = [box for box in boxes if _contains(polygon, edges, box)]
+        if fitting:
+            air = 0.75 * step[0]
+            return Placed(block, min(fitting, key=lambda box: (box.grown(air).count(ink), -_room(edges, box))))
+    return None
+
+
+def _blocks(label: str) -> list[Block]:
+    """The words on one line, on two, ... on a line each."""
+    words = label.split()
+    found = []
+    for lines in range(1, len(words) + 1):
+        cuts = [round(i * len(words) / lines) for i in range(lines + 1)]
+        found.append(tuple(" ".join(words[start:end]) for start, end in pairwise(cuts)))
+    return found
+
+
+def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, frame: Box) -> list[Box]:
+    """Boxes on a grid over the region's part of the frame."""
+    xs, ys = zip(*polygon, strict=True)
+    left, right = max(min(xs), frame.left), min(max(xs), frame.right) - width
+    top, bottom = max(min(ys), frame.top), min(max(ys), frame.bottom) - height
+    return [Box(x, y, x + width, y + height) for y in _multiples(top, bottom, step[1]) for x in _multiples(left, right, step[0])]
+
+
+def _multiples(low: float, high: float, step: float) -> list[float]:
+    """Whole multiples of `step` in [low, high], at most about `TRIED` of them."""
+    first, last = -int(-low // step), int(high // step)
+    return [i * step for i in range(first, last + 1, max(1, (last - first) // TRIED))]
+
+
+def _contains(polygon: Sequence[Point], edges: Sequence[tuple[Point, Point]], box: Box) -> bool:
+    """Whether the whole box is in the polygon: one point of it is, and no edge passes through it."""
+    middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
+    return inside(middle, polygon) and not any(_crosses(start, end, box) for start, end in edges)
+
+
+def _crosses(start: Point, end: Point, box: Box) -> bool:
+    """Whether a segment has a point within the box; its border does not count. Source: Liang and Barsky 1984."""
+    enters, leaves = 0.0, 1.0
+    sides = ((start[0], end[0] - start[0], box.left, box.right), (start[1], end[1] - start[1], box.top, box.bottom))
+    for at, along, low, high in sides:
+        if along == 0.0:
+            if not low < at < high:
+                return False
+            continue
+        first, last = sorted(((low - at) / along, (high - at) / along))
+        enters, leaves = max(enters, first), min(leaves, last)
+    return enters < leaves
+
+
+def _room(edges: Sequence[tuple[Point, Point]], box: Box) -> float:
+    """How far the corners of the edges are from the box, at least."""
+    return min(box.distance(point) for edge in edges for point in (edge[0], _halfway(*edge)))
+
+
+def _halfway(start: Point, end: Point) -> Point:
+    return 0.5 * (start[0] + end[0]), 0.5 * (start[1] + end[1])
+
+
+Tick = tuple[float, str]
+
+
+def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
+    """Up to `most` (at least 2) values of the axis with their words; those of the categories where it has such."""
+    if axis.categories:
+        return tuple((float(i), name) for i, name in enumerate(axis.categories))
+    values = _log(axis, most) if axis.scale == "log" else _linear(axis, most)
+    places = max((_places(value) for value in values), default=0)
+    return tuple((value, _log_words(value) if axis.scale == "log" else _words(value, places)) for value in values)
+
+
+def _linear(axis: Axis, most: int) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    least = (axis.high - axis.low) / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * factor for factor in (1.0, 2.0, 5.0, 10.0) if power * factor >= least * (1.0 - 1e-9))
+    first, last = math.ceil(axis.low / step - 1e-9), math.floor(axis.high / step + 1e-9)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+def _log(axis: Axis, most: int) -> list[float]:
+    """As many of 1, 2 and 5 of each decade as there is room for, then every so many decades."""
+    first, last = math.floor(math.log10(axis.low) + 1e-9), math.ceil(math.log10(axis.high) - 1e-9)
+    for factors in ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+        found = _inside(axis, [float(f"{factor}e{k}") for k in range(first, last + 1) for factor in factors])
+        if len(found) <= most:
+            return found
+    skip = math.ceil((last - first + 1) / most)
+    return _inside(axis, [10.0**k for k in range(first, last + 1) if k % skip == 0])
+
+
+def _inside(axis: Axis, values: list[float]) -> list[float]:
+    return [value for value in values if axis.low * (1.0 - 1e-9) <= value <= axis.high * (1.0 + 1e-9)]
+
+
+def _places(value: float) -> int:
+    """Decimals that a round number needs."""
+    text = f"{value:.12f}".rstrip("0")
+    return len(text.partition(".")[2])
+
+
+def _words(value: float, places: int) -> str:
+    return f"{value:,.{min(places, 12)}f}" if abs(value) < 1e7 else f"{value:g}"
+
+
+def _log_words(value: float) -> str:
+    """Plain where that is short, else a power of ten."""
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.{_places(value)}f}"
+    digits, _, exponent = f"{value:e}".partition("e")
+    return f"{float(digits):g}e{int(exponent)}"

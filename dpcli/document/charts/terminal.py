@@ -3,16 +3,155 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dpcli.document.chart import Bar, Chart, Line, Tone
-from dpcli.document.charts.canvas import Canvas, Glyphs, glyphs
-from dpcli.document.charts.grid_text import grid_lines
-from dpcli.document.charts.labels import Box, Point, along, dense, named_at_end, place, spread
-from dpcli.document.charts.regions import place_within
-from dpcli.document.charts.ticks import Tick, ticks
+from dpcli.document.chart import Bar, Chart, Grid, Line, Square, Tone
+from dpcli.document.charts.colours import TERMINAL
+from dpcli.document.charts.labels import Box, Point, Tick, along, dense, named_at_end, place, place_within, spread, ticks
 from dpcli.document.document import visible
+
+# Bits of the dots of a braille character (U+2800), by row and column.
+BRAILLE = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters of one alphabet: `across` by `down` dots in a cell."""
+
+    across: int
+    down: int
+    dots: Callable[[int], str]
+    upright: str
+    corner: str
+    level: str
+    marker: str
+    block: str
+
+    def drawable(self, encoding: str) -> bool:
+        """Whether an encoding has all of them."""
+        try:
+            (self.dots(0xFF) + self.upright + self.corner + self.level + self.marker + self.block).encode(encoding)
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
+
+
+UNICODE = Glyphs(2, 4, lambda bits: chr(0x2800 + bits), "│", "└", "─", "●", "█")
+ASCII = Glyphs(1, 2, lambda bits: {0x01: "'", 0x02: ".", 0x03: ":"}.get(bits & 0x03, "*"), "|", "+", "-", "O", "#")
+
+
+def glyphs_for(encoding: str) -> Glyphs:
+    """Braille where the output can show it, else plain ASCII."""
+    return UNICODE if UNICODE.drawable(encoding) else ASCII
+
+
+@dataclass(slots=True)
+class Canvas:
+    """Cells by (row, column): dots below text."""
+
+    columns: int
+    rows: int
+    glyphs: Glyphs
+    bits: dict[tuple[int, int], int] = field(default_factory=dict)
+    tones: dict[tuple[int, int], Tone] = field(default_factory=dict)
+    text: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def line(self, start: tuple[float, float], end: tuple[float, float], tone: Tone, dashed: bool = False) -> None:
+        """A straight line between two points in cells (x to the right, y downwards)."""
+        parts = 2 * max(1, round(max(abs(end[0] - start[0]) * self.glyphs.across, abs(end[1] - start[1]) * self.glyphs.down)))
+        for i in range(parts + 1):
+            x, y = start[0] + (end[0] - start[0]) * i / parts, start[1] + (end[1] - start[1]) * i / parts
+            if not dashed or int(x * self.glyphs.across + y * self.glyphs.down) % 4 < 2:
+                self.dot(x, y, tone)
+
+    def dot(self, x: float, y: float, tone: Tone) -> None:
+        """One dot; what lies outside is not drawn."""
+        across, down = int(x * self.glyphs.across), int(y * self.glyphs.down)
+        column, row = across // self.glyphs.across, down // self.glyphs.down
+        if 0 <= column < self.columns and 0 <= row < self.rows and x >= 0.0 and y >= 0.0:
+            bit = BRAILLE[down % self.glyphs.down][across % self.glyphs.across]
+            self.bits[row, column] = self.bits.get((row, column), 0) | bit
+            self.tones.setdefault((row, column), tone)
+
+    def write(self, row: int, column: int, words: str, tone: Tone | None = None) -> None:
+        """Text over whatever is there, cut at the edges."""
+        for i, character in enumerate(words):
+            if 0 <= column + i < self.columns and 0 <= row < self.rows:
+                self.text[row, column + i] = character
+                self.tones.pop((row, column + i), None)
+                if tone is not None:
+                    self.tones[row, column + i] = tone
+
+    def lines(self, color: bool) -> list[str]:
+        """The rows as text, with escape codes only where `color`."""
+        return [self._row(row, color).rstrip() for row in range(self.rows)]
+
+    def _row(self, row: int, color: bool) -> str:
+        parts, current = [], None
+        for column in range(self.columns):
+            place = row, column
+            character = self.text.get(place) or (self.glyphs.dots(self.bits[place]) if place in self.bits else " ")
+            tone = self.tones.get(place) if color and character != " " else None
+            if tone is not current:
+                parts.append(("\x1b[0m" if current is not None else "") + (f"\x1b[{TERMINAL[tone]}m" if tone is not None else ""))
+                current = tone
+            parts.append(character)
+        return "".join(parts) + ("\x1b[0m" if current is not None else "")
+
+
+EMPTY, CLOSED, LAST = ".", "x", "#"
+APART = 2  # columns from one square to the next
+
+
+def grid_lines(grid: Grid, width: int) -> list[str]:
+    """The rows from the top, then the legend; rows that are wider than `width` are cut on the left, where the older things stand."""
+    legend = textwrap.wrap(_legend(grid), width)
+    body = _list(grid, width) if grid.named else _rows(grid, width)
+    return [*body, "", *legend]
+
+
+def mark(grid: Grid, square: Square) -> str:
+    """One character."""
+    if square.closed:
+        return CLOSED
+    if square.value is None:
+        return EMPTY
+    return LAST if grid.marked(square) else str(grid.step(square.value))
+
+
+def _list(grid: Grid, width: int) -> list[str]:
+    wide = min(max((len(visible(square.label)) for square in grid.squares), default=0), width // 2)
+    return [
+        f"{mark(grid, square)} {visible(square.label)[:wide]:{wide}}  {visible(square.said)}"[:width] for square in grid.squares
+    ]
+
+
+def _rows(grid: Grid, width: int) -> list[str]:
+    """Two columns of the screen for each of the grid's where there is room, else one."""
+    left = max((len(heading.text) for heading in grid.headings if heading.column < 0), default=0) + 1
+    apart = APART if left + APART * grid.columns <= width else 1
+    hidden = max(0, grid.columns - (width - left) // apart)
+    lines = [[" "] * width for _ in range(grid.rows)]
+    free = [left] * grid.rows
+    for heading in sorted(grid.headings, key=lambda heading: heading.column):
+        words, before = visible(heading.text), heading.column < 0
+        at = left - 1 - len(words) if before else left + apart * (heading.column - hidden)
+        if before or (free[heading.row] <= at and at + len(words) <= width):
+            lines[heading.row][at : at + len(words)] = words
+            free[heading.row] = free[heading.row] if before else at + len(words) + 1
+    for square in grid.squares:
+        if square.column >= hidden:
+            lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
+    told = [f"({hidden} columns on the left: no room)"] if hidden else []
+    return ["".join(line).rstrip() for line in lines] + told
+
+
+def _legend(grid: Grid) -> str:
+    steps = [f"{LAST if i == len(grid.steps) - 1 else i}: {words}" for i, (_, words) in enumerate(grid.steps)]
+    return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])
+
 
 ROWS = 20
 ACROSS, DOWN = 8.0, 16.0  # a cell, in the units in which labels are placed
@@ -21,7 +160,7 @@ NAMES = 24  # most columns for the names at the ends of lines
 
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
     """The picture in at most `width` columns (at least 40), with notes below; no escape codes unless `color`."""
-    found, width = glyphs(encoding), max(width, 40)
+    found, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
         body = grid_lines(chart.grid, width)
     else:

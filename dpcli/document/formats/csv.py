@@ -8,8 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dpcli.document.document import Document, jsonable
-from dpcli.document.spreadsheet import safe
+from dpcli.document.document import Document, jsonable, safe
 
 JUDGES = False
 ENDINGS = (".csv",)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.lazy import LazyGroup
-from dpcli.cli.new_file import leave, named, new_file_option
+from dpcli.cli.groups import LazyGroup
+from dpcli.cli.outputs import leave, new_file_option, path_or_stdout
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.exchange.commands.exporting:export_opacus", "The state of an Opacus accountant."),
@@ -37,7 +37,7 @@ def command() -> None:
     "-o",
     "--output",
     metavar="PATH",
-    callback=named,
+    callback=path_or_stdout,
     help="Write to PATH, which must not exist: JSON where it ends in .json, else a file of torch. Without it, or for -, JSON on standard "
     "output.",
 )

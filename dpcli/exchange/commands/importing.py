@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.lazy import LazyGroup
-from dpcli.cli.new_file import leave_pipeline, new_file_option
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import adjacency_option, composed, dataset_size_option
+from dpcli.cli.outputs import leave_pipeline, new_file_option
 
 if TYPE_CHECKING:
     from dpcli.exchange.foreign import Asserted
@@ -101,8 +101,8 @@ def _tell_delta(text: str, path: str, delta: float | None) -> None:
 @contextmanager
 def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
     """Raise every InputError with the name of the file in front. given: flags that stand for the keys that they state."""
+    from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import title
-    from dpcli.file.toml.render import InvalidFile
 
     place = title(file)
     try:

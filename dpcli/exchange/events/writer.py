@@ -11,11 +11,10 @@ from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
 from dpcli.exchange.rounded import rate_of
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import named
+from dpcli.file.pipeline.parts import named, samples_of
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.file.pipeline.samples import samples_of
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsampled
 

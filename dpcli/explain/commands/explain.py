@@ -9,7 +9,7 @@ import click
 
 from dpcli.base.errors import InputError
 from dpcli.cli.options import emit, output_options, refuse
-from dpcli.cli.picture_path import parted
+from dpcli.cli.outputs import parted
 from dpcli.cli.printing import show
 
 
@@ -124,7 +124,7 @@ def _command(name: str) -> str:
     """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
     from dpcli.base.lazy import load
     from dpcli.base.registry import COMMANDS
-    from dpcli.cli.lazy import Commands, LazyGroup
+    from dpcli.cli.groups import Commands, LazyGroup
 
     words, target, does = name.split(), "", ""
     table: Commands = COMMANDS
@@ -152,8 +152,7 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
 def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
     """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
     from dpcli.cli.picture import show as show_picture
-    from dpcli.explain.demo import demo
-    from dpcli.explain.demo_chart import chart
+    from dpcli.explain.demo import chart, demo
     from dpcli.explain.documents.demo import document
 
     pictures, documents = parted(outputs)

@@ -1,10 +1,28 @@
-"""dpcli man."""
+"""dpcli man: every manual page, from the commands, the registries and the documented keys."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
 import click
 
+from dpcli import __version__
 from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import COMMANDS, FILES
+from dpcli.cli.groups import Commands, LazyGroup
+from dpcli.cli.main import cli
+from dpcli.document.formats.troff import ManualSection, literal, page
+from dpcli.explain import lists
+from dpcli.explain.lists import EXIT_CODES
+from dpcli.explain.topics import TOPICS, topic, with_command
+from dpcli.file.keys.annotations import keys_of
+from dpcli.file.keys.tables import Members
+from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.key_places import tables
+from dpcli.gate.policy import KEYS
+from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 
 
 @click.command(short_help="Write the manual pages.")
@@ -15,7 +33,6 @@ def command(directory: str) -> None:
     import os
 
     from dpcli.cli.options import write
-    from dpcli.explain.commands.manual import pages
 
     if not directory:
         raise InputError("DIRECTORY: expected a folder, found an empty name; . is the current folder")
@@ -27,3 +44,157 @@ def command(directory: str) -> None:
     for name, text in found.items():
         write(f"{directory}/{name}", text)
     click.echo(f"wrote {len(found)} pages to {directory}", err=True)
+
+
+def pages() -> dict[str, str]:
+    """Every page, by file name."""
+    files = {"pipeline": _pipeline_page, "policy": _policy_page, "schedule": _schedule_page}
+    found = {"dpcli.1": _main_page()} | {f"dpcli-{name}.5": made() for name, made in files.items()}
+    context = _context()
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        found |= _command_pages(f"dpcli {name}", command, context)
+    return found | {f"dpcli-{name}.7": _topic_page(name) for name in TOPICS}
+
+
+def _topic_page(name: str) -> str:
+    found = topic(name)
+    return page(f"dpcli-{name}", 7, found.title, found.sections, __version__)
+
+
+def _main_page() -> str:
+    commands = tuple((f"dpcli {name}", f"{text} See dpcli-{name}(1).") for name, (_, text) in sorted(COMMANDS.items()))
+    context = _context()
+    sections = (
+        ManualSection("synopsis", ("dpcli [options] command [arguments]",)),
+        ManualSection("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
+        ManualSection("options", terms=_options(cli, context)),
+        ManualSection("commands", terms=commands),
+        ManualSection("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), lists.accountants()),
+        ManualSection(
+            "filters",
+            ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
+            lists.EVERY["filters"](),
+        ),
+        ManualSection("formats", terms=lists.formats()),
+        ManualSection(
+            "rules",
+            ("Checked by dpcli lint and dpcli gate; dpcli explain CODE says more.",),
+            tuple((c, rule(c).title) for c in codes()),
+        ),
+        ManualSection(
+            "failures that no file shows",
+            ("What a test, the ledger or the run itself has to catch; dpcli explain CODE says more.",),
+            tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
+        ),
+        ManualSection("exit status", terms=EXIT_CODES),
+        ManualSection(
+            "see also", (_references("dpcli-pipeline(5)", "dpcli-policy(5)", "dpcli-schedule(5)", *_topic_names(TOPICS)),)
+        ),
+    )
+    return page("dpcli", 1, "account for the privacy loss of differentially private pipelines", sections, __version__)
+
+
+def _context() -> click.Context:
+    """As it is when the program runs: the names of the help option come from here."""
+    return click.Context(cli, info_name="dpcli", **cli.context_settings)
+
+
+def _command_pages(words: str, command: click.Command, parent: click.Context) -> dict[str, str]:
+    """The page of a command, and those of its subcommands where it is a group. words: as it is typed."""
+    context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
+    command._help_option = None  # click keeps the one that was made for whoever asked first, under other names perhaps
+    table = command.table if isinstance(command, LazyGroup) else {}
+    found = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
+    for name in table:
+        below = command.get_command(context, name) if isinstance(command, LazyGroup) else None
+        assert below is not None
+        found |= _command_pages(f"{words} {name}", below, context)
+    return found
+
+
+def _command_page(words: str, command: click.Command, context: click.Context, table: Commands) -> str:
+    terms = tuple((f"{words} {name}", f"{text} See {_page_name(words)}-{name}(1).") for name, (_, text) in table.items())
+    sections = (
+        ManualSection("synopsis", (f"{words} " + " ".join(command.collect_usage_pieces(context)),)),
+        ManualSection("description", _paragraphs(command.help or "")),
+        *([ManualSection("commands", terms=terms)] if terms else []),
+        ManualSection("options", terms=_options(command, context)),
+        ManualSection("exit status", terms=EXIT_CODES),
+        ManualSection("see also", (_references("dpcli(1)", "dpcli-pipeline(5)", *_topic_names(with_command(words))),)),
+    )
+    return page(_page_name(words), 1, (command.short_help or "").rstrip(".").lower(), sections, __version__)
+
+
+def _topic_names(topics: Sequence[str]) -> Iterator[str]:
+    return (f"dpcli-{name}(7)" for name in topics)
+
+
+def _references(*names: str) -> str:
+    return ", ".join(names)
+
+
+def _page_name(words: str) -> str:
+    return words.replace(" ", "-")
+
+
+def _paragraphs(text: str) -> tuple[str, ...]:
+    return tuple(block for block in text.split("\n\n") if block.strip())
+
+
+def _options(command: click.Command, context: click.Context) -> tuple[tuple[str, str], ...]:
+    options = (parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option))
+    records = (option.get_help_record(context) for option in options)
+    return tuple(record for record in records if record is not None)
+
+
+def _pipeline_page() -> str:
+    about = "A TOML file that describes one pipeline: what is protected, the mechanisms, their sampling, the budget."
+    sections = (
+        ManualSection("description", (about,)),
+        ManualSection("example", (literal(_example()),)),
+        *_tables(TOP),
+        ManualSection("see also", ("dpcli(1), dpcli-account(1), dpcli-lint(1), dpcli-schema(1)",)),
+    )
+    return page("dpcli-pipeline", 5, "the pipeline file, format 1", sections, __version__)
+
+
+def _policy_page() -> str:
+    from dpcli.gate import policy
+
+    sections = (*_described(policy), *_tables(KEYS), ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)))
+    return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
+
+
+def _schedule_page() -> str:
+    from dpcli.ledger.planning import schedule
+
+    also = ManualSection("see also", ("dpcli-budget-plan(1), dpcli-ledger(7), dpcli-pipeline(5)",))
+    sections = (*_described(schedule), *_tables(load(FILES["schedule"][0])), also)
+    return page("dpcli-schedule", 5, "the schedule of dpcli budget plan, format 1", sections, __version__)
+
+
+def _described(module: ModuleType) -> tuple[ManualSection, ManualSection]:
+    """What the first words of a module say of a file, its last words, and the example between them."""
+    words, _, example = (module.__doc__ or "").partition("\n\n")
+    example, _, order = example.rpartition("\n\n")
+    return (
+        ManualSection("description", (words, order.strip())),
+        ManualSection("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
+    )
+
+
+def _example() -> str:
+    from dpcli.templates import read_template
+
+    return read_template("dp-sgd")
+
+
+def _tables(top: Members) -> tuple[ManualSection, ...]:
+    """A section for each table of a file."""
+    return tuple(ManualSection(place.title, _paragraphs(place.doc), _keys(place.members)) for place in tables(top))
+
+
+def _keys(members: Members) -> tuple[tuple[str, str], ...]:
+    return tuple((key.name, f"{key.doc} ({key.takes}; {key.default}).") for key in keys_of(members))

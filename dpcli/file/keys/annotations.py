@@ -1,4 +1,4 @@
-"""From a dataclass to the keys of its table: field names are the keys, annotations are their kinds and rules."""
+"""The keys of a dataclass: names of fields are keys, annotations are kinds and rules; and what each key means, in words."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import enum
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 from dpcli.base.fields import Key, Note, Open, Person, Prose
-from dpcli.file.keys.compound import Either, Listed, Named, Opaque
-from dpcli.file.keys.kinds import Day, Flag, Kind, Number, WholeNumber
-from dpcli.file.keys.member import Member, Members
-from dpcli.file.keys.tables import KeyTable, SelectedTable
+from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number, Opaque, WholeNumber
+from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.keys.words import Paragraph, Remark, Signature, Text, members, words
+from dpcli.file.toml.findings import Problem
+from dpcli.file.toml.shown import shown
 
 
 @functools.cache
@@ -74,3 +74,51 @@ _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
     types.UnionType: _union,
     typing.Union: _union,
 }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeyText:
+    """One key: name, what it takes, what it means, and its default ("required" where it has none)."""
+
+    name: str
+    takes: str
+    doc: str
+    default: str
+
+
+def keys_of(members: Members) -> Iterator[KeyText]:
+    """Every key of a table, in the order of its fields."""
+    for member in members.values():
+        takes = member.rule.text if member.rule else member.kind.takes
+        yield KeyText(member.name, takes, member.doc, default_text(member))
+
+
+def describe_keys(members: Members) -> list[str]:
+    """One line per key."""
+    return [f"  {k.name} ({k.takes}; {k.default}): {k.doc}" for k in keys_of(members)]
+
+
+def default_text(member: Member) -> str:
+    """Return the default as `default 0.8`, else whether the key is required."""
+    value: Any = member.default
+    if member.required:
+        return "required"
+    if value in (None, ()) or dataclasses.is_dataclass(value):
+        return "optional"  # a table that may be absent has the defaults of its keys
+    return f"default {str(value).lower() if value in (True, False) else value if value != '' else 'no text'}"
+
+
+def idle(table: Any) -> Iterator[Problem]:
+    """Each key of a table that is not at its default and that nothing reads, by what its field says of its reader.
+
+    Edge cases: a stated value that is the default passes, as it says what holds anyway.
+    """
+    cls: type = type(table)
+    for name, member in members_of(cls).items():
+        value = getattr(table, name)
+        if member.reader is not None and value != member.default and not member.reader.reads(table):
+            yield (name,), f"no such key without {member.reader.text}, which alone reads it", _shown(value)
+
+
+def _shown(value: Any) -> str:
+    return "a table" if dataclasses.is_dataclass(value) else shown(list(value) if type(value) is tuple else value)

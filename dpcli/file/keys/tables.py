@@ -1,16 +1,83 @@
-"""Tables that become dataclasses, and tables whose dataclass one of their own keys selects."""
+"""Tables read key by key into dataclasses, the dataclass of some selected by a key of theirs; and back, to plain data and JSON Schema."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, Literal
 
-from dpcli.base.fields import Constraint, Selection
+from dpcli.base.fields import Constraint, Reader, Selection
 from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
-from dpcli.file.keys.kinds import KeyPlace, Refused
-from dpcli.file.keys.member import Member, Members, Others, read_members
+from dpcli.file.keys.kinds import KeyPlace, Kind, Refused, expected
 from dpcli.file.keys.words import OneOf, words
+from dpcli.file.toml.shown import quoted
+from dpcli.file.toml.suggest import closest
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One key of a table: its kind, its rule, what it means, whether it must be stated, and else what holds where it is not."""
+
+    name: str
+    kind: Kind
+    rule: Constraint | None = None
+    doc: str = ""
+    required: bool = False
+    safer: Literal["smaller", "stated"] | None = None
+    claim: bool = False
+    reader: Reader | None = None
+    default: Any = None
+    varies: bool = False
+    reads: bool = False
+
+    @property
+    def text(self) -> str:
+        return expected(self.kind, self.rule)
+
+
+NEAR = 0.8  # of a key that the table would have with another word in it: nearer than those of other tables need to be
+Members = Mapping[str, Member]
+Others = Mapping[str, str]  # keys that a table would have with another word in it, and that word: `task = "custom"`
+
+
+def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:
+    """The value of every key that could be read; a finding for every key that is unknown, missing or wrong."""
+    mistaken = {_unknown(key, known, place, others()) for key in table if key not in known}
+    values = {}
+    for name, member in known.items():
+        here = replace(place, path=(*place.path, name), rule=member.rule)
+        if name in table:
+            with suppress(Refused):
+                values[name] = member.kind.read(table[name], here)
+        elif member.required and name not in mistaken:
+            place.findings.add("DP005", here.path, member.text, "nothing")
+    return values
+
+
+def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    """The known key that was meant, if one is close, and that advice in words or ""."""
+    meant = closest(key, list(known))
+    return meant, f"did you mean '{meant}'" if meant else ""
+
+
+def _unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
+    """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
+    meant, hint = _advised(key, known, place, others)
+    place.findings.add(
+        "DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint, known
+    )
+    return meant
+
+
+def _advised(key: str, known: Members, place: KeyPlace, others: Others) -> tuple[str | None, str]:
+    if key in others:
+        return None, f"it belongs to {others[key]}"
+    meant, hint = (place.findings.advice or nearest)(key, known)
+    near = None if meant else closest(key, others, cutoff=NEAR)
+    return (None, f"did you mean '{near}', which belongs to {others[near]}") if near else (meant, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +113,6 @@ class KeyTable:
         return self.cls(**values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        from dpcli.file.keys.table_schema import table_schema
 
         return table_schema(self.members)
 
@@ -140,7 +206,6 @@ class SelectedTable:
         return load(self.registry[name])(**{**values, self.selector: name})
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        from dpcli.file.keys.table_schema import selected_schema
 
         return selected_schema(self.selector, {name: self.members(name) for name in self.registry}, self.default)
 
@@ -160,3 +225,55 @@ class Unjudged:
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {}
+
+
+def plain_table(value: Any) -> dict[str, Any]:
+    """A dataclass as a table, without what is None or equals its default, or is no part of what it says (compare=False)."""
+    stated = ((field, getattr(value, field.name)) for field in fields(value) if field.compare)
+    return {
+        field.name: plain(content)
+        for field, content in stated
+        if content is not None and (field.default is MISSING or content != field.default)
+    }
+
+
+def plain(value: Any) -> Any:
+    """One value."""
+    if is_dataclass(value):
+        return plain_table(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def table_schema(known: Members) -> dict[str, Any]:
+    """A table with exactly these keys."""
+    schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
+    schema["properties"] = {name: described(member) for name, member in known.items()}
+    if required := [name for name, member in known.items() if member.required]:
+        schema["required"] = required
+    return schema
+
+
+def described(member: Member) -> dict[str, Any]:
+    """The schema of one key, with what it means."""
+    schema = member.kind.schema(member.rule)
+    if member.default is not None:
+        schema = {**schema, "default": plain(member.default)}
+    return {"description": member.doc, **schema} if member.doc else schema
+
+
+def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
+    """A table whose keys depend on the word at `selector`. default: the word where it is absent, None where it must be there."""
+    cases = [
+        {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}
+        for name, known in choices.items()
+    ]
+    required = {"required": [selector]} if default is None else {}
+    return {"type": "object", **required, "properties": {selector: {"enum": list(choices)}}, "allOf": cases}
+
+
+def _states(selector: str, name: str, required: list[str]) -> dict[str, Any]:
+    return {"properties": {selector: {"const": name}}, "required": required}

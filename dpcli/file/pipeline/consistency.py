@@ -88,7 +88,7 @@ def _budget(budget: Budget | None) -> Iterator[Problem]:
 
 def _samples(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     if any("sample" in table for table in tables):
-        from dpcli.file.pipeline.samples import sample_problems
+        from dpcli.file.pipeline.parts import sample_problems
 
         yield from sample_problems(entries, tables)
 

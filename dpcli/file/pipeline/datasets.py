@@ -1,14 +1,19 @@
-"""Files that name one dataset: names that people tell apart, one unit and one adjacency."""
+"""Pipelines of one dataset, which must agree on unit and adjacency, and the blocks of it that a run reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.looks import looks, mixed, strange
 from dpcli.file.toml.shown import quoted
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Privacy
+
 
 MOST = 100  # characters of a name
 
@@ -67,3 +72,38 @@ def _require_same(dataset: str, first: Pipeline, other: Pipeline) -> None:
 
 def _word(value: str | None) -> str:
     return "none" if value is None else quoted(value)
+
+
+SHOWN = 8  # of a window, in a sentence
+FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # as a ledger says them
+UNCHECKED = "that records lie in the window is stated, not checked"
+
+
+def window_words(privacy: Privacy) -> str:
+    """`2026-01-01..2026-01-28 of "visits"`; "" where no window is stated."""
+    of = "" if privacy.dataset is None else f' of "{privacy.dataset}"'
+    return "" if privacy.window is None else f"{blocks_words(privacy.window)}{of}"
+
+
+def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
+    """What a ledger says of blocks, in the words of a command that has no --window; what it quotes of files stays as they have it.
+
+    name: what it has for them. instead: of the hint at the flag.
+    """
+    import re
+
+    *place, said = re.split(r"(:\d+: )", text, maxsplit=1)  # a history's are of a line in a file
+    if said.startswith(FLAG):
+        said = f"{name}: {said.removeprefix(FLAG)}"
+    return "".join(place) + (f"{said.removesuffix(HINT)}{instead}" if said.endswith(HINT) else said)
+
+
+def blocks_words(blocks: Sequence[str]) -> str:
+    """The blocks in a line: all of a few, the first of many, and how many more are stated."""
+    more = len(blocks) - SHOWN
+    return ", ".join(blocks) if more <= 0 else f"{', '.join(blocks[:SHOWN])} and {more:,} more"
+
+
+def window_data(privacy: Privacy) -> dict[str, Any]:
+    """For the machine form of whatever states a guarantee; nothing where no window is stated."""
+    return {} if privacy.window is None else {"window": list(privacy.window)}

@@ -1,23 +1,23 @@
-"""The file as a whole: its top-level keys, and the [[mechanism]] tables whose keys depend on their type."""
+"""The file as a whole: its top-level keys, the [[mechanism]] tables whose keys depend on their type, and a pipeline as plain tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import kind_of, members_of
-from dpcli.file.keys.compound import Listed
-from dpcli.file.keys.kinds import KeyPlace, Kind, Refused
-from dpcli.file.keys.member import Member, Members, read_members
-from dpcli.file.pipeline.families import MECHANISMS
+from dpcli.file.keys.kinds import KeyPlace, Kind, Listed, Refused
+from dpcli.file.keys.tables import Member, Members, plain_table, read_members
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
-from dpcli.file.pipeline.section import DefaultsTable, SectionTable
-from dpcli.file.toml.findings import Findings
+from dpcli.file.pipeline.section import MECHANISMS, DefaultsTable, SectionTable
+from dpcli.file.toml.findings import Findings, TooMany
 
 FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 
@@ -49,7 +49,7 @@ class MechanismTable:
         return _entry(name, values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        from dpcli.file.keys.table_schema import selected_schema
+        from dpcli.file.keys.tables import selected_schema
 
         return selected_schema("type", {name: self.members(name) for name in MECHANISMS.registry})
 
@@ -158,3 +158,29 @@ def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipelin
     sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)
+
+
+def tables_of(pipeline: Pipeline) -> dict[str, Any]:
+    """What decides the cost of a run: [privacy] and the mechanisms, without what equals its default; JSON values only.
+
+    Two files that mean the same (key order, spelling of numbers, comments, their [budget]) have equal tables.
+    """
+    return {"privacy": plain_table(pipeline.privacy), "mechanism": [_entry_table(entry) for entry in pipeline.mechanisms]}
+
+
+def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
+    """The pipeline that `tables_of` wrote down. Raises InputError where this version cannot read it."""
+    findings = Findings()
+    document = {"format": 1, **tables}
+    with suppress(TooMany):
+        values = read_document(document, findings)
+    if findings.items:
+        first = findings.items[0]
+        raise InputError(f"expected a pipeline that this version reads, found {'.'.join(map(str, first.key))}: {first.message}")
+    return pipeline_of(values, document)
+
+
+def _entry_table(entry: Entry) -> dict[str, Any]:
+    table = plain_table(entry)
+    own = table.pop("spec", {})
+    return {**table, **own}

@@ -10,7 +10,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.file.toml.render import InvalidFile
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.write import commented, toml_text, value_text
 
 PLACE = "the command line"

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Privacy
-from dpcli.file.pipeline.section import SectionTable
-from dpcli.file.pipeline.table_places import TablePlace, places_in
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable, TablePlace, places_in
 from dpcli.file.toml.suggest import SYNONYMS, closest
 
 ANY_TYPE = "a mechanism"

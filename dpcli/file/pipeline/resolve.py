@@ -72,7 +72,7 @@ def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
 def _samples(pipeline: Pipeline) -> dict[str | None, tuple[Entry, ...]]:
     if all(entry.sample is None for entry in pipeline.mechanisms):
         return {}
-    from dpcli.file.pipeline.samples import samples_of
+    from dpcli.file.pipeline.parts import samples_of
 
     return samples_of(pipeline.mechanisms)
 
@@ -89,7 +89,7 @@ def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
     """Refuse entries of one sample that do not draw it in the same way, or run as parts of others; a file that was read has none."""
     if len(one) == 1:
         return
-    from dpcli.file.pipeline.samples import differing
+    from dpcli.file.pipeline.parts import differing
 
     for entry in one:
         for key, expected, found in differing(one[0], entry):

@@ -1,6 +1,6 @@
-"""The tables of the file that one command reads, such as [train]: every command checks them, none pays for those that are not there.
+"""Tables that one command reads, such as [train], and tables whose keys a word selects, with the place of each in the file.
 
-Those of a release, [source] and [[query]], become mechanisms: they are priced as such by every command.
+Every command checks the sections that a file has and imports no other. Those of a release, [source] and [[query]], become mechanisms.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
-from dpcli.base.fields import Constraint
+from dpcli.base.fields import Constraint, Selection
 from dpcli.base.lazy import load
 from dpcli.base.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, RELEASED, SECTIONS
+from dpcli.base.registry import MECHANISMS as TYPES
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import kind_of, members_of
-from dpcli.file.keys.kinds import KeyPlace, Kind, Refused
+from dpcli.file.keys.kinds import Either, KeyPlace, Kind, Listed, Named, Refused
+from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.pipeline.gate_keys import under
 from dpcli.file.toml.findings import Findings, Path, Problem
 from dpcli.file.toml.shown import key_text, quoted
+from dpcli.mechanisms.sampling.schemes import Scheme
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -60,7 +63,6 @@ class DefaultsTable:
     def read(self, value: Any, place: KeyPlace) -> None:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
-        from dpcli.file.pipeline.families import MECHANISMS
         from dpcli.file.pipeline.model import Entry
         from dpcli.file.toml.suggest import did_you_mean
 
@@ -79,7 +81,7 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """What the keys of each section do not agree on among themselves."""
     for name in (*SECTIONS, *RELEASED):
         for place, value in _stated(name, values):
-            from dpcli.file.keys.idle import idle
+            from dpcli.file.keys.annotations import idle
 
             yield from under(place, idle(value))
             yield from under(place, value.problems())
@@ -132,3 +134,59 @@ def refuse_contradicted(pipeline: Pipeline) -> None:
 def in_section(path: Path) -> bool:
     """Whether a key stands in a table that no number depends on, as another command reads it."""
     return bool(path) and path[0] in SECTIONS
+
+
+SAMPLING = SelectedTable.by(Scheme.selection, members_of, Scheme.__doc__ or "")
+MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """One table: how the file opens it, what it is, and its keys; of keys that a word selects, which word.
+
+    path: its dotted key from the top of the file, such as train.clipping; "" for the file itself. choice: `task = "custom"`, of a word.
+    """
+
+    title: str
+    doc: str
+    members: Members
+    path: str = ""
+    word: str | None = None
+    choice: str = ""
+
+
+def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
+    """The tables that a value of this kind is or holds. path: its dotted key. title: how the file opens it."""
+    match kind:
+        case SectionTable():
+            yield from places_in(kind.table, path, title)
+        case KeyTable():
+            yield TablePlace(title, kind.cls.__doc__ or "", kind.members, path)
+            yield from inside(kind.members, path, title)
+        case SelectedTable():
+            yield from _selected(kind, path, title)
+        case Listed():
+            yield from places_in(kind.item, path, f"[{title}]")
+        case Named():
+            yield from places_in(kind.item, f"{path}.NAME", title.replace(" = {", ".NAME = {", 1))
+        case Either():
+            yield from places_in(kind.several, path, title)
+
+
+def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
+    """The tables that a table's keys hold. path: the table's dotted key. title: how the file opens it."""
+    for name, member in members.items():
+        many = isinstance(member.kind, Listed)
+        yield from places_in(member.kind, f"{path}.{name}", f"{title[:-1]}.{name}]" if many else f"{name} = {{ ... }} of {title}")
+
+
+def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
+    shared, where = kind.shared(), title if title.startswith("[") else path.rpartition(".")[2]
+    yield TablePlace(title, kind.doc, shared, path)
+    yield from inside(shared, path, title)
+    told: dict[str, Member] = {}  # tables that several words have, as one has them
+    for word, target in kind.registry.items():
+        own, choice = kind.apart(word), f'{kind.selector} = "{word}"'
+        yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
+        yield from inside({name: member for name, member in own.items() if told.get(name) != member}, path, title)
+        told.update(own)

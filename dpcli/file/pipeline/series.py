@@ -1,22 +1,22 @@
-"""One written [[mechanism]] table that stands for several entries, by lists of values, and what [defaults] puts into all.
+"""Tables that a file abbreviates, written out: lists that make an entry per value, [defaults], and numbers left to `calibrate`.
 
-Both are settled before anything else looks at a file: every command, claim, difference and ledger sees plain entries, and what
-equals them written out is the same. Only places in the text know of the table that was written.
+All is settled before anything else looks at a file: every command, difference and ledger sees plain entries, and a file with the same
+entries written out is the same file. Only positions in the text know the table that was written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.kinds import Number, WholeNumber
-from dpcli.file.keys.member import Members
-from dpcli.file.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.file.keys.kinds import CALIBRATE, Number, WholeNumber
+from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry
+from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.findings import Path
 
 MOST = 100_000  # entries that the lists of a file may make
@@ -228,3 +228,63 @@ def _known(table: Tables) -> Members:
 def _with(table: Tables, path: Path, value: Any) -> dict[str, Any]:
     head, *rest = path
     return {**table, str(head): _with(table[str(head)], tuple(rest), value) if rest else value}
+
+
+NOISE = frozenset({"sigma", "scale"})  # in units of the query
+COVERED = ("sensitivity", "l2_sensitivity", "max_rows")
+
+
+def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
+    """The numeric keys that say "calibrate", as (0-based mechanism, key); keys of its sampling table as "sampling.<key>"."""
+    mechanisms = tables.get("mechanism")
+    entries = enumerate(mechanisms if type(mechanisms) is list else ())
+    return tuple((index, key) for index, table in entries if type(table) is dict for key in _keys(table))
+
+
+def _keys(table: Mapping[str, Any]) -> Iterator[str]:
+    name = MECHANISMS.selected(table)
+    own = MECHANISMS.own(name) if name else {}
+    yield from _marked(table, {**members_of(Entry), **own})
+    sampling = table.get("sampling")
+    scheme = SAMPLING.selected(sampling) if type(sampling) is dict else None
+    if scheme:
+        yield from (f"sampling.{key}" for key in _marked(sampling or {}, SAMPLING.own(scheme)))
+
+
+def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
+    for key, value in table.items():
+        if value == CALIBRATE and key in known and isinstance(known[key].kind, Number | WholeNumber):
+            yield key
+
+
+def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
+    """The same tables with `value` in every place that says "calibrate"; the originals stay as they are."""
+    return _with_numbers(tables, lambda table, key: value)
+
+
+def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same tables with 1 in every place that says "calibrate", or what the table's noise is to cover where that is more: a rule on the
+    two of them has nothing to say yet."""
+    return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
+
+
+def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
+    marked = find_calibrate(tables)
+    if not marked:
+        return tables
+    mechanisms = list(tables["mechanism"])
+    for index, key in marked:
+        mechanisms[index] = _replaced(mechanisms[index], key.split("."), number(mechanisms[index], key))
+    return {**tables, "mechanism": mechanisms}
+
+
+def _covered(table: Mapping[str, Any]) -> float:
+    stated: list[float] = [table[key] for key in COVERED if type(table.get(key)) in (int, float)]
+    return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)
+
+
+def _replaced(table: Mapping[str, Any], keys: list[str], value: float) -> Mapping[str, Any]:
+    head, *rest = keys
+    # A count must be written as one; a solver that works in floats means the same.
+    exact = int(value) if float(value).is_integer() and head in ("steps", "batch_size") else value
+    return {**table, head: _replaced(table[head], rest, value) if rest else exact}

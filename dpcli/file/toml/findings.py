@@ -1,12 +1,16 @@
-"""What reading has found wrong so far, by key; positions are looked up only once there is something to say."""
+"""Findings by key while a file is read, and diagnostics: findings at their place in the text, with source line and caret."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import field, replace
+from typing import Any, Literal
 
+from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.file.toml.shown import without_passwords
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import public_length, without_passwords
 
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str, str]  # key, expected, found
@@ -54,3 +58,89 @@ class Findings:
             self.more = True
             raise TooMany
         self.items.append(Fault(rule, key, expected, found, hint, tuple(among)))
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """What a rule says about one key of one file.
+
+    rule: its code in the failure catalogue (DP001...).
+    key: dotted path of the key, e.g. "mechanism[2].sampling.rate".
+    line, column: 1-based; 0 where the finding has no place.
+    source: the source line, as it stands, or "".
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    path: str = "<file>"
+    key: str = ""
+    line: int = 0
+    column: int = 0
+    source: str = ""
+
+
+WIDTH = 120
+_INDENT = "    "
+
+
+def render(diagnostic: Diagnostic) -> str:
+    """`path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
+    place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
+    key = f"{diagnostic.key}: " if diagnostic.key else ""
+    said = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
+    head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {said}"
+    return "\n".join((head, *_excerpt(diagnostic.source, diagnostic.column)))
+
+
+def render_all(diagnostics: Iterable[Diagnostic]) -> str:
+    """Every diagnostic, one after the other; what is said of several entries in one place is said once, of the first."""
+    same: dict[Any, list[Diagnostic]] = {}
+    for one in diagnostics:
+        same.setdefault((one.rule, one.severity, one.message, one.path, one.line, one.column), []).append(one)
+    return "\n".join(
+        render(replace(one, key=f"{one.key} and {len(more):,} more") if more and one.key else one) for one, *more in same.values()
+    )
+
+
+def _excerpt(source: str, column: int) -> tuple[str, ...]:
+    """The source line around the column, and the caret line; nothing for a blank line."""
+    if column < 1 or not source.strip():
+        return ()
+    length = public_length(source)
+    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays where it is
+    start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0
+    cut = source[start : start + WIDTH]
+    before, after = ("..." if start else ""), ("..." if start + WIDTH < len(source) else "")
+    caret = " " * len(before) + "".join(map(_blank, cut[: column - 1 - start]))
+    line = _INDENT + before + "".join(map(_visible, cut)) + after
+    return line.rstrip(), f"{_INDENT}{caret}^"
+
+
+def _visible(character: str) -> str:
+    """The character itself, or its escape where a terminal would act on it or hide it."""
+    if character == "\t" or character.isprintable():
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
+
+
+def _blank(character: str) -> str:
+    """As many columns of space as the character takes; a tab stays one, so that it stops where the line's does."""
+    if character == "\t":
+        return "\t"
+    if not character.isprintable():
+        return " " * len(_visible(character))
+    if unicodedata.combining(character):
+        return ""
+    return "  " if unicodedata.east_asian_width(character) in "WF" else " "
+
+
+class InvalidFile(InputError):
+    """A file with at least one error; `str()` is every diagnostic, one after the other, with source line and caret."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        self.diagnostics = diagnostics
+        super().__init__(render_all(diagnostics))

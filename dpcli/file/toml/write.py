@@ -1,12 +1,20 @@
-"""Tables as a TOML document: the file that one run of a sweep follows, and that dpcli train would take."""
+"""TOML text: of tables, and of a document with new values or key names and everything else (comments, order, spacing) as it was."""
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.file.toml.findings import Path
+from dpcli.file.toml.positions import KEY_PART, STRING, locate
+from dpcli.file.toml.shown import key_text
+from dpcli.file.toml.syntax import NotToml, tables_of
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -65,3 +73,106 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     list: lambda value: "[" + ", ".join(map(value_text, value)) + "]",
     dict: lambda value: "{ " + ", ".join(_pairs(value)) + " }" if value else "{}",
 }
+
+
+VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({STRING}|[^\s,\]}}#\[{{]+)", re.DOTALL)
+
+
+def edited(text: str, values: Mapping[Path, Any]) -> str:
+    """The document with each of these keys at its new value; every key must be there, and hold a number or a string.
+
+    Args:
+        text: a document that tomli has accepted, its line ends "\\n".
+        values: by path, with 0-based positions in lists.
+
+    Raises:
+        InputError: a key is not there. What is returned was read again: it says what the document said, but for these values.
+    """
+    wanted = tables_of(text)
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    places = locate(text, values)
+    found = text
+    for path in sorted(values, key=lambda path: places[path], reverse=True):
+        line, column = places[path]
+        token = VALUE.match(text, starts[line - 1] + column - 1)
+        if token is None or not _change(wanted, path, values[path]):
+            raise _absent(path)
+        found = found[: token.start(2)] + value_text(values[path]) + found[token.end(2) :]
+    try:
+        same = tables_of(found) == wanted
+    except NotToml:
+        same = False
+    if not same:
+        raise _absent(next(iter(values)))
+    return found
+
+
+def _change(tables: Any, path: Path, value: Any) -> bool:
+    """Put the value at the path; False where the document has no such key."""
+    for part in path[:-1]:
+        if not (part in tables if type(tables) is dict else type(tables) is list and type(part) is int and part < len(tables)):
+            return False
+        tables = tables[part]
+    if path[-1] not in tables:
+        return False
+    tables[path[-1]] = copy.deepcopy(value)
+    return True
+
+
+def _absent(path: Path) -> InputError:
+    return InputError(f"--write: expected {key_text(path)} in the file, where the answer would go; found no such value")
+
+
+PART = re.compile(KEY_PART)
+
+
+def renamed(text: str, names: Mapping[Path, str]) -> str:
+    """The document with the last part of each path called as it says, in every header of its tables where it is at the top.
+
+    Args:
+        text: a document that tomli has accepted, its line ends "\\n".
+        names: bare keys, by path.
+
+    Raises:
+        InputError: a key is not there, or is spelled where this does not look; or a name is there already. What is returned was read
+            again: it says what the document said, but for these names.
+    """
+    wanted: Any = tables_of(text)
+    for path in sorted(names, key=len, reverse=True):  # inner ones first: their tables have other names then
+        if not _rename(wanted, path, names[path]):
+            raise _not_renamable(path)
+    starts = [0, *accumulate(len(row) + 1 for row in text.split("\n"))]
+    spots: dict[tuple[int, int], str] = {}
+    for path, (line, column) in locate(text, names).items():
+        found = PART.match(text, starts[line - 1] + column - 1)
+        if found:
+            spots[found.span()] = names[path]
+        if len(path) == 1:
+            header = re.compile(rf"^[ \t]*\[\[?[ \t]*({re.escape(str(path[0]))})(?=[ \t]*[.\]])", re.MULTILINE)
+            spots.update((one.span(1), names[path]) for one in header.finditer(text))
+    for first, last in sorted(spots, reverse=True):
+        text = text[:first] + spots[first, last] + text[last:]
+    try:
+        same = tables_of(text) == wanted
+    except NotToml:
+        same = False
+    if not same:
+        raise _not_renamable(next(iter(names)))
+    return text
+
+
+def _rename(tables: Any, path: Path, name: str) -> bool:
+    """Give a key another name; False where there is no such key or the name is taken."""
+    table = tables
+    for part in path[:-1]:
+        if not (part in table if type(table) is dict else type(table) is list and type(part) is int and part < len(table)):
+            return False
+        table = table[part]
+    if type(table) is not dict or path[-1] not in table or name in table:
+        return False
+    table[name] = table.pop(path[-1])
+    return True
+
+
+def _not_renamable(path: Path) -> InputError:
+    return InputError(f"expected {key_text(path)} in the file, under a name that can be changed; found none")

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpcli.analysis.documents import account as account_report
-from dpcli.analysis.documents.difference import priced_data
+from dpcli.analysis.documents.diff import priced_data
 from dpcli.base.rounding import up
 from dpcli.document.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import key_text
 from dpcli.gate.bases import form, waiver_data
 from dpcli.gate.blame import edits_in_words

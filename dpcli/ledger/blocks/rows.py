@@ -9,7 +9,7 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
-from dpcli.file.pipeline.window import blocks_words
+from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
 from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import composed, output_options
 from dpcli.ledger.plugin import SUBCOMMANDS
 
@@ -95,7 +95,7 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
 
 def _of_this_command(error: InputError) -> InputError:
     """Return the error in the words of a command that has no --window."""
-    from dpcli.file.pipeline.window import without_flag
+    from dpcli.file.pipeline.datasets import without_flag
 
     context = click.get_current_context()
     flags = {flag for parameter in context.command.params for flag in parameter.opts}
@@ -121,7 +121,7 @@ def with_delta_judged(document: Document, ledger: Ledger, pipeline: Pipeline, pa
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, and draw the picture to each output that is one."""
     from dpcli.cli.options import emit
-    from dpcli.cli.picture_path import parted
+    from dpcli.cli.outputs import parted
 
     pictures, documents = parted(outputs)
     if pictures:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import CannotCertify, Denied, NotRepresentable
 from dpcli.document.document import Document
-from dpcli.file.pipeline.window import UNCHECKED
+from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.balance import room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import OVER_QUOTA, costs

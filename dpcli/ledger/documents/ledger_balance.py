@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent_used, up
-from dpcli.document.document import Document, Table
-from dpcli.document.walked import Walked
+from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import Remaining, room, share_of
 from dpcli.ledger.denial import costs

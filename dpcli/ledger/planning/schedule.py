@@ -35,10 +35,8 @@ from typing import Annotated, Any
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, Constraint, Key
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.compound import Listed
-from dpcli.file.keys.kinds import KeyPlace
-from dpcli.file.keys.member import Member, Members, read_members
-from dpcli.file.keys.tables import KeyTable
+from dpcli.file.keys.kinds import KeyPlace, Listed
+from dpcli.file.keys.tables import KeyTable, Member, Members, read_members
 from dpcli.file.pipeline.document import TOP
 from dpcli.file.pipeline.read import refuse, toml_document
 from dpcli.file.toml.findings import Findings, Problem, TooMany

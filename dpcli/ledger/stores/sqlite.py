@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcli.base.errors import LedgerError
-from dpcli.base.posix import require_posix
+from dpcli.base.extras import require_posix
 from dpcli.ledger.chain import StoredRow, clock, owner_of
 from dpcli.ledger.stores.sqlite_file import (
     APPLICATION,

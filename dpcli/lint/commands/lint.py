@@ -14,7 +14,7 @@ from dpcli.cli.options import emit, output_options
 from dpcli.cli.printing import complain, show
 
 if TYPE_CHECKING:
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
     from dpcli.lint.mend import Mend
 
 
@@ -58,7 +58,7 @@ def command(
 
     Exit code 0: no errors. 1: an error. 2: a file cannot be read or mended. 4: --ledger cannot be read.
     """
-    from dpcli.file.pipeline.folders import unfolded
+    from dpcli.file.pipeline.read import unfolded
     from dpcli.lint.catalogue import scope_of
     from dpcli.lint.documents.lint import exit_code, first_error, render
     from dpcli.lint.run import is_own
@@ -99,7 +99,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
 
 def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
     """Return the findings of a file; of one in a folder that cannot be read, that."""
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path
     from dpcli.lint.run import lint
 
@@ -125,9 +125,9 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     folders: where it must lie; anywhere, where there are none. Raises InputError where it cannot be replaced with all else as it was, or
     has changed since it was read.
     """
-    from dpcli.base.posix import require_posix
+    from dpcli.base.extras import require_posix
+    from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import escaped_path, read_bytes
-    from dpcli.file.toml.render import InvalidFile
     from dpcli.lint.mend import mended
     from dpcli.sessions.folder import replaced
 
@@ -162,7 +162,7 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
 
 def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
     """Yield what else a new file in the place of the old one would change."""
-    from dpcli.file.pipeline.folders import below
+    from dpcli.file.pipeline.read import below
     from dpcli.file.toml.limits import escaped_path
 
     info = os.stat(real)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.document.document import Document, Finding
-from dpcli.file.toml.diagnostics import Diagnostic
+from dpcli.file.toml.findings import Diagnostic
 
 
 def diagnostic_data(d: Diagnostic) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.document.document import Check, Document, Finding, Sheet, Table, visible
-from dpcli.file.toml.diagnostics import Diagnostic
-from dpcli.file.toml.render import render_all
+from dpcli.file.toml.findings import Diagnostic, render_all
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 

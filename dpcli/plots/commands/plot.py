@@ -6,14 +6,14 @@ import click
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import CHART_FORMATS, PLOTS
-from dpcli.cli import completing
+from dpcli.cli.completion import complete_kind
 from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, progress, show
 from dpcli.cli.printing import complain, heard
 
 
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
-@click.argument("kind", shell_complete=completing.kind)
+@click.argument("kind", shell_complete=complete_kind)
 @click.argument("file", required=False, metavar="FILE")
 @click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
 @accounting_options
@@ -52,7 +52,7 @@ def command(
     """
     from dpcli.lint.documents.lint import first_error
     from dpcli.lint.run import checked_load
-    from dpcli.plots.draw import checked_kind, draw
+    from dpcli.plots.drawing import checked_kind, draw
     from dpcli.plots.epsilons import Question
 
     if file is None and kind not in PLOTS:

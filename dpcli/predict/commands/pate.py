@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options, working
 from dpcli.sessions.commands.predicting import charged_ledger
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli import __version__
 from dpcli.base.rounding import up
 from dpcli.document.document import jsonable
-from dpcli.file.pipeline.window import window_data
+from dpcli.file.pipeline.datasets import window_data
 from dpcli.predict.prediction_session import RESTORED
 from dpcli.sessions.documents.dry_run import rows_words
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import meant_in
+from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.user_code import beside, private_result, result

@@ -26,7 +26,7 @@ from dpcli.sessions.priced import PricedSession, fingerprint, one_entry, priced_
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
-    from dpcli.file.toml.diagnostics import Diagnostic
+    from dpcli.file.toml.findings import Diagnostic
 
 
 CALLED = r"[^:\s]+:[^:\s]+"

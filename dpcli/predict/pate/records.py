@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import digest_of, on_private

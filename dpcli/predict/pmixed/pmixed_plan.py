@@ -14,9 +14,8 @@ from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.read import examine, targets, toml_document
 from dpcli.file.pipeline.section import SectionTable
-from dpcli.file.toml.findings import Findings, Problem
+from dpcli.file.toml.findings import Findings, InvalidFile, Problem
 from dpcli.file.toml.limits import read_bytes
-from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
 from dpcli.predict.pmixed.published_protocol import Published
 from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.kept import keep, ledger_files, require_writable
 from dpcli.cli.options import each_once, emit, output_options, write
-from dpcli.cli.picture_path import parted
+from dpcli.cli.outputs import keep, ledger_files, parted, require_writable
 from dpcli.cli.printing import show
 from dpcli.sessions.commands.predicting import charged_ledger
 

@@ -11,9 +11,9 @@ from dpcli.analysis.documents.account import headline
 from dpcli.base.extras import require
 from dpcli.base.rounding import figures, up
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.file.pipeline.window import window_data
+from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.plots.words import parameter
+from dpcli.plots.drawing import parameter
 from dpcli.release.release_plan import UNREAD, reads_expressions
 from dpcli.sessions.documents.dry_run import shown
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 
 Kind = Literal["csv", "parquet", "duckdb"]
 ENDINGS: dict[str, Kind] = {

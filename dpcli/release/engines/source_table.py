@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.engines.conversions import Family, converted
 from dpcli.release.engines.dialects import Dialect, ScalarType

@@ -47,7 +47,7 @@ def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequen
 
 def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
     """Return the plan on the blocks that it is charged on, with a line on standard error that says which rows are read."""
-    from dpcli.file.pipeline.window import UNCHECKED
+    from dpcli.file.pipeline.datasets import UNCHECKED
     from dpcli.sessions.window import over_window
 
     plan = over_window(plan, ledger, window)

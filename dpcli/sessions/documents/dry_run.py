@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpcli.analysis.documents.account import headline
 from dpcli.document.document import Document
-from dpcli.file.pipeline.window import UNCHECKED, window_data
+from dpcli.file.pipeline.datasets import UNCHECKED, window_data
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

@@ -13,7 +13,7 @@ from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.pipeline.parts import schemes
-from dpcli.plots.words import setting
+from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.sweep.trials import mean

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, visible
-from dpcli.file.pipeline.window import blocks_words
+from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.sessions.documents.dry_run import rows_of, shown
 
 if TYPE_CHECKING:

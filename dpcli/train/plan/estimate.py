@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from dpcli.base.errors import Unavailable
-from dpcli.base.posix import require_posix
+from dpcli.base.extras import require_posix
 from dpcli.train.plan.plan import TrainingPlan
 
 

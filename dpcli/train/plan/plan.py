@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.settings import read_settings
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.file.pipeline.document import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.samples import together
+from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file

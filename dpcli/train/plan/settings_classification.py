@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
-from dpcli.file.keys.idle import idle
+from dpcli.file.keys.annotations import idle
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dpcli.file.pipeline.window import window_data
+from dpcli.file.pipeline.datasets import window_data
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
 

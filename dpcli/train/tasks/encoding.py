@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.files import row_place

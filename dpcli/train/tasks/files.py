@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.file.toml.columns import instead_of
+from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.columns import meant_in
+from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.files import csv_table, in_blocks, json_lines, parquet_table, text_of

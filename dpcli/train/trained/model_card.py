@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpcli.base.rounding import up
-from dpcli.file.pipeline.window import UNCHECKED, blocks_words
+from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.train.run.description import Description, digest_of
 from dpcli.train.run.outcome import STATEMENT

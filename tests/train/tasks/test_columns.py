@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 import dpcli as package  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.file.toml.render import InvalidFile  # noqa: E402
+from dpcli.file.toml.findings import InvalidFile  # noqa: E402
 from dpcli.train.plan.settings import read_train  # noqa: E402
 from dpcli.train.plan.settings_classification import Classification  # noqa: E402
 from dpcli.train.tasks.arrays import arrays  # noqa: E402

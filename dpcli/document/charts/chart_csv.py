@@ -6,7 +6,7 @@ import csv
 import io
 
 from dpcli.document.chart import Chart
-from dpcli.document.spreadsheet import safe
+from dpcli.document.document import safe
 
 
 def render(chart: Chart, **_: object) -> str:

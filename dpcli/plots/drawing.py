@@ -1,18 +1,53 @@
-"""The words around a picture: everything that an epsilon depends on, and numbers rounded in their safe direction."""
+"""A chart by the name of its kind, and the words that charts share: statement, certificates, numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from dpcli.analysis.account import Account
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.base.registry import PLOTS
 from dpcli.base.rounding import figures, up
+from dpcli.document.chart import Chart
 from dpcli.file.pipeline.parts import schemes
-from dpcli.plots.epsilons import Epsilon
+from dpcli.file.toml.findings import Diagnostic
+from dpcli.file.toml.suggest import did_you_mean
+from dpcli.numerics.work import limited
+from dpcli.plots.epsilons import Question
 
+VARYING = ("epsilon-steps", "epsilon-sigma")
 DIGITS = 6  # of a number that nobody stated so
 MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys of mechanisms
+
+
+def checked_kind(kind: str) -> str:
+    """The kind itself. Raises InputError, with what was probably meant, where there is no such."""
+    if kind not in PLOTS:
+        meant = did_you_mean(kind, PLOTS)
+        raise InputError(f"expected a kind of plot among {', '.join(PLOTS)}, found {kind!r}{'; ' + meant if meant else ''}")
+    return kind
+
+
+@limited
+def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()) -> Chart:
+    """The chart of a kind; what the rules call unsound about the file is in its notes.
+
+    Raises InputError: an unknown kind, or a pipeline that has nothing of the kind to vary. CannotCertify: no finite epsilon.
+    """
+    if question.mechanism is not None and kind not in VARYING:
+        raise InputError(f"--mechanism cannot be combined with {kind}, which varies no mechanism")
+    make: Callable[[Question], Chart] = load(PLOTS[checked_kind(kind)])
+    return noted(make(question), diagnostics)
+
+
+def noted(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
+    """The chart with what the rules call unsound in its notes."""
+    unsound = tuple(f"NOT SOUND: {d.rule}: {d.message}" for d in diagnostics if d.severity == "error")
+    return replace(chart, notes=(*unsound, *chart.notes))
 
 
 def name_of(account: Account) -> str:
@@ -64,34 +99,6 @@ def parameter(name: str, value: float) -> str:
     if len(Decimal(repr(value)).as_tuple().digits) <= DIGITS:
         return repr(value)
     return figures(value, DIGITS, ROUND_FLOOR if name in MORE_IS_SAFER else ROUND_CEILING)
-
-
-def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
-    """The accountant that was asked for, or those that gave the smallest bounds along the line."""
-    if len(names) == 1:
-        return names[0]
-    winners = list(dict.fromkeys(epsilon.accountant for epsilon in epsilons))
-    return (
-        f"accountant{'s' if len(winners) > 1 else ''}: {' and '.join(winners)}"
-        if len(winners) < 3
-        else f"smallest of {len(winners)} accountants"
-    )
-
-
-def certificate(epsilons: Iterable[Epsilon]) -> str:
-    """What the points of a line are worth, and how far the truth may be from them."""
-    values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # 0 is certain
-    gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
-    points = f"{len(values)} points, each an upper bound on epsilon"
-    if not gaps:
-        return f"{points}; the true one may be smaller"
-    some = "" if len(gaps) == len(values) else f" at {len(gaps)}"
-    return f"{points}, certified from below{some}: the true one is at most a fraction {loosely(max(gaps))} smaller"
-
-
-def loosely(gap: float) -> str:
-    """One digit, rounded up."""
-    return f"{Context(prec=1, rounding=ROUND_CEILING).plus(Decimal(gap)):.0e}" if gap > 0.0 else "0"
 
 
 def not_a_bound(account: Account, drawn: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,156 @@
+"""Groups that import a command when it is called, print help from a table, and say what was meant by an unknown flag or command."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+FEW = 8  # names that a message lists
+Commands = Mapping[str, tuple[str, str]]  # name: ("module:object", short help)
+
+
+# For an unknown flag: the first of these that the command has is meant.
+SYNONYMS = {
+    "--sigma": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
+    "--noise": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
+    "--epsilon": (("--target-epsilon", "the epsilon to meet"), ("--max-epsilon", "the cap on epsilon")),
+    "--target-epsilon": (("--max-epsilon", "the cap on epsilon"),),
+    "--rho": (("--target-rho", "the rho to meet, in zCDP"), ("--max-rho", "the cap on rho, in zCDP")),
+    "--mu": (("--target-mu", "the mu to meet, in Gaussian DP"),),
+    "--q": (("--sampling-rate", "the probability of each record"),),
+    "--sample-rate": (("--sampling-rate", "the probability of each record"),),
+}
+SOLVED = "the noise is what this command solves for; what some noise costs: dpcli account --noise-multiplier NOISE"
+SOLVES = "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets it"
+STATES = "these flags state Poisson sampling: keep them with --write FILE, then change scheme in the file's sampling table"
+LAPLACE = (
+    "from flags Gaussian noise alone is solved for; for Laplace noise: dpcli account --laplace --noise-multiplier 1 --delta 0 "
+    "--write FILE, then dpcli calibrate-sigma FILE --target-epsilon EPSILON"
+)
+RHO = (
+    "the cap is an epsilon at a delta; --filter zcdp adds up rhos, up to the largest that this epsilon allows; what a rho costs: "
+    'dpcli account FILE, with type = "zcdp" and rho in FILE'
+)
+RECORDS = "state max_contributions in [privacy] of each run's file; --unit says whose records these are"
+# For a command that has no such flag: where the same is stated.
+ELSEWHERE = {
+    ("account", "--rho"): 'state it in a file: type = "zcdp" with rho; dpcli calibrate-sigma --target-rho RHO solves for the noise',
+    ("account", "--sampling"): STATES,
+    ("account", "--target-epsilon"): SOLVES,
+    ("budget init", "--max-contributions"): RECORDS,
+    ("budget init", "--rho"): RHO,
+    ("calibrate-sigma", "--laplace"): LAPLACE,
+    ("calibrate-sigma", "--noise"): SOLVED,
+    ("calibrate-sigma", "--noise-multiplier"): SOLVED,
+    ("calibrate-sigma", "--sampling"): STATES,
+    ("calibrate-sigma", "--sigma"): SOLVED,
+}
+# For each command: what it does, and words that people type for it.
+COMMANDS = {
+    "account": ("what noise costs", ("accountant", "composition", "compute", "cost", "delta", "epsilon", "eps", "price", "rho")),
+    "calibrate-sigma": ("the noise for an epsilon", ("noise", "noise-multiplier", "sigma", "solve")),
+    "explain": ("what a word means", ("define", "glossary", "what")),
+    "lint": ("known failures of a file", ("check", "validate", "verify")),
+    "report": ("what to disclose", ("disclose", "disclosure", "statement")),
+}
+
+
+class LazyGroup(click.Group):
+    """A group over a table of commands."""
+
+    def __init__(self, *args: Any, table: Commands, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.table:
+            return None
+        from dpcli.base.lazy import load
+
+        command: click.Command = load(self.table[cmd_name][0])
+        return prepared(command, ctx.find_root().command)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.table and not args[0].startswith("-"):
+            ctx.fail(f"no such command '{args[0]}'; {self._meant(args[0], ctx.command_path)}")
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, word: str, path: str) -> str:
+        import difflib
+
+        if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
+            return f"for what a file costs: {path} account {shlex.quote(word)}"
+        meant = _command_for(word)
+        if meant is not None and meant[0] in self.table:
+            return f"did you mean '{meant[0]}' ({meant[1]})?"
+        if close := difflib.get_close_matches(word, self.table, 1):
+            return f"did you mean '{close[0]}'?"
+        return f"commands: {', '.join(sorted(self.table))}" if len(self.table) <= FEW else f"{path} --help lists the commands"
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])
+
+
+def prepared(command: click.Command, root: click.Command) -> click.Command:
+    """Let a command take the root's options too, and refuse a value that is given twice: the last of two caps would hold in silence."""
+    if "make_parser" not in vars(command):
+        with_global_options(command, root)
+        command.make_parser = partial(_parser, command.make_parser)  # type: ignore[method-assign]
+    return command
+
+
+def with_global_options(command: click.Command, root: click.Command) -> None:
+    """Let a command take the root's options whose names are free; only the root's help lists them."""
+    own = {name for parameter in command.params for name in parameter.opts}
+    for option in root.params:
+        if isinstance(option, click.Option) and own.isdisjoint(option.opts):
+            accepted = copy.copy(option)
+            accepted.hidden = True
+            command.params.append(accepted)
+
+
+def _parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
+    parser = make(context)
+    for option in {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
+        if option.action == "store":
+            option.process = partial(_first, context, option.obj, option.dest, option.process)
+    return parser
+
+
+def _first(
+    context: click.Context, option: click.Option, name: str, process: Callable[[Any, Any], None], value: Any, state: Any
+) -> None:
+    if name in state.opts:
+        given = max(option.opts, key=len)
+        raise click.UsageError(f"{given}: expected it once, found it again: {state.opts[name]}, then {value}", context)
+    process(value, state)
+
+
+def hinted(error: click.NoSuchOption) -> click.UsageError:
+    """Return the error with a hint at what to write instead, or as it is if there is none."""
+    words = _hint(error.option_name, error.ctx)
+    return click.UsageError(f"no such option '{error.option_name}'; {words}", error.ctx) if words else error
+
+
+def _hint(flag: str, context: click.Context | None) -> str:
+    if context is None:
+        return ""
+    own = {name for one in context.command.params for name in one.opts}
+    meant = next((f"did you mean {name} ({meaning})?" for name, meaning in SYNONYMS.get(flag, ()) if name in own), "")
+    return meant or ELSEWHERE.get((context.command_path.partition(" ")[2], flag), "")
+
+
+def _command_for(word: str) -> tuple[str, str] | None:
+    """Return the command that a word probably means, and what it does, or None."""
+    low = word.lower().lstrip("-").replace("_", "-")
+    return next(((name, does) for name, (does, words) in COMMANDS.items() if low in words), None)

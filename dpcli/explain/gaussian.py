@@ -1,0 +1,121 @@
+"""The Gaussian mechanism in numbers: its privacy loss, with a picture, and how much noise an epsilon takes."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, Context, Decimal
+
+from dpcli.base.rounding import figures, up
+from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone
+from dpcli.explain.lists import filled
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.numerics.arrays import np
+from dpcli.numerics.closed.normal import analytic_sigma, classical_delta, classical_sigma, fails_from
+
+NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # over the sensitivity
+DRAWN = 1.0
+POINTS = 121
+LAW = (
+    "Of a Gaussian mechanism with L2 sensitivity Delta and noise sigma, rho = Delta^2 / (2 sigma^2): under P, the dataset that the "
+    "output comes from, the loss is Normal with mean rho and variance 2 rho; under Q it is Normal with mean -rho and the same variance. "
+    "So rhos add up, and many Gaussian releases are one of the summed rho (Bun and Steinke, arXiv:1605.02065, Proposition 6). By the "
+    "mechanism that dpcli account prices:"
+)
+
+
+def gaussian_loss() -> str:
+    """The law in words, and its numbers for some noises."""
+    rows = [("sigma / Delta", "rho", "mean", "variance", "under Q: mean"), *map(_loss_row, NOISES)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ("  " + "   ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(["the privacy loss of a Gaussian mechanism", "", filled(LAW), "", *table])
+
+
+def _loss_row(noise: float) -> tuple[str, ...]:
+    mechanism = Gaussian(1.0 / noise)
+    (loss,) = mechanism.losses()
+    under_p, under_q = loss.tilted(0.0), loss.tilted(-1.0)
+    return tuple(figures(x) for x in (noise, mechanism.zcdp(), under_p.mean, under_p.variance, under_q.mean))
+
+
+def chart() -> Chart:
+    """How likely each loss is under P and under Q, by the differences of the mechanism's tail probabilities."""
+    mechanism = Gaussian(1.0 / DRAWN)
+    (loss,) = mechanism.losses()
+    law, rho = loss.tilted(0.0), mechanism.zcdp()
+    reach = law.mean + 3.5 * law.variance**0.5
+    edges = np.linspace(-reach, reach, POINTS)
+    tails = loss.tails(edges)
+    under_p, under_q = _density(edges, tails.p_above), _density(edges, tails.q_above)
+    top = max(y for _, y in under_p)
+    return Chart(
+        kind="plrv",
+        title=f"privacy loss of a Gaussian mechanism: Normal with mean rho = {figures(rho)} and variance 2 rho = {figures(law.variance)}",
+        subtitle=f"one release, sensitivity over noise = {figures(1.0 / DRAWN)}, no sampling",
+        x=Axis("privacy loss", -reach, reach),
+        y=Axis("density", 0.0, 1.1 * top),
+        lines=(
+            Line("under P, which the output is drawn from", under_p),
+            Line("under Q, its neighbour", under_q, Tone.SECOND, True),
+        ),
+        markers=(Marker(f"mean rho = {figures(rho)}", law.mean, top),),
+        notes=("delta at epsilon is the part of the first curve above epsilon that the second, times e^epsilon, does not cover",),
+    )
+
+
+def _density(edges: np.ndarray, log_above: np.ndarray) -> Points:
+    """Probability of each interval over its width, at its middle."""
+    shares = -np.diff(np.exp(log_above)) / np.diff(edges)
+    return tuple(zip((0.5 * (edges[1:] + edges[:-1])).tolist(), shares.tolist(), strict=True))
+
+
+DELTA = 1e-5  # of the table
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+DELTAS = (1e-3, 1e-5, 1e-6, 1e-9)
+HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the classical sigma")
+
+
+def gaussian_sigma() -> str:
+    """Both formulas, a table of them, and the range in which the first one is proved and that in which it fails."""
+    return "\n\n".join(
+        [f"Gaussian noise for one release of sensitivity 1 at delta = {DELTA!r}", _table(), filled(_proved()), filled(_beyond())]
+    )
+
+
+def _table() -> str:
+    rows = [HEAD, *map(_row, EPSILONS)]
+    return "\n".join(
+        "  " + "   ".join(f"{cell:>{len(title)}}" for cell, title in zip(row, HEAD, strict=False)) + "".join(row[len(HEAD) :])
+        for row in rows
+    )
+
+
+def _row(epsilon: float) -> tuple[str, ...]:
+    found = classical_delta(epsilon, DELTA)
+    mark = ("  too little noise",) if found > DELTA else ()
+    return f"{epsilon:g}", up(classical_sigma(epsilon, DELTA)), up(analytic_sigma(epsilon, DELTA)), _upwards(found), *mark
+
+
+def _upwards(delta: float) -> str:
+    """Two digits, rounded up."""
+    return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
+
+
+def _proved() -> str:
+    few, many = (classical_sigma(epsilon, DELTA) / analytic_sigma(epsilon, DELTA) for epsilon in (1.0, 0.1))
+    return (
+        "Classical: sigma = sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (Dwork and Roth 2014, "
+        f"Theorem 3.22 and appendix A). There it is enough, and {few:.1f} to {many:.1f} times what is needed at epsilon from 1 to "
+        "0.1. Analytic: the least sigma that is (epsilon, delta)-DP, at any epsilon (Balle and Wang 2018, arXiv:1805.06530, "
+        "Theorem 8). dpcli uses the second alone: it prices the noise that a file states, however that was chosen, and dpcli "
+        "calibrate-sigma solves for the least."
+    )
+
+
+def _beyond() -> str:
+    ends = ", ".join(f"{up(fails_from(delta), 2)} at delta = {delta!r}" for delta in DELTAS)
+    return (
+        "From epsilon = 1 on nothing is proved of the classical formula, and far above it is false: its sigma falls like "
+        f"1/epsilon, while 1/sqrt(2 epsilon) is needed. The noise is too little above epsilon = {ends}. At epsilon = 20 the "
+        f"formula promises delta = {DELTA!r}, and delta is {_upwards(classical_delta(20.0, DELTA))}. Rule DP106 warns of a stated "
+        "epsilon above 1 that comes from it."
+    )
