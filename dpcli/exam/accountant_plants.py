@@ -135,7 +135,7 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
 }
 
 
-SLOW_LAST = tuple(reversed(MECHANISMS))
+SLOW_LAST = tuple(reversed([*MECHANISMS]))
 
 
 @functools.cache

@@ -111,7 +111,7 @@ class ToldLess(PlantedFilter):
         return self.inner.epsilon(amounts, delta) / 10.0
 
 
-FILTER_PLANTS: dict[str, Callable[[Filter], Filter]] = {
+FILTER_PLANTS: dict[str, Callable[[Filter], Any]] = {
     "costs divided by ten": Cheap,
     "epsilon divided by ten": FirstCheap,
     "first amount only": OthersForgotten,
@@ -137,7 +137,8 @@ def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
 
 
 def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
-    return ExaminedLedger(PricedOnce(opened_filter(name, epsilon, delta, {})), epsilon, delta)
+    once: Any = PricedOnce(opened_filter(name, epsilon, delta, {}))
+    return ExaminedLedger(once, epsilon, delta)
 
 
 def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
