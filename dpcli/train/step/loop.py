@@ -19,8 +19,8 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.rehearsal import Draw
 from dpcli.train.noise.step import Noise
+from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Alone, Ranks
-from dpcli.train.run.stopping import Stopped
 from dpcli.train.step.adam_bc import tell
 from dpcli.train.step.adaptive import Quantile
 from dpcli.train.step.average import Average

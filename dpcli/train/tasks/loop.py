@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.plan.settings_loop import Loop
+from dpcli.train.plan.settings_custom import Loop
 from dpcli.train.tasks.custom import checked, own_loss
 from dpcli.train.tasks.learning import Learning
 from dpcli.train.tasks.owners import whose

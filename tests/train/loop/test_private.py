@@ -20,7 +20,7 @@ from dpcli.base.errors import Denied, InputError  # noqa: E402
 from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step import prepare  # noqa: E402
 from tests.command import dpcli as command  # noqa: E402
 from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
