@@ -89,7 +89,7 @@ class Description:
         return count
 
     def _unlike(self, name: str) -> InputError:
-        return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it")
+        return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
         """Raises InputError where one of these files is no longer as the run left it."""

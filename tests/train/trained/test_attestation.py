@@ -246,7 +246,7 @@ def test_no_statement_of_another_run_is_attested(run: Path) -> None:
         (run / "statement.md").write_text(other)
         sealed(run)
         found = dpcli("attest", str(run))
-        assert found.code == 2 and "statement.md: expected the statement of this run, with epsilon <= " in found.err, found
+        assert found.code == 2 and "statement.md: not the statement of this run, which has epsilon <= " in found.err, found
 
 
 def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:
