@@ -33,7 +33,7 @@ HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """The accounting of other things than the training itself."""
+    """Coverage of the accounting besides the training itself."""
 
     tuning: Annotated[str | None, Key("how hyperparameters were chosen: on public data, or where the file counts the search")] = (
         None
