@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpcli.train.loop.private import Private, PrivateBatch, PrivateResult, private
     from dpcli.train.loop.transformers_trainer import PrivateTrainer
     from dpcli.train.trained.loading import load_model
-    from dpcli.train.trained.model import TrainedModel
+    from dpcli.train.trained.trained_model import TrainedModel
     from dpcli.train.watch.watch import Watch, watch
 
 __version__ = "0.1.0"
@@ -81,7 +81,7 @@ _HOME = {
     "PrivateTrainer": "dpcli.train.loop.transformers_trainer:PrivateTrainer",
     "Watch": "dpcli.train.watch.watch:Watch",
     "watch": "dpcli.train.watch.watch:watch",
-    "TrainedModel": "dpcli.train.trained.model:TrainedModel",
+    "TrainedModel": "dpcli.train.trained.trained_model:TrainedModel",
     "load_model": "dpcli.train.trained.loading:load_model",
 }
 

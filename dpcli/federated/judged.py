@@ -27,7 +27,7 @@ from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, Cyclic, OncePerEpoch, Scheme, Unsampled
-from dpcli.train.plan.entries import performed
+from dpcli.train.plan.stages import performed
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:

@@ -83,7 +83,7 @@ def perform(job: Job) -> dict[str, float]:
     What an interrupted run has left is removed: nobody has seen it, and its noise is not drawn again.
     """
     from dpcli.train.plan.plan import plan_of
-    from dpcli.train.run.run import train
+    from dpcli.train.run.training_run import train
 
     shutil.rmtree(job.folder, ignore_errors=True)
     plan = plan_of(job.path, job.text.encode())

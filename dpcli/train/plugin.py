@@ -10,7 +10,7 @@ TASKS: dict[str, str] = {
     "causal-lm": "dpcli.train.plan.settings_language:CausalLm",
     "soft-prompt": "dpcli.train.plan.settings_language:SoftPrompt",
     "custom": "dpcli.train.plan.settings_custom:Custom",
-    "loop": "dpcli.train.plan.settings_loop:Loop",
+    "loop": "dpcli.train.plan.settings_custom:Loop",
 }
 
 STYLES: dict[str, str] = {
@@ -33,7 +33,7 @@ PLUGIN = Plugin(
         "train": "dpcli.train.plan.settings:Train",
     },
     judged_in_file={
-        "train": "dpcli.train.plan.entries:judge_entries",
+        "train": "dpcli.train.plan.stages:judge_entries",
     },
     words={"task": TASKS, "style": STYLES},
     displayed={

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import GPT2LMHeadModel
 
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.run import Report, train
+from dpcli.train.run.training_run import Report, train
 from dpcli.train.tasks.causal_lm import build
 
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lm.toml")

@@ -148,3 +148,10 @@ def test_the_smallest_of_several_accountants_for_each_file_is_no_filter() -> Non
         )
     }
     assert 1 in verdicts
+
+
+def test_noise_that_is_solved_for_promises_nothing_without_a_cap(tmp_path: Path) -> None:
+    for cap in ("", CAP):
+        (tmp_path / "a.toml").write_text(HEAD + MECHANISM + cap)
+        found = dpcli("calibrate", "a.toml", "--solve", "noise", "--target-epsilon", "3", folder=tmp_path)
+        assert found.code == 0 and ("a cap fixed before the first output: state one" in " ".join(found.out.split())) == (cap == "")

@@ -23,7 +23,7 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import insecure_seed
 from dpcli.sweep.sweep_plan import Variant, plan_sweep
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.run import train
+from dpcli.train.run.training_run import train
 from dpcli.train.tasks.learning import Learning, learning
 
 SEEDS = range(1, 6)

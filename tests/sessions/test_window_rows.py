@@ -303,7 +303,7 @@ def weights(where: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["train, arrays", "train, declared columns"])
 def test_the_model_is_that_of_a_file_of_the_window_alone(name: str, folder: Callable[..., Folder]) -> None:
     """NOT PRIVATE: both runs draw from one seed."""
-    from dpcli.train.run.run import train
+    from dpcli.train.run.training_run import train
 
     here = folder(name)
     inside, every = here.rows(3)

@@ -22,7 +22,7 @@ STEPS, EVERY = 400, 50
 # is a process that parts from here, after what all of them import.
 DIARY = """
 import hashlib, os, sys
-import dpcli.train.engine.per_example, dpcli.train.run.ranks, dpcli.train.run.run, dpcli.train.step.prepare
+import dpcli.train.engine.per_example, dpcli.train.run.ranks, dpcli.train.run.training_run, dpcli.train.step.prepare
 from dpcli.cli.main import run
 from dpcli.train.noise.step import Independent
 real = Independent.next

@@ -12,7 +12,7 @@ from pathlib import Path
 # The processes part after what they all import, which takes longer than all else.
 RANKS = """
 import os, sys
-import dpcli.train.engine.per_example, dpcli.train.run.ranks, dpcli.train.run.run, dpcli.train.step.prepare
+import dpcli.train.engine.per_example, dpcli.train.run.ranks, dpcli.train.run.training_run, dpcli.train.step.prepare
 from dpcli.cli.main import run
 world, place, *arguments = sys.argv[1:]
 children = []

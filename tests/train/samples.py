@@ -33,9 +33,14 @@ checkpoint_every = 10
 """
 
 
-def ledger(folder: Path, epsilon: float = 3.0):
-    terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 12.0})
-    return init(str(folder / "ledger.db"), "digits", terms)
+def ledger(folder: Path, epsilon: float = 3.0, order: float = 12.0, name: str = "ledger.db"):
+    terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": order})
+    return init(str(folder / name), "digits", terms)
+
+
+def poor_ledger(folder: Path):
+    """A ledger that does not pay for the run."""
+    return ledger(folder, 0.3, 60.0, "poor.db")
 
 
 class Stopped(Exception):

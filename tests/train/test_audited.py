@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step import prepare  # noqa: E402
 from tests.command import ROOT, dpcli  # noqa: E402
 

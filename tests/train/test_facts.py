@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from tests.train.entries import MAIN, PER_UNIT, UNITS, USERS  # noqa: E402
 from tests.train.samples import FILE  # noqa: E402
 

@@ -14,7 +14,7 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.random.streams import system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from tests.train.entries import (  # noqa: E402
     BALLS,

@@ -19,7 +19,7 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.random.streams import insecure_seed  # noqa: E402
 from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise  # noqa: E402

@@ -18,7 +18,7 @@ from dpcli.random.streams import insecure_seed, system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.optimizers import OPTIMIZERS, AdamBC  # noqa: E402
 from dpcli.train.step.prepare import Prepared, prepare  # noqa: E402
 from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM  # noqa: E402

@@ -6,6 +6,7 @@ import json
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,17 +16,15 @@ from safetensors.torch import load_file  # noqa: E402
 
 from dpcli.base.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.denial import costs  # noqa: E402
-from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.sessions.folder import exclusive  # noqa: E402
 from dpcli.train.documents.training import outcome  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.checkpoint import Checkpoint, restored, save  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
-from dpcli.train.run.stopping import stoppable  # noqa: E402
+from dpcli.train.run.processes import stoppable  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.loop import Average  # noqa: E402
 from tests.command import dpcli  # noqa: E402
-from tests.train.samples import FILE, Stopped, ledger, stop_at  # noqa: E402
+from tests.train.samples import FILE, Stopped, ledger, poor_ledger, stop_at  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +38,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "tiny.toml"
     path.write_text(FILE)
     return path
+
+
+def stopped(step: int, *given: Any, **named: Any) -> None:
+    """A run that breaks off after this step."""
+    with pytest.raises(Stopped):
+        train(*given, report=stop_at(step), **named)
 
 
 NAMES = ["metrics.jsonl", "model.json", "model.safetensors", "pipeline.toml", "statement.md"]
@@ -61,19 +66,14 @@ def test_the_ledger_is_charged_before_the_first_noise(file: Path, tmp_path: Path
     outcome = train(plan_of(str(file)), books)
     (run,) = books.state().runs.values()
     assert (run.key, run.status) == (outcome.run, "committed")
-    poor = init(
-        str(tmp_path / "poor.db"),
-        "digits",
-        LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0}),
-    )
+    poor = poor_ledger(tmp_path)
     with pytest.raises(Denied):
         train(plan_of(str(file)), poor)
     assert poor.state().runs == {}
 
 
 def test_a_run_that_is_denied_leaves_no_folder(file: Path, tmp_path: Path) -> None:
-    poor = LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
-    with init(str(tmp_path / "poor.db"), "digits", poor) as books, pytest.raises(Denied, match="would fit: noise_multiplier = "):
+    with poor_ledger(tmp_path) as books, pytest.raises(Denied, match="would fit: noise_multiplier = "):
         train(plan_of(str(file)), books)
     assert not (file.parent / "runs").exists()
 
@@ -81,8 +81,7 @@ def test_a_run_that_is_denied_leaves_no_folder(file: Path, tmp_path: Path) -> No
 @pytest.mark.long
 def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
-    with pytest.raises(Stopped):
-        train(plan, books, report=stop_at(17))
+    stopped(17, plan, books)
     (run,) = books.state().runs.values()
     assert run.status == "started"  # and can never be given back
     with pytest.raises(InputError, match="--resume"):
@@ -101,16 +100,14 @@ def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: P
 def test_a_resumed_run_draws_fresh_noise(file: Path) -> None:
     plan, models = plan_of(str(file)), []
     for _ in range(2):
-        with pytest.raises(Stopped):
-            train(plan, report=stop_at(12))
+        stopped(12, plan)
         outcome = train(plan, resume=True)
         models.append((Path(outcome.folder) / "model.safetensors").read_bytes())
     assert models[0] != models[1]
 
 
 def test_another_file_cannot_resume(file: Path) -> None:
-    with pytest.raises(Stopped):
-        train(plan_of(str(file)), report=stop_at(12))
+    stopped(12, plan_of(str(file)))
     file.write_text(FILE.replace("noise_multiplier = 2.0", "noise_multiplier = 1.0"))
     with pytest.raises(InputError, match="found the file changed"):
         train(plan_of(str(file)), resume=True)
@@ -160,8 +157,7 @@ def test_a_dry_run_does_nothing(file: Path) -> None:
 @pytest.mark.long
 def test_canaries_are_in_by_a_coin_and_their_scores_are_left(file: Path) -> None:
     file.write_text(FILE.replace("1_437", "1_537") + '\n[audit]\nkind = "one-run"\ncanaries = 100\nguesses = 40\n')
-    with pytest.raises(Stopped):
-        train(plan_of(str(file)), report=stop_at(12))
+    stopped(12, plan_of(str(file)))
     before = (file.parent / "runs" / "tiny" / "canaries.pt").read_bytes()
     assert before  # kept while the run lasts: a resumed run holds the same ones
     outcome = train(plan_of(str(file)), resume=True)
@@ -178,13 +174,11 @@ def test_canaries_are_in_by_a_coin_and_their_scores_are_left(file: Path) -> None
 def test_a_resumed_run_goes_on_in_its_own_books(file: Path, tmp_path: Path) -> None:
     """Elsewhere the whole run would be charged nowhere, or what it repeats would not be."""
     plan, books = plan_of(str(file)), ledger(tmp_path)
-    with pytest.raises(Stopped):
-        train(plan, report=stop_at(12))
+    stopped(12, plan)
     with pytest.raises(InputError, match="expected no --ledger"):
         train(plan, books, resume=True)
     (tmp_path / "runs" / "tiny" / "state.pt").unlink()
-    with pytest.raises(Stopped):
-        train(plan, books, report=stop_at(12))
+    stopped(12, plan, books)
     with pytest.raises(InputError, match="expected the --ledger"):
         train(plan, resume=True)
     (tmp_path / "other").mkdir()
@@ -197,8 +191,7 @@ def test_a_resumed_run_goes_on_in_its_own_books(file: Path, tmp_path: Path) -> N
 def test_a_run_that_could_not_be_committed_at_its_end_is_not_resumed(file: Path, tmp_path: Path, moved: str) -> None:
     """It is said before any noise is drawn or anything is charged, not when the model is there."""
     plan, books = plan_of(str(file)), ledger(tmp_path)
-    with pytest.raises(Stopped):
-        train(plan, books, report=stop_at(12))
+    stopped(12, plan, books)
     if moved == "void":
         run = next(iter(books.state().runs.values()))
         books._state.runs[run.key] = replace(run, status="void")
@@ -230,8 +223,7 @@ ADAPTIVE = FILE.replace("norm = 1.0 }", 'norm = 0.01, style = "adaptive", quanti
 def test_adaptive_clipping_moves_the_bound_and_costs_no_more(file: Path) -> None:
     file.write_text(ADAPTIVE)
     plan = plan_of(str(file))
-    with pytest.raises(Stopped):
-        train(plan, report=stop_at(25))
+    stopped(25, plan)
     state = torch.load(file.parent / "runs" / "tiny" / "state.pt", weights_only=True)
     assert state["step"] == 20
     assert (
@@ -258,10 +250,8 @@ def test_canaries_count_as_records(file: Path) -> None:
 @pytest.mark.long
 def test_a_run_with_a_seed_stays_not_private_however_it_is_resumed(file: Path) -> None:
     plan = plan_of(str(file))
-    with pytest.raises(Stopped):
-        train(plan, insecure_seed=1, report=stop_at(12))
-    with pytest.raises(Stopped):
-        train(plan, resume=True, report=stop_at(22))
+    stopped(12, plan, insecure_seed=1)
+    stopped(22, plan, resume=True)
     outcome = train(plan, resume=True)
     assert not outcome.private
     assert "NOT PRIVATE" in (Path(outcome.folder) / "statement.md").read_text()
@@ -292,8 +282,7 @@ def test_a_crash_after_a_clean_stop_is_charged_all_the_same(file: Path, tmp_path
     plan, books = plan_of(str(file)), ledger(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         train(plan, books, report=lambda done, metrics: signal.raise_signal(signal.SIGTERM) if done == 17 else None)
-    with pytest.raises(Stopped):
-        train(plan, books, resume=True, report=stop_at(18))
+    stopped(18, plan, books, resume=True)
     outcome = train(plan, books, resume=True)
     assert outcome.repeated == ((17, 20),)
     assert len(books.state().runs) == 2
@@ -322,8 +311,7 @@ def test_an_average_of_the_weights_is_what_is_left(file: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Average, "follow", follow)
-        with pytest.raises(Stopped):
-            train(plan_of(str(file)), report=stop_at(20))
+        stopped(20, plan_of(str(file)))
         outcome = train(plan_of(str(file)), resume=True)
     expected = weights[0]
     for step, weight in enumerate(weights[1:], 2):
@@ -344,8 +332,7 @@ def test_a_dry_run_says_how_long_it_would_take(file: Path) -> None:
 
 def test_a_copy_of_the_state_cannot_go_on_after_the_end(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
-    with pytest.raises(Stopped):
-        train(plan, books, report=stop_at(12))
+    stopped(12, plan, books)
     state = file.parent / "runs" / "tiny" / "state.pt"
     copy = state.read_bytes()
     train(plan, books, resume=True)
@@ -357,14 +344,12 @@ def test_a_copy_of_the_state_cannot_go_on_after_the_end(file: Path, tmp_path: Pa
 def test_every_resumption_after_a_crash_is_charged(file: Path, tmp_path: Path) -> None:
     """Also the second one from the same state, as where it was copied."""
     plan, books = plan_of(str(file)), ledger(tmp_path)
-    with pytest.raises(Stopped):
-        train(plan, books, report=stop_at(12))
+    stopped(12, plan, books)
     state = file.parent / "runs" / "tiny" / "state.pt"
     copy = state.read_bytes()
     for _ in range(2):
         state.write_bytes(copy)
-        with pytest.raises(Stopped):
-            train(plan, books, resume=True, report=stop_at(13))
+        stopped(13, plan, books, resume=True)
     assert len(books.state().runs) == 3
 
 
@@ -411,21 +396,16 @@ def test_a_buffer_that_training_moves_is_refused(file: Path, tmp_path: Path) -> 
 
 def test_canaries_that_are_gone_are_not_replaced(file: Path) -> None:
     file.write_text(FILE.replace("1_437", "1_537") + '\n[audit]\nkind = "one-run"\ncanaries = 100\nguesses = 40\n')
-    with pytest.raises(Stopped):
-        train(plan_of(str(file)), report=stop_at(12))
+    stopped(12, plan_of(str(file)))
     (file.parent / "runs" / "tiny" / "canaries.pt").unlink()
-    with pytest.raises(InputError, match="expected the canaries of the run"):
+    with pytest.raises(InputError, match="the canaries of the run cannot be read"):
         train(plan_of(str(file)), resume=True)
 
 
 def test_a_denied_run_leaves_what_was_there(file: Path, tmp_path: Path) -> None:
     train(plan_of(str(file)))
     metrics = (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text()
-    poor = init(
-        str(tmp_path / "poor.db"),
-        "digits",
-        LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0}),
-    )
+    poor = poor_ledger(tmp_path)
     with pytest.raises(Denied):
         train(plan_of(str(file)), poor)
     assert (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text() == metrics
@@ -435,8 +415,7 @@ def test_steps_that_are_counted_twice_stay_within_the_budget_too(file: Path) -> 
     once = plan_of(str(file)).account.upper
     file.write_text(FILE.replace("[[mechanism]]", f"[budget]\nepsilon = {once * 1.01}\n[[mechanism]]"))
     plan = plan_of(str(file))
-    with pytest.raises(Stopped):
-        train(plan, report=stop_at(12))
+    stopped(12, plan)
     with pytest.raises(Denied, match=r"--resume: .* budget: expected at most"):
         train(plan, resume=True)
 

@@ -38,8 +38,8 @@ def mechanism(name: str) -> str:
     return TRAIN + f"mechanism = {name}\n"
 
 
-def steps(found: TrainingPlan, *portions: tuple[int, int], beside: bool = True) -> dict[str, float]:
-    return {e.name: e.epochs or e.steps for e in found.costs(portions, beside).mechanisms}
+def steps(found: TrainingPlan, *portions: tuple[int, int], with_rest: bool = True) -> dict[str, float]:
+    return {e.name: e.epochs or e.steps for e in found.costs(portions, with_rest).mechanisms}
 
 
 def test_a_schedule_is_several_entries_in_the_order_that_is_stated(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_schedule_is_several_entries_in_the_order_that_is_stated(tmp_path: Pat
     assert steps(found, (0, 35)) == {"warm": 15, "main": 20, "histogram": 1}
     assert steps(found, (0, 25)) == {"main": 20, "warm": 5, "histogram": 1}
     assert steps(found, (0, 5)) == {"main": 5, "histogram": 1}  # what is not begun costs nothing
-    assert steps(found, (18, 23), beside=False) == {"main": 2, "warm": 3}  # what is repeated is training alone
+    assert steps(found, (18, 23), with_rest=False) == {"main": 2, "warm": 3}  # what is repeated is training alone
     assert account(found.costs([(0, 35)])).upper == found.account.upper
 
 
@@ -62,7 +62,7 @@ def test_who_reads_a_batch_of_training_runs_as_often(tmp_path: Path) -> None:
     found = plan(tmp_path, WARM, MAIN + shared, share, train=mechanism('["main", "warm"]'))
     assert steps(found, (0, 35)) == {"warm": 15, "main": 20, "share": 20}
     assert steps(found, (0, 5)) == {"main": 5, "share": 5}
-    assert steps(found, (18, 23), beside=False) == {"main": 2, "warm": 3, "share": 2}
+    assert steps(found, (18, 23), with_rest=False) == {"main": 2, "warm": 3, "share": 2}
     assert account(found.costs([(0, 35)])).upper == found.account.upper
     with pytest.raises(InputError, match="each entry of a schedule draws its own"):
         plan(tmp_path, MAIN + shared, MAIN.replace("main", "warm") + shared, train=mechanism('["main", "warm"]'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.calibrate_file import ClassicalNoise, classical_noise
+from dpcli.analysis.promised import UNCAPPED
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.findings import Diagnostic
@@ -80,6 +81,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         notes=(
             *(f"{d.severity} {d.rule}: {d.key}: {d.message}" for d in diagnostics),
             *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
+            *((UNCAPPED,) if calibration.pipeline.privacy.adaptive and calibration.pipeline.budget is None else ()),
             *(() if calibration.adjacent else (EARLY,)),
             *(() if classical is None else (FORMULA,)),
         ),

@@ -100,7 +100,7 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     from safetensors.torch import load_file, save
 
     from dpcli.train.plan.plan import plan_of
-    from dpcli.train.run.run import train
+    from dpcli.train.run.training_run import train
 
     with tempfile.TemporaryDirectory() as folder:
         train(plan_of(plan.path, _file(plan, count, per_unit, epsilon, delta, folder).encode()).on_rows(plan.rows))

@@ -26,7 +26,7 @@ def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]
     from dpcli.train.documents.attestation import attested, verified
 
     if verify is not None:
-        from dpcli.train.trained.verification import verify as compared
+        from dpcli.train.trained.attestation import verify as compared
 
         return emit(verified(compared(run, verify)), format_, outputs)
     import os
@@ -35,6 +35,6 @@ def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]
     from dpcli.train.run.outcome import ATTESTATION
     from dpcli.train.trained.attestation import attestation, text_of
 
-    found, path = attestation(run), os.path.join(run, ATTESTATION)
-    replaced(path, text_of(found))
-    return emit(attested(found, path), format_, outputs)
+    statement, path = attestation(run), os.path.join(run, ATTESTATION)
+    replaced(path, text_of(statement))
+    return emit(attested(statement, path), format_, outputs)

@@ -18,6 +18,6 @@ def command(run: str, data: str | None, format_: str, outputs: tuple[str, ...]) 
     without noise: the epsilon of the run does not cover it, and it is not for publication unless the data are public.
     """
     from dpcli.train.documents.trained import evaluated
-    from dpcli.train.trained.evaluation import evaluate
+    from dpcli.train.trained.loading import evaluate
 
     return emit(evaluated(evaluate(run, data)), format_, outputs)

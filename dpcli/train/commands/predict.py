@@ -14,7 +14,11 @@ from dpcli.cli.options import RealRange, emit, output_options, write
 @click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A text for a language model; repeatable.")
 @click.option("--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Most tokens of a written text.")
 @click.option(
-    "--temperature", type=RealRange(min=0.0), default=1.0, show_default=True, help="Of written text; 0: the likeliest token."
+    "--temperature",
+    type=RealRange(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="Sampling temperature; 0 picks the most likely token.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Write the same text again.")
 @click.option("--parquet", metavar="PATH", help="Also write every row to PATH, as parquet.")
@@ -38,15 +42,15 @@ def command(
     costs no epsilon.
     """
     from dpcli.train.documents.trained import predictions
-    from dpcli.train.trained.answers import ModelInput
     from dpcli.train.trained.loading import load_model
+    from dpcli.train.trained.trained_model import ModelInput
 
     if data is None and not prompts:
         raise InputError("DATA: expected records, or a --prompt, found neither")
     model = load_model(run)
     answers = model.answers(ModelInput(data, prompts, tokens, temperature, seed))
     if parquet is not None:
-        from dpcli.train.trained.parquet import parquet_of
+        from dpcli.train.trained.trained_model import parquet_of
 
         write(parquet, parquet_of(answers))
     return emit(predictions(model.description, answers), format_, outputs)

@@ -1,11 +1,25 @@
-"""dpcli train."""
+"""The command dpcli train, and its progress: a line that moves on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
 from dpcli.cli.options import emit, output_options
+from dpcli.ledger.commands.budget import opened
 from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.train.run.outcome import STATE
+
+if TYPE_CHECKING:
+    from dpcli.train.plan.plan import TrainingPlan
+    from dpcli.train.run.outcome import Outcome
+    from dpcli.train.run.training_run import Report
 
 
 @click.command(short_help="Train a model privately, as a file declares it.")
@@ -31,7 +45,6 @@ def command(
     Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be honoured, 130 where the run was
     interrupted: --resume goes on from its last state, with fresh noise.
     """
-    from dpcli.train.commands.training import run_with_progress
     from dpcli.train.documents.training import outcome, planned
     from dpcli.train.plan.plan import plan_of
     from dpcli.train.run.processes import first_process
@@ -43,5 +56,70 @@ def command(
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    found = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
-    return emit(outcome(found), format_, outputs) if first_process() else 0
+    result = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
+    return emit(outcome(result), format_, outputs) if first_process() else 0
+
+
+EVERY = 0.5  # seconds between two lines on a terminal
+SELDOM, SHARE = 10.0, 0.1  # elsewhere: seconds between two lines at least, and of the time that the run has taken
+
+
+def run_with_progress(
+    plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
+) -> Outcome:
+    """Train, with progress on standard error."""
+    from dpcli.sessions.commands.predicting import on_window
+    from dpcli.train.run.processes import first_process
+    from dpcli.train.run.training_run import train
+
+    first = first_process()
+    with opened(ledger, dataset) if ledger is not None and first else nullcontext() as books:
+        if first:
+            plan = on_window(plan, books, window)  # the others charge and state nothing
+        try:
+            return train(plan, books, resume, seed, _progress(plan))
+        except KeyboardInterrupt:
+            if first:
+                resumable = os.path.exists(os.path.join(plan.folder, STATE))
+                left = "its state is kept, and --resume goes on from there" if resumable else "it left no state to go on from"
+                click.echo(f"\ndpcli: stopped; {left}", err=True)
+            raise
+        finally:
+            if sys.stderr.isatty() and first:
+                click.echo(err=True)
+
+
+def _progress(plan: TrainingPlan) -> Report:
+    """Return what prints how far the run is, what it has cost so far, the last metrics and the time that is left."""
+    from dpcli.analysis.account import account
+    from dpcli.base.rounding import up
+    from dpcli.train.documents.run_statement import words
+    from dpcli.train.run.processes import first_process
+
+    begun = last = time.monotonic()
+    first, measured = -1, ""  # the step after which the clock runs: what comes before it says nothing of the others
+
+    def report(step: int, metrics: Mapping[str, float] | None) -> None:
+        nonlocal begun, last, first, measured
+        now = time.monotonic()
+        if first < 0:
+            begun, last, first = now, now, step
+        measured = f", {words(metrics)}" if metrics else measured
+        if not first_process() or click.get_current_context().obj.quiet or not _due(now - last, now - begun, step == plan.steps):
+            return
+        last = now
+        spent = up(account(plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
+        bar = "#" * round(30 * step / plan.steps)
+        left = (plan.steps - step) * (now - begun) / max(1, step - first)
+        line = f"step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {left:,.0f} s left"
+        moving = sys.stderr.isatty()
+        click.echo(f"\r[{bar:.<30}] {line}  " if moving else line, nl=not moving, err=True)
+
+    return report
+
+
+def _due(since: float, running: float, ended: bool) -> bool:
+    """Return whether a line is due after so many seconds without one: in a file, a run of a day leaves fewer than a hundred."""
+    if sys.stderr.isatty():
+        return ended or since >= EVERY
+    return not ended and since >= max(SELDOM, SHARE * running)

@@ -1,4 +1,4 @@
-"""An attestation of a run as a document, and what became of its verification."""
+"""The documents of an attestation and of its verification."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.sessions.documents.dry_run import rows_of, shown
 
 if TYPE_CHECKING:
-    from dpcli.train.trained.verification import Verification
+    from dpcli.train.trained.attestation import Verification
 
 UNSIGNED = "unsigned: whoever answers for it signs these bytes (DSSE, payload type application/vnd.in-toto+json)"
 ENVELOPED = "its signatures were not checked here: the tool that made them does that"
@@ -19,34 +19,34 @@ COVERS = "that the run did what its file says rests on whoever signs; no file ca
 
 
 def attested(statement: Mapping[str, Any], path: str) -> Document:
-    """What `dpcli attest` wrote."""
+    """Return what `dpcli attest` wrote."""
     predicate = statement["predicate"]
     details = (f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
-    said = f"attested: {statement['subject'][0]['name']} has {_guarantee(predicate['guarantee'])}"
-    return Document(said, data, "pass", notes=details, details=details)
+    headline = f"attested: {statement['subject'][0]['name']} has {_guarantee(predicate['guarantee'])}"
+    return Document(headline, data, "pass", notes=details, details=details)
 
 
-def verified(found: Verification) -> Document:
-    """What `dpcli attest --verify` says; exit code 1 where the attestation is not one of this run."""
-    place, signed = shown(found.folder), ENVELOPED if found.signed else UNSIGNED
+def verified(verification: Verification) -> Document:
+    """Return the result of `dpcli attest --verify`; exit code 1 where the attestation is not one of this run."""
+    place, signed = shown(verification.folder), ENVELOPED if verification.signed else UNSIGNED
     data = {
         "schema": "dpcli/attest-verify/v1",
-        "verified": not found.problems,
-        "problems": list(found.problems),
-        "signatures": "not checked" if found.signed else "none",
-        "exit_code": 1 if found.problems else 0,
+        "verified": not verification.problems,
+        "problems": list(verification.problems),
+        "signatures": "not checked" if verification.signed else "none",
+        "exit_code": 1 if verification.problems else 0,
     }
-    if found.problems:
-        problems = tuple(map(visible, found.problems))
-        said = f"NOT verified: {place} is not what {visible(found.file)} attests"
-        return Document(said, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{said}: {problems[0]}")
-    said = f"verified: {place} is what {visible(found.file)} attests: {_guarantee(found.claimed)}"
-    return Document(said, data, "pass", notes=(signed, COVERS), details=(signed, COVERS))
+    if verification.problems:
+        problems = tuple(map(visible, verification.problems))
+        headline = f"NOT verified: {place} is not what {visible(verification.file)} attests"
+        return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{headline}: {problems[0]}")
+    headline = f"verified: {place} is what {visible(verification.file)} attests: {_guarantee(verification.claimed)}"
+    return Document(headline, data, "pass", notes=(signed, COVERS), details=(signed, COVERS))
 
 
 def _guarantee(stated: Mapping[str, Any]) -> str:
-    """Of a run that was found private."""
+    """Return the guarantee of a private run in words."""
     window = f"; window {visible(blocks_words(stated['window']))}, {visible(rows_of(stated))}" if "window" in stated else ""
     setting = f"per {visible(stated['unit'])}, {stated['adjacency']}; {stated['accountant']} accountant{window}"
     return f"epsilon <= {up(stated['epsilon'])} at delta = {stated['delta']!r} ({setting})"

@@ -1,4 +1,4 @@
-"""What a trained model says, and what it is worth, as documents."""
+"""The documents of a trained model's answers and of its evaluation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpcli.train.documents.run_statement import words
 
 if TYPE_CHECKING:
     from dpcli.train.run.description import Description
-    from dpcli.train.trained.answers import Predictions
-    from dpcli.train.trained.evaluation import ModelEvaluation
+    from dpcli.train.trained.loading import ModelEvaluation
+    from dpcli.train.trained.trained_model import Predictions
 
 SHOWN = 20  # rows in a table; csv and json have all of them
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
@@ -25,16 +25,16 @@ SEEDED = "NOT PRIVATE (seeded noise, or laid open to an audit): the run guarante
 
 
 def predictions(description: Description, answers: Predictions) -> Document:
-    """Everything that `dpcli predict` says."""
+    """Return the document of `dpcli predict`."""
     columns, count = answers.columns[: answers.brief], len(answers.rows)
     rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:SHOWN])
     more = (f"{count - SHOWN:,} more rows: -f csv and -f json have all of them",) if count > SHOWN else ()
     numeric = frozenset(at for at in range(len(columns)) if answers.rows and not isinstance(answers.rows[0][at], str))
-    said = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
+    headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)
     data = {"schema": "dpcli/predict/v1", "run": description.run, "result": result(description), "answers": records, "exit_code": 0}
     return Document(
-        said,
+        headline,
         data,
         "pass" if description.guarantee["private"] else "warn",
         (Table("answers", columns, rows, numeric, more),),
@@ -48,27 +48,29 @@ def _cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else visible(str(value))
 
 
-def evaluated(found: ModelEvaluation) -> Document:
-    """Everything that `dpcli evaluate` says."""
-    description = found.description
-    said = f"{words(found.metrics)} on {visible(found.source)}: {shown(description.folder)}, {guaranteed(description)}"
-    warned = DECLARED if found.declared else NOISELESS
+def evaluated(evaluation: ModelEvaluation) -> Document:
+    """Return the document of `dpcli evaluate`."""
+    description = evaluation.description
+    headline = (
+        f"{words(evaluation.metrics)} on {visible(evaluation.source)}: {shown(description.folder)}, {guaranteed(description)}"
+    )
+    warned = DECLARED if evaluation.declared else NOISELESS
     data = {
         "schema": "dpcli/evaluate/v1",
         "run": description.run,
-        "metrics": dict(found.metrics),
-        "data": found.source,
-        "declared_public": found.declared,
+        "metrics": dict(evaluation.metrics),
+        "data": evaluation.source,
+        "declared_public": evaluation.declared,
         "result": result(description),
         "exit_code": 0,
     }
-    total = repr(next(iter(found.metrics.values()), None))
-    verdict = "pass" if found.declared and description.guarantee["private"] else "warn"
-    return Document(said, data, verdict, notes=(warned,), details=(warned,), total=total)  # type: ignore[arg-type]
+    total = repr(next(iter(evaluation.metrics.values()), None))
+    verdict = "pass" if evaluation.declared and description.guarantee["private"] else "warn"
+    return Document(headline, data, verdict, notes=(warned,), details=(warned,), total=total)  # type: ignore[arg-type]
 
 
 def guaranteed(description: Description) -> str:
-    """The guarantee of a run, with everything that belongs to it."""
+    """Return the guarantee of a run, with everything that belongs to it."""
     stated = description.guarantee
     if stated["epsilon"] is None:
         return SEEDED
@@ -78,5 +80,5 @@ def guaranteed(description: Description) -> str:
 
 
 def result(description: Description) -> dict[str, Any]:
-    """The same for a machine."""
+    """Return the guarantee as values."""
     return {"epsilon_upper": description.guarantee["epsilon"], "delta": description.guarantee["delta"]}

@@ -1,4 +1,4 @@
-"""A training run as a document: what it would do, and what it did."""
+"""The documents of a training run: what it would do, and what it did."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome
 
 if TYPE_CHECKING:
     from dpcli.train.loop.private import PrivateResult
-    from dpcli.train.plan.estimate import Estimate
+    from dpcli.train.run.training_run import Estimate
 
 
 def planned(plan: TrainingPlan) -> Document:
-    """What `dpcli train` would do, how long it would take, and how much memory."""
-    from dpcli.train.plan.estimate import estimate
+    """Return what `dpcli train` would do, how long it would take, and how much memory."""
+    from dpcli.train.run.training_run import estimate
 
     chosen, measured = plan.train, estimate(plan)
     read = () if isinstance(measured, str) else measured.constants
@@ -56,14 +56,14 @@ def planned(plan: TrainingPlan) -> Document:
 
 
 def by_entry(plan: TrainingPlan) -> list[tuple[int, Stage]]:
-    """The steps of each entry, with its first stage."""
+    """Return the steps of each entry, with its first stage."""
     firsts = {stage.entry.name: stage for stage in reversed(plan.stages)}
     names = dict.fromkeys(stage.entry.name for stage in plan.stages)
     return [(sum(stage.steps for stage in plan.stages if stage.entry.name == name), firsts[name]) for name in names]
 
 
 def estimated(measured: Estimate | str) -> str:
-    """In words."""
+    """Return the estimate in words."""
     if isinstance(measured, str):
         return f"time and memory not estimated: {measured}"
     return (
@@ -73,46 +73,48 @@ def estimated(measured: Estimate | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person would say it."""
+    """Return a time as a person would say it."""
     units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
     name, length, _ = next(unit for unit in units if seconds < unit[2])
     return f"{seconds / length:.3g} {name}"
 
 
-def outcome(found: Outcome) -> Document:
-    """What it did."""
-    plan = found.plan
+def outcome(result: Outcome) -> Document:
+    """Return what a run did."""
+    plan = result.plan
     name = os.path.basename(plan.path)
-    measured = f"; {words(found.metrics)} on data that {name} declares public (not checked)" if found.metrics else ""
-    private = "" if found.private else f"NOT PRIVATE ({found.unprotected}): "
-    said = f"{private}epsilon <= {up(found.epsilon)} at delta = {plan.account.delta!r} after {found.taken:,} steps{measured}"
+    measured = f"; {words(result.metrics)} on data that {name} declares public (not checked)" if result.metrics else ""
+    private = "" if result.private else f"NOT PRIVATE ({result.unprotected}): "
+    headline = f"{private}epsilon <= {up(result.epsilon)} at delta = {plan.account.delta!r} after {result.taken:,} steps{measured}"
     data = {
         "schema": "dpcli/train/v1",
-        "private": found.private,
+        "private": result.private,
         "steps": plan.steps,
-        "repeated": found.repeated_steps,
-        "metrics": dict(found.metrics),
-        "method": found.method,
-        "noise": found.noise,
-        "folder": found.folder,
-        "run": found.run,
-        "result": {"epsilon_upper": found.epsilon, "delta": plan.account.delta},
+        "repeated": result.repeated_steps,
+        "metrics": dict(result.metrics),
+        "method": result.method,
+        "noise": result.noise,
+        "folder": result.folder,
+        "run": result.run,
+        "result": {"epsilon_upper": result.epsilon, "delta": plan.account.delta},
         **rows_data(plan),
         "exit_code": 0,
     }
     details: tuple[str, ...] = (
         *window_note(plan),
-        f"model, metrics and statement are in {shown(found.folder)}",
+        f"model, metrics and statement are in {shown(result.folder)}",
     )
-    if found.unmeasured:
-        details += (f"not measured: {visible(found.unmeasured)}; measure the model with dpcli evaluate",)
-    if found.charged:
-        details += (f"charged to the ledger: {found.charged}",)
-    elif found.earlier:
+    if result.unmeasured:
+        details += (f"not measured: {visible(result.unmeasured)}; measure the model with dpcli evaluate",)
+    if result.charged:
+        details += (f"charged to the ledger: {result.charged}",)
+    elif result.earlier:
         details += ("an earlier run's files were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
-    return Document(said, data, "pass" if found.private else "warn", notes=details, details=details, total=repr(found.epsilon))
+    return Document(
+        headline, data, "pass" if result.private else "warn", notes=details, details=details, total=repr(result.epsilon)
+    )
 
 
-def of_result(found: PrivateResult) -> Document:
-    """What a notebook shows of a run that has ended."""
-    return Document(str(found), {}, "pass" if found.private else "warn")
+def of_result(result: PrivateResult) -> Document:
+    """Return what a notebook shows of a run that has ended."""
+    return Document(str(result), {}, "pass" if result.private else "warn")

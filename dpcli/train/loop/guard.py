@@ -1,4 +1,4 @@
-"""What nobody may touch between two private steps: weights, modules, the optimizer's state and the records, compared before each step."""
+"""The guard between two private steps: weights, modules, the optimizer's state and the records are compared before each step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from torch.utils._pytree import tree_leaves
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.loop.held import Itself, TensorValue, attributes, held, numbers, of_class, version
-from dpcli.train.loop.reach import REGISTERED, every_module, every_tensor
+from dpcli.train.loop.marks import (
+    REGISTERED,
+    Itself,
+    TensorValue,
+    attributes,
+    every_module,
+    every_tensor,
+    marks_of,
+    numbers,
+    of_class,
+    version,
+)
 
 # Of a module's attributes: compared in another way, or set by accelerate and read by no forward.
 APART = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
@@ -44,16 +54,16 @@ class Guard:
         self.read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
     def note(self) -> None:
-        """What a step has left is what the next one begins with."""
+        """Take what a step has left as what the next one begins with."""
         self.left = together(self._moving())
 
     def require_untouched(self) -> None:
-        """Raises InputError, naming the first thing that is not as the last step left it."""
+        """Raise InputError, naming the first thing that is not as the last step left it."""
         self.require_unmoved()
         require_same(self.begun, together(self._lasting()))
 
     def require_unmoved(self) -> None:
-        """The same of what the optimizer changes and reads."""
+        """Raise InputError where what the optimizer changes and reads is not as the last step left it."""
         require_same_parameters(self.model, self.optimizer)
         require_same(self.left, together(self._moving()))
 
@@ -62,19 +72,19 @@ class Guard:
         for name, value in trained_by(self.model).items():
             if self.left.get(f"the weights {name}") != [numbers(value)]:
                 raise InputError(
-                    f"model: {name}: expected the weights of the last private step, found others. For a moving average set train.average "
+                    f"model: {name}: not the weights of the last private step. For a moving average set train.average "
                     "in the file, which finish() leaves; or load the last step's weights again, call finish(), and load others afterwards"
                 )
 
     def require_same_records(self) -> None:
-        """Raises InputError where the records are others than when the run began."""
+        """Raise InputError where the records are others than when the run began."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.read, strict=True)):
             if numbers(leaf) != read:
                 raise _touched(f"the records [{number}]")
 
     @contextmanager
     def in_its_modes(self) -> Iterator[None]:
-        """Each module in the mode in which the run began; the caller may have evaluated the model since."""
+        """Put each module in the mode in which the run began; the caller may have evaluated the model since."""
         now = {module: module.training for module in self.modes}
         try:
             _set(self.modes)
@@ -83,16 +93,16 @@ class Guard:
             _set(now)
 
     def _moving(self) -> Iterator[tuple[str, object]]:
-        """What steps change."""
+        """Yield marks of what steps change."""
         for name, value in trained_by(self.model).items():
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
         for number, (key, state) in enumerate(self.optimizer.state.items()):
             yield f"the optimizer's state [{number}]: whose it is", Itself(key)
-            yield from held(f"the optimizer's state [{number}]", state, known)
+            yield from marks_of(f"the optimizer's state [{number}]", state, known)
 
     def _lasting(self) -> Iterator[tuple[str, object]]:
-        """What they do not."""
+        """Yield marks of what steps do not change."""
         modules = dict(every_module(self.model))
         tensors = every_tensor(modules)
         known = {id(one) for one in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
@@ -105,21 +115,21 @@ class Guard:
         trained = trained_by(self.model)
         for name, value in tensors.items():
             hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
-            yield from held(f"the hooks of the tensor {name}", hooks)
+            yield from marks_of(f"the hooks of the tensor {name}", hooks)
             if name not in trained:
-                yield from held(f"the tensor {name}", value)
+                yield from marks_of(f"the tensor {name}", value)
         for key in (key for key in vars(nn_module) if key.startswith("_global")):
-            yield from held(f"torch's {key.strip('_')}", vars(nn_module)[key])
+            yield from marks_of(f"torch's {key.strip('_')}", vars(nn_module)[key])
         for number, leaf in enumerate(tree_leaves(self.records)):
             yield f"the records [{number}]", _place(leaf)
 
 
 def together(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
-    """By name; where several have one name, as two classes may, none hides another."""
-    found: dict[str, list[object]] = {}
+    """Return marks by name; where several have one name, as two classes may, none hides another."""
+    marks_by_name: dict[str, list[object]] = {}
     for name, mark in marks:
-        found.setdefault(name, []).append(mark)
-    return found
+        marks_by_name.setdefault(name, []).append(mark)
+    return marks_by_name
 
 
 def require_same(before: Mapping[str, list[object]], now: Mapping[str, list[object]]) -> None:
@@ -140,7 +150,7 @@ def require_readable(model: nn.Module) -> None:
 
 
 def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are trained, by name."""
+    """Return the parameters that are trained, by name."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
@@ -149,16 +159,16 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
 
     One that it has besides would be stepped with whatever gradient it holds; one that it lacks would be clipped and noised for nothing.
     """
-    held = {id(value) for group in optimizer.param_groups for value in group["params"]}
+    stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
     wanted = trained_by(model)
-    missing = [name for name, value in wanted.items() if id(value) not in held]
+    missing = [name for name, value in wanted.items() if id(value) not in stepped]
     if missing:
         raise InputError(
             f"optimizer: expected every parameter of the model that requires a gradient, found it without {missing[0]}: set its "
             "requires_grad to False, or give it to the optimizer"
         )
-    if held - {id(value) for value in wanted.values()}:
-        raise InputError("optimizer: expected the model's trained parameters alone, found others, which no noise reaches")
+    if stepped - {id(value) for value in wanted.values()}:
+        raise InputError("optimizer: has parameters besides the model's trained ones, which no noise reaches")
 
 
 def _set(modes: dict[nn.Module, bool]) -> None:

@@ -18,7 +18,7 @@ from dpcli.base.rounding import up
 from dpcli.ledger.budget import texts_of
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.plan.settings_loop import Loop
+from dpcli.train.plan.settings_custom import Loop
 from dpcli.train.run.outcome import STATEMENT
 from dpcli.train.run.processes import several_processes
 
@@ -46,7 +46,7 @@ MOST_ENDS = 1_000
 
 
 class PrivateBatch(Displayed):
-    """One sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
+    """A sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
 
     __slots__ = ("number",)
 
@@ -59,7 +59,7 @@ class PrivateBatch(Displayed):
 
 @dataclass(frozen=True, slots=True)
 class PrivateResult(Displayed):
-    """What a finished run guarantees, and where it is.
+    """The guarantee of a finished run, and where it is.
 
     folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
     bound for all planned steps, at `delta`. private: False where the noise came from a seed. statement: Markdown, the file's content.
@@ -78,7 +78,7 @@ class PrivateResult(Displayed):
         return str(self)
 
     def __str__(self) -> str:
-        """The guarantee in a line, rounded up."""
+        """Return the guarantee in a line, rounded up."""
         private = "" if self.private else "NOT PRIVATE (seeded noise, or laid open to an audit): "
         return f"{private}epsilon <= {up(self.epsilon)} at delta = {self.delta!r} after {self.steps:,} steps; see {self.folder}"
 
@@ -97,9 +97,9 @@ class Private(Displayed):
     As a context manager it saves, where the block is left early, a state that `resume=True` goes on from without repeating a step.
     """
 
-    def __init__(self, steps: LoopSteps, held: ExitStack) -> None:
+    def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
         self._steps = steps
-        self._release = weakref.finalize(self, held.close)
+        self._release = weakref.finalize(self, resources.close)
         self._ends = 0
 
     def _line(self) -> str:
@@ -109,7 +109,7 @@ class Private(Displayed):
         return self
 
     def __next__(self) -> PrivateBatch:
-        """The next sample, until the planned steps are taken. Raises InputError where a loop asks for ever afterwards."""
+        """Return the next sample, until the planned steps are taken. Raises InputError where a loop asks for ever afterwards."""
         try:
             return PrivateBatch(self._steps.draw())
         except StopIteration:
@@ -122,7 +122,7 @@ class Private(Displayed):
         )
 
     def __str__(self) -> str:
-        """How far it is, and what it has cost so far, rounded up."""
+        """Return how far it is, and what it has cost so far, rounded up."""
         return f"step {self.taken:,} of {self.planned:,}, epsilon so far {up(self.epsilon, 3)}"
 
     def __len__(self) -> int:
@@ -130,27 +130,27 @@ class Private(Displayed):
 
     @property
     def model(self) -> torch.nn.Module:
-        """What is trained."""
+        """Return the model that is trained."""
         return self._steps.guard.model
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """What is stepped, by `step` alone or once after each `backward`."""
+        """Return the optimizer that is stepped, by `step` alone or once after each `backward`."""
         return self._steps.guard.optimizer
 
     @property
     def planned(self) -> int:
-        """Steps of the whole run, as the file declares."""
+        """Return the steps of the whole run, as the file declares."""
         return self._steps.run.plan.steps
 
     @property
     def taken(self) -> int:
-        """Steps that drew noise so far, those before a resumption included."""
+        """Return the steps that drew noise so far, those before a resumption included."""
         return self._steps.noised
 
     @property
     def epsilon(self) -> float:
-        """Upper bound, unrounded, on the epsilon of a run that had been planned to end here; 0.0 before the first noise.
+        """Return an upper bound, unrounded, on the epsilon of a run planned to end here; 0.0 before the first noise.
 
         It is for progress. A run that stops because of what its caller saw is charged for all planned steps: `planned_epsilon`.
         """
@@ -158,12 +158,12 @@ class Private(Displayed):
 
     @property
     def planned_epsilon(self) -> float:
-        """Upper bound, unrounded, for all planned steps: what the statement and the ledger say, wherever the loop stops."""
+        """Return an upper bound, unrounded, for all planned steps: what the statement and the ledger say, wherever the loop stops."""
         return self._steps.planned_epsilon
 
     @property
     def delta(self) -> float:
-        """At which both are stated."""
+        """Return the delta at which both are stated."""
         return float(self._steps.run.plan.account.delta)
 
     def step(self, batch: PrivateBatch) -> None:
@@ -193,11 +193,11 @@ class Private(Displayed):
         Raises:
             InputError: a gradient with noise was not used, something changed since the last step, or the run broke off.
         """
-        found = self._steps.end(UNCHECKED)
+        outcome = self._steps.end(UNCHECKED)
         self._release()
-        with open(os.path.join(found.folder, STATEMENT), encoding="utf-8") as file:
-            said = file.read()
-        return PrivateResult(found.folder, found.taken, found.epsilon, self.delta, found.private, said)
+        with open(os.path.join(outcome.folder, STATEMENT), encoding="utf-8") as file:
+            statement = file.read()
+        return PrivateResult(outcome.folder, outcome.taken, outcome.epsilon, self.delta, outcome.private, statement)
 
     def close(self) -> None:
         """Leave the run for later: `resume=True` goes on from here. Nothing is repeated unless a step was broken off.
@@ -279,23 +279,22 @@ def private(
     plan = _plan(os.fspath(pipeline), None if out is None else os.fspath(out))
     _require_optimizer(optimizer)
     from dpcli.sessions.window import over_window
-    from dpcli.train.loop.around import require_made_with_gradients, require_no_hooks, require_plain_modes
-    from dpcli.train.loop.steps import begin
+    from dpcli.train.loop.steps import begin, require_made_with_gradients, require_no_hooks, require_plain_modes
     from dpcli.train.tasks.custom import given
 
     problem = given(model, loss, data, units, plan.path)
     require_no_hooks(optimizer)
     require_plain_modes(model)
     require_made_with_gradients(model)
-    with ExitStack() as held:
-        held.enter_context(exclusive(plan.folder))
-        found = held.enter_context(_opened(ledger, dataset)) if ledger is not None else None
-        plan = over_window(plan, found, blocks)
-        steps = begin(plan, problem, optimizer, found, resume, insecure_seed)
-        held.callback(steps.leave)
+    with ExitStack() as resources:
+        resources.enter_context(exclusive(plan.folder))
+        books = resources.enter_context(_opened(ledger, dataset)) if ledger is not None else None
+        plan = over_window(plan, books, blocks)
+        steps = begin(plan, problem, optimizer, books, resume, insecure_seed)
+        resources.callback(steps.leave)
         for handle in steps.watch():
-            held.callback(handle)
-        return Private(steps, held.pop_all())
+            resources.callback(handle)
+        return Private(steps, resources.pop_all())
     raise AssertionError  # the block returns
 
 

@@ -1,4 +1,6 @@
-"""The steps of a run, one at a time: what may come after what, and who may call the optimizer."""
+"""The steps of a run, one at a time: what may come after what, who may call the optimizer, and what may stand around a step: no other
+precision, no mode without gradients, nothing that operators go through, and no hooks on the optimizer.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import optimizer as torch_optimizer
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
-from dpcli.train.loop.around import require_no_hooks, require_plain_modes
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
 from dpcli.train.noise.step import Noise
 from dpcli.train.plan.plan import TrainingPlan
@@ -29,8 +34,66 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 
+def require_plain_modes(model: nn.Module) -> None:
+    """Raise InputError under torch.inference_mode, torch.autocast for a device of the model's, and modes and hooks that
+    operators go through."""
+    if torch.is_inference_mode_enabled():
+        raise InputError(
+            "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
+            "(torch.no_grad does no harm)"
+        )
+    for device in sorted({parameter.device.type for parameter in model.parameters()}):
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            raise InputError(
+                f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums are taken in "
+                "full precision; put it inside the loss, around the call of the model"
+            )
+    functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
+    for mode in modes:
+        raise InputError(
+            f"{type(mode).__name__}: expected no mode of operators around dpcli.private and its steps but that of a default device, found "
+            "one: records that were seen to stay apart may meet in it; leave it first"
+        )
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise InputError(
+            "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some, through which "
+            "one record may change what is kept of another; physical_batch_size in the file saves memory"
+        )
+
+
+def require_made_with_gradients(model: nn.Module) -> None:
+    """Raise InputError for a parameter that torch.inference_mode has made: it can have no gradient."""
+    for name, parameter in model.named_parameters():
+        if parameter.is_inference():
+            raise InputError(f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made in it")
+
+
+def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., Any], ...] = ()) -> None:
+    """Raise InputError, naming it, for a hook on the optimizer's steps, or on those of all optimizers, that is not our own."""
+    for place, hook in hooks_on(optimizer):
+        if hook not in own:
+            name = getattr(hook, "__qualname__", type(hook).__name__)
+            raise InputError(
+                f"optimizer: expected no hook on its steps but that of dpcli.private, found {name}, a {place}: it runs between the noise "
+                "and what is checked; remove it, and call it from the loop"
+            )
+
+
+def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield what runs before and after a step of it, and where that was registered."""
+    everywhere = "of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
+    for place, hooks in (
+        (f"hook {everywhere.format('pre')}", torch_optimizer._global_optimizer_pre_hooks),
+        ("hook before them (register_step_pre_hook)", optimizer._optimizer_step_pre_hooks),
+        ("hook after them (register_step_post_hook)", optimizer._optimizer_step_post_hooks),
+        (f"hook {everywhere.format('post')}", torch_optimizer._global_optimizer_post_hooks),
+    ):
+        yield from ((place, hook) for hook in hooks.values())
+
+
 class LoopPhase(Enum):
-    """Where a run stands between two calls."""
+    """The state of a run between two calls."""
 
     IDLE = "a batch to draw"
     DRAWN = "private.step(batch), once"
@@ -54,7 +117,7 @@ class Callers:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one step is taken with."""
+    """The sample and the noise of one step."""
 
     records: Tensor
     noise: Noise
@@ -64,7 +127,7 @@ class Sample:
 def begin(
     plan: TrainingPlan, problem: Learning, optimizer: torch.optim.Optimizer, ledger: Ledger | None, resume: bool, seed: int | None
 ) -> LoopSteps:
-    """A run that is charged, before its first noise. Raises as `dpcli.train.run.run.train` does."""
+    """Begin a run that is charged, before its first noise. Raises as `dpcli.train.run.training_run.train` does."""
 
     def prepared(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
         return assembled(plan, problem, Callers(optimizer), streams, ranks, before, folder)
@@ -82,7 +145,7 @@ def begin(
 
 
 def samples(run: ChargedRun) -> Iterator[Sample]:
-    """Of each step that is left, drawn when it is asked for."""
+    """Yield the sample of each step that is left, drawn when it is asked for."""
     trainer = run.prepared.trainer
     for stage in run.plan.stages:
         batches, noise = run.prepared.batches(stage), run.prepared.noise(stage)
@@ -113,12 +176,12 @@ class LoopSteps:
 
     @property
     def noised(self) -> int:
-        """Steps that drew noise: one more where the optimizer has not used it yet, or the step broke off."""
+        """Return the steps that drew noise: one more where the optimizer has not used it yet, or the step broke off."""
         open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
         return self.taken + (open_step and self.run.charge.started)
 
     def draw(self) -> int:
-        """The number of the next step, whose sample is drawn. Raises StopIteration after the last."""
+        """Draw the sample of the next step and return its number. Raises StopIteration after the last."""
         self._begin(LoopPhase.IDLE)
         with self._breaking():
             self.sample = next(self.left, None)
@@ -128,7 +191,7 @@ class LoopSteps:
         return self.taken + 1
 
     def backward(self, number: int | None) -> None:
-        """Clipped sum, noise, and the mean gradient into the parameters."""
+        """Put clipped sum, noise, and the mean gradient into the parameters."""
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(f"step: expected batch {self.taken + 1}, the one drawn last, found {number or 'something else'}")
@@ -145,15 +208,15 @@ class LoopSteps:
             self._end(LoopPhase.NOISED)
 
     def apply(self) -> None:
-        """The optimizer's step on it."""
+        """Let the optimizer step on it."""
         with self._breaking():
             self.guard.optimizer.step()
         if self.phase is not LoopPhase.IDLE:
             self.phase = LoopPhase.BROKEN
-            raise InputError("optimizer: expected its step to call the hooks of torch's optimizers, found none called")
+            raise InputError("optimizer: its step called no hook, as those of torch's optimizers do")
 
     def watch(self) -> Iterator[Callable[[], None]]:
-        """Stand before and after every step of the optimizer. Yields what takes each hook off again."""
+        """Hook before and after every step of the optimizer. Yields what takes each hook off again."""
         yield self.guard.optimizer.register_step_pre_hook(self._before).remove
         yield self.guard.optimizer.register_step_post_hook(self._after).remove
 
@@ -166,12 +229,12 @@ class LoopSteps:
             self.guard.require_untouched()
             self.guard.require_same_records()
             with self.guard.in_its_modes():
-                found = self.run.end(unchecked)
+                outcome = self.run.end(unchecked)
             self._end(LoopPhase.ENDED)
-        return found
+        return outcome
 
     def pause(self) -> None:
-        """A state that nothing is repeated from, where no step was broken off."""
+        """Leave a state that nothing is repeated from, where no step was broken off."""
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -182,17 +245,17 @@ class LoopSteps:
             self._end(LoopPhase.ENDED)
 
     def leave(self) -> None:
-        """Without a first step: what was reserved is given back, by the process that reserved it."""
+        """Give back what was reserved, without a first step, in the process that reserved it."""
         if this_process() == self.process:
             self.run.charge.give_back()
 
     @property
     def planned_epsilon(self) -> float:
-        """Of all planned steps, and those that are counted twice."""
+        """Return the epsilon of all planned steps, and of those that are counted twice."""
         return self.run.plan.account_with(self._repeated()).upper
 
     def epsilon(self) -> float:
-        """As if the steps so far had been all that was planned."""
+        """Return the epsilon as if the steps so far had been all that was planned."""
         if self.noised == 0:
             return 0.0
         if self.spent[0] != self.noised:
@@ -239,7 +302,7 @@ class LoopSteps:
         return ((name, value.grad) for name, value in trained_by(self.guard.model).items())
 
     def _begin(self, *phases: LoopPhase) -> None:
-        """Busy from here on: of two threads, or of a call within a call, the second is refused."""
+        """Be busy from now on: of two threads, or of a call within a call, the second is refused."""
         with self.lock:
             self._require(*phases)
             self.phase = LoopPhase.BUSY
@@ -262,7 +325,7 @@ class LoopSteps:
                 f"{left if self.run.charge.started else 'nothing was charged for it: begin it again'}"
             )
         if self.phase not in phases:
-            raise InputError(f"dpcli.private: expected {self.phase.value}, found another call")
+            raise InputError(f"dpcli.private: expected {self.phase.value}, and no other call")
 
     def _breaking(self) -> Broken:
         return Broken(self)
@@ -270,7 +333,7 @@ class LoopSteps:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Whatever is raised inside ends the run."""
+    """The end of the run for whatever is raised inside."""
 
     steps: LoopSteps
 

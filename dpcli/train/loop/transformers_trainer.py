@@ -63,7 +63,7 @@ class PrivateTrainer(Displayed, Trainer):
                 raise InputError(f"PrivateTrainer: args.{name}: expected {right}, found {value}: {why}")
         super().__init__(optimizers=(private.optimizer, None), **named)
         if self.model is not private.model:
-            raise InputError("PrivateTrainer: model: expected the one that dpcli.private was given, found another")
+            raise InputError("PrivateTrainer: model: not the model that dpcli.private was given")
         self.private = private
         self.args.max_steps, self.args.max_grad_norm = private.planned - private.taken, 0.0
 
@@ -71,25 +71,25 @@ class PrivateTrainer(Displayed, Trainer):
         return self.private._line()
 
     def get_train_dataloader(self) -> Any:
-        """Batches as the file declares them."""
+        """Return batches as the file declares them."""
         return self.private
 
     def get_batch_samples(self, epoch_iterator: Iterator[PrivateBatch], num_batches: int, device: Any) -> tuple[list[Any], None]:
-        """One sample, which is a step."""
+        """Return one sample, which is a step."""
         return [batch for batch in (next(epoch_iterator, None),) if batch is not None], None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """The noisy gradient, which the Trainer's optimizer then uses; no loss is shown."""
+        """Take the noisy gradient, which the Trainer's optimizer then uses; no loss is shown."""
         import torch
 
         self.private.backward(inputs)
         return torch.zeros((), device=self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Not counted: it would say how many records a sample has."""
+        """Return 0: a count would say how many records a sample has."""
         return 0
 
     def log(self, logs: dict[str, float], *given: Any, **named: Any) -> None:
-        """Without the loss, which was not computed."""
+        """Log without the loss, which was not computed."""
         shown = {name: value for name, value in logs.items() if name not in ("loss", "train_loss")}
         super().log({**shown, "epsilon_so_far": float(up(self.private.epsilon, 3))}, *given, **named)

@@ -26,7 +26,7 @@ STYLE = Key(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clipping(ABC):
-    """How one example's gradient is bounded before the sum."""
+    """A bound on one example's gradient before the sum."""
 
     selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
     # Tables that between them state every key of a style.
@@ -41,17 +41,17 @@ class Clipping(ABC):
 
     @property
     def count_noise(self) -> float | None:
-        """The noise of a count of examples that a step releases besides the sum, in examples; None where it releases none."""
+        """Return the noise of the count of examples that a step releases besides the sum, in examples; None where it releases none."""
         return None
 
     @property
     def split(self) -> str | None:
-        """How C is split, in words, where the file says how."""
+        """Return how C is split, in words, where the file says how."""
         return None
 
     @abstractmethod
     def clip(self) -> Clip:
-        """What the engine clips by; its `bound` is C, which the noise is relative to."""
+        """Return what the engine clips by; its `bound` is C, which the noise is relative to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a training run will do, settled before any data is read: its stages, their noise, and what they cost."""
+"""The plan of a training run, settled before any data is read: its stages, their noise, and what they cost."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
-from dpcli.train.plan.entries import performed
-from dpcli.train.plan.made_of import made_of
 from dpcli.train.plan.settings import Train, in_full, read_train
-from dpcli.train.plan.stages import Stage, counted, stages
+from dpcli.train.plan.sources import made_of
+from dpcli.train.plan.stages import Stage, counted, performed, stages
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -29,7 +28,7 @@ Portion = tuple[int, int]  # from one step to another
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan(PricedFile):
-    """One run, as it is accounted and as it is done.
+    """A run, as it is accounted and as it is done.
 
     stages: what is done, one after the other.
     canaries: of [audit], each inserted by a fair coin; canary: what one is, a record or a gradient. source: the file's content.
@@ -47,18 +46,18 @@ class TrainingPlan(PricedFile):
 
     @property
     def laid_open(self) -> bool:
-        """Whether an audit looks into the steps: what such a run leaves is not private."""
+        """Return whether an audit looks into the steps: what such a run leaves is not private."""
         return self.canaries > 0 and LAID_OPEN[self.canary]
 
     @property
     def size(self) -> int:
-        """The declared number of records."""
+        """Return the declared number of records."""
         assert self.pipeline.privacy.dataset_size is not None
         return self.pipeline.privacy.dataset_size
 
     @property
     def folder(self) -> str:
-        """Where the run leaves its files."""
+        """Return where the run leaves its files."""
         return self.folder_at(self.train.output)
 
     @property
@@ -70,7 +69,7 @@ class TrainingPlan(PricedFile):
         return None if self.train.units is None else ("train.units", self.train.units)
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything that a resumed run must not have changed."""
+        """Return the SHA-256 of everything in the file that a resumed run must not have changed."""
         return fingerprint(
             {
                 "pipeline": tables_of(self.pipeline),
@@ -82,53 +81,53 @@ class TrainingPlan(PricedFile):
         )
 
     def parts(self) -> dict[str, str]:
-        """SHA-256 of all that a resumed run must find as it was: of the file, and by key of the code and files that it names. Private."""
+        """Return the SHA-256 of the file, and by key of the code and files that it names, which a resumed run must find again. Private."""
         return {
             "the file": self.fingerprint(),
-            **{f"train.{key}": found for key, found in made_of(in_full(self.train), self.path).items()},
+            **{f"train.{key}": digest for key, digest in made_of(in_full(self.train), self.path).items()},
         }
 
     def stage_at(self, step: int) -> Stage:
-        """The stage that takes step number `step` + 1."""
+        """Return the stage that takes step number `step` + 1."""
         return next(stage for stage in self.stages if step < stage.stop)
 
     def milestone(self, step: int) -> int:
-        """The next step after which a state is saved: every so many, and at the end of a stage."""
+        """Return the next step after which a state is saved: every so many, and at the end of a stage."""
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
 
-    def costs(self, portions: Iterable[Portion], beside: bool = True) -> Pipeline:
-        """The pipeline of some portions of the run, each counted for itself.
+    def costs(self, portions: Iterable[Portion], with_rest: bool = True) -> Pipeline:
+        """Return the pipeline of some portions of the run, each counted for itself.
 
         Args:
-            beside: with the entries of the file that training does not perform.
+            with_rest: with the entries of the file that training does not perform.
         """
         totals: dict[str, int] = {}
         for start, stop in portions:
             for stage in self.stages:
                 taken = stage.amount(max(0, min(stop, stage.stop) - max(start, stage.start)))
                 totals[stage.entry.name] = totals.get(stage.entry.name, 0) + taken
-        return replace(self.pipeline, mechanisms=tuple(self._counted(totals, beside)))
+        return replace(self.pipeline, mechanisms=tuple(self._counted(totals, with_rest)))
 
     def account_with(self, repeated: Collection[Portion]) -> Account:
-        """Of the whole file, with portions that may have been done twice."""
+        """Return the account of the whole file, with portions that may have been done twice."""
         from dpcli.analysis.account import headline
 
         return headline(self.costs([(0, self.steps), *repeated])) if repeated else self.account
 
-    def _counted(self, totals: Mapping[str, int], beside: bool) -> Iterable[Entry]:
+    def _counted(self, totals: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
         for entry in self.pipeline.mechanisms:
             one = {each.name for each in together(entry, self.pipeline.mechanisms)}  # what reads its sample runs as often
             own = tuple(stage for stage in self.stages if stage.entry.name in one)
             taken = own and totals.get(own[0].entry.name)
             if taken:
                 yield counted(entry, own, taken)
-            elif not own and beside:
+            elif not own and with_rest:
                 yield entry
 
 
 def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
-    """The plan of a file, its noise solved for where it says "calibrate".
+    """Return the plan of a file, its noise solved for where it says "calibrate".
 
     Args:
         data: in place of what the file holds; relative paths in it and messages are still those of `path`.
@@ -142,14 +141,12 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     train = read_train(data, path)
     pipeline = solved(data, path)
     if pipeline.privacy.dataset_size is None:
-        raise InputError(
-            f"{path}: privacy.dataset_size: expected the declared number of records, which the sum is divided by, found none"
-        )
+        raise InputError(f"{path}: privacy.dataset_size: declare the number of records, which the sum is divided by")
     _require_units(pipeline, train, path)
-    found = priced_file(path, pipeline).account
+    account = priced_file(path, pipeline).account
     audit = read_settings(data, path)
     return TrainingPlan(
-        path, pipeline, found, train, tuple(_stages(pipeline, train, path)), audit.canaries or 0, audit.canary, data
+        path, pipeline, account, train, tuple(_stages(pipeline, train, path)), audit.canaries or 0, audit.canary, data
     )
 
 
@@ -158,15 +155,15 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
     assert size is not None
     for entry in _entries(pipeline, train, path):
         try:
-            found = list(stages(entry, size, step))
+            planned = list(stages(entry, size, step))
         except InputError as problem:
             raise InputError(f"{path}: {problem}") from None
-        yield from found
-        step = found[-1].stop
+        yield from planned
+        step = planned[-1].stop
 
 
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
-    """The entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
+    """Return the entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated
@@ -191,7 +188,7 @@ def _require_honoured(entry: Entry, place: str) -> None:
 
 
 def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
-    """Each entry of a schedule draws its own samples; who else reads them is charged, and not performed."""
+    """Require that each entry of a schedule draws its own samples; who else reads them is charged, and not performed."""
     others = [one.name for one in together(entry, pipeline.mechanisms) if one is not entry and one.name in names]
     if others:
         raise InputError(
@@ -201,12 +198,10 @@ def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, pat
 
 
 def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
-    """What one unit may own must be what training bounds."""
+    """Require that training bounds what one unit may own."""
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and train.units is None:
-        raise InputError(
-            f"{path}: train.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none"
-        )
+        raise InputError(f"{path}: train.units: name the column that tells whose a record is, as max_contributions = {owned} needs")
     if owned > 1 and train.records_per_unit is not None:
         raise InputError(
             f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {owned}: a unit's records are drawn "

@@ -33,7 +33,7 @@ HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """What the accounting covers beside the training itself."""
+    """Coverage of the accounting besides the training itself."""
 
     tuning: Annotated[str | None, Key("how hyperparameters were chosen: on public data, or where the file counts the search")] = (
         None
@@ -42,7 +42,7 @@ class Covers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(ABC):
-    """What is trained, on which data, and how; the privacy of it is the pipeline's."""
+    """The training: what is trained, on which data, and how; the privacy of it is the pipeline's."""
 
     premises: ClassVar[Premises] = (
         Premise(
@@ -192,29 +192,29 @@ class Train(ABC):
 
     @property
     def seen_as(self) -> str | None:
-        """Of what the gradient of a record is taken, in words, where that is not the record as it is."""
+        """Return of what a record's gradient is taken, in words, where that is not the record as it is."""
         return None
 
     def problems(self) -> Iterator[Problem]:
-        """What is inconsistent, as (path, expected, found)."""
+        """Yield what is inconsistent, as (path, expected, found)."""
         if self.records_per_unit is not None and self.units is None:
             yield ("units",), "what tells whose a record is, as records_per_unit needs", "nothing"
         yield from self.own_problems()
 
     def own_problems(self) -> Iterable[Problem]:
-        """What is inconsistent among the keys of the task."""
+        """Return what is inconsistent among the keys of the task."""
         return ()
 
 
 def in_full(train: Train) -> dict[str, Any]:
-    """Every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
+    """Return every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
     clipping = _known({**_absent(STYLES), **asdict(train.clipping)}, STYLES)
     return _known({**_absent(TASKS), **asdict(train), "clipping": clipping}, TASKS)
 
 
-def _known(found: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
+def _known(values: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
     later = frozenset().union(*(load(target).later for target in registry.values()))
-    return {name: value for name, value in found.items() if value is not None or name not in later}
+    return {name: value for name, value in values.items() if value is not None or name not in later}
 
 
 def _absent(registry: Mapping[str, str]) -> dict[str, Any]:
@@ -223,18 +223,18 @@ def _absent(registry: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_train(data: bytes, path: str) -> Train:
-    """The [train] table of a file's content, the rest of which is read as strictly.
+    """Return the [train] table of a file's content, the rest of which is read as strictly.
 
     Raises:
         InvalidFile: with every problem found, at its place; a file without [train] is one.
     """
-    found = section(data, path, "train")
-    if not isinstance(found, Train):
+    train = section(data, path, "train")
+    if not isinstance(train, Train):
         text, tables = toml_document(data, path)
         findings = Findings()
         what = "a [train] table, which says what is trained on which data"
         instead = 'none; dpcli init train prints one, and for dpcli.private it is task = "loop" and clipping = { norm = 1.0 }'
         findings.add("DP005", ("train",), what, instead)
         refuse(findings, tables, text, path)
-    assert isinstance(found, Train)
-    return found
+    assert isinstance(train, Train)
+    return train

@@ -1,8 +1,9 @@
-"""What [train] may state of task = "classification"."""
+"""The keys of [train] with task = "classification", those of its columns, and those of images: several views of each."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,16 +11,153 @@ from typing import Annotated, Any, ClassVar, Literal
 from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
 from dpcli.file.keys.annotations import idle
 from dpcli.file.toml.findings import Problem
-from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
-from dpcli.train.plan.settings_images import Images
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
+
+MOST = 10_000  # values of a category: each is an input of the model
+# What a writer puts after a whole number, or a day, because of another record: one that is missing, has a fraction or a time of day.
+OF_ANOTHER = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
+OF_NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
+OF_CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
+
+
+def plain(text: str) -> str:
+    """Return a value without what does not tell it from others: space around it, .0 after a whole number, midnight after a day.
+
+    So that what a record becomes does not depend on how the rest of its column had to be written.
+    """
+    match = OF_ANOTHER.fullmatch(text := text.strip())
+    return (match[1] or match[2]) if match else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """A column that the model reads: a number of a declared range, or a category of a declared domain.
+
+    Numbers are scaled from [min, max] to [-1, 1]; a category becomes one input for each value of its domain, 1 for its own and 0 for the
+    others. Each record is encoded by itself and by what is declared, so that records stay as separate as they were.
+    """
+
+    min: Annotated[float | None, Key("least value that counts: what is below it counts as it", reader=OF_NUMBERS)] = None
+    max: Annotated[float | None, Key("largest value that counts: what is above it counts as it", reader=OF_NUMBERS)] = None
+    missing: Annotated[
+        float | None,
+        Key("what a missing number counts as; where absent, a missing number needs indicator or is refused", reader=OF_NUMBERS),
+    ] = None
+    domain: Annotated[tuple[str, ...] | None, Key("every value of a category, in place of min and max")] = None
+    other: Annotated[
+        Literal["code", "refuse"],
+        Key(
+            "a category that is not in domain, or is missing without indicator, gets an input of its own, or stops the run",
+            reader=OF_CATEGORIES,
+        ),
+    ] = "code"
+    indicator: Annotated[bool, Key("a further input, 1 where the value is missing and 0 elsewhere")] = False
+
+    @property
+    def middle(self) -> float:
+        """Return the middle of the declared range, which becomes 0."""
+        assert self.min is not None and self.max is not None
+        return self.min / 2 + self.max / 2
+
+    @property
+    def half(self) -> float:
+        """Return half of the declared range's width, which becomes 1; 0 where min and max are too near."""
+        assert self.min is not None and self.max is not None
+        return self.max / 2 - self.min / 2
+
+    @property
+    def fill(self) -> float | None:
+        """Return what a missing number counts as: as declared, or the middle of the range with an indicator; None where it is refused."""
+        return self.middle if self.missing is None and self.indicator else self.missing
+
+    def inputs(self, name: str) -> Iterator[str]:
+        """Yield the names of the inputs that the column of this name becomes."""
+        if self.domain is None:
+            yield name
+        else:
+            yield from (f"{name}={value}" for value in self.domain)
+            if self.other == "code":
+                yield f"{name}: other"
+        if self.indicator:
+            yield f"{name}: missing"
+
+    def problems(self) -> Iterator[Problem]:
+        if self.domain is not None:
+            if len({plain(value) for value in self.domain}) < len(self.domain):
+                yield ("domain",), "values that are all different", "the same twice"
+            if not 1 <= len(self.domain) <= MOST:
+                yield ("domain",), f"from 1 to {MOST:,} values", f"{len(self.domain):,}"
+        elif self.min is None or self.max is None:
+            yield (
+                (),
+                "min and max of a number, or the domain of a category",
+                "one of the two" if self.min != self.max else "neither",
+            )
+        elif not self.half > 0:
+            yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
+        elif self.missing is not None and not self.min <= self.missing <= self.max:
+            yield ("missing",), "a number from min to max", f"{self.missing:g}"
+
+
+AUGMENTED = Reader("augmentations", lambda train: train.augmentations is not None)
+PIXELS = Constraint("a whole number from 1 to 1,000", lambda x: 1 <= x <= 1_000, (("minimum", 1), ("maximum", 1_000)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The difference of a view from its image; what is drawn for it is drawn for it alone, whatever the other records are."""
+
+    flip: Annotated[bool, Key("left and right are exchanged, by the toss of a fair coin")] = False
+    crop: Annotated[
+        int | None,
+        Key("cut out of the image with so many more pixels on each side, which repeat its edge, at a place that is drawn", PIXELS),
+    ] = None
+
+    def __str__(self) -> str:
+        crop = () if self.crop is None else (f"moved by up to {self.crop} pixels",)
+        return " and ".join((*crop, *(("mirrored by a fair coin",) if self.flip else ())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Images(Train):
+    """Augmentation multiplicity (De et al. 2022, arXiv:2204.13650, Section 3.3): a record's loss is the mean over its views."""
+
+    augmentations: Annotated[
+        int | None,
+        Key(
+            "views of each image, in each step: the mean of their gradients is one record's, and is clipped as one",
+            COUNT,
+            varies=True,
+        ),
+    ] = None
+    augment: Annotated[View | None, Key("how each view differs from its image", reader=AUGMENTED, varies=True)] = None
+
+    @property
+    def seen_as(self) -> str | None:
+        if self.augmentations is None:
+            return None
+        return f"the mean over {self.augmentations} views of it ({self.augment}), drawn for it alone"
+
+    def problems(self) -> Iterator[Problem]:
+        yield from Train.problems(self)
+        if self.augmentations is None:
+            return
+        if not str(self.augment or ""):
+            yield ("augment",), "flip or crop, as augmentations needs views that differ", "neither"
+        if self.engine != "dpcli":
+            yield (
+                ("engine",),
+                'no other than "dpcli" with augmentations, which clips a record and not its views',
+                f'"{self.engine}"',
+            )
+
 
 WITH_COLUMNS = frozenset({".csv", ".jsonl", ".parquet"})
 
 
 def columns(train: Train) -> bool:
-    """Whether some of the data are in a file with columns."""
+    """Return whether some of the data are in a file with columns."""
     return any(os.path.splitext(source)[1] in WITH_COLUMNS for source in (train.data, train.public or ""))
 
 
@@ -113,12 +251,12 @@ class Classification(Images):
 
     @property
     def label_count(self) -> int | None:
-        """How many labels there are, as declared; None where nothing says so."""
+        """Return how many labels there are, as declared; None where nothing says so."""
         return self.classes if self.labels is None else len(self.labels)
 
     @property
     def features(self) -> tuple[tuple[str, Feature], ...]:
-        """The columns by name, in the order of their names: the order of keys in a file means nothing."""
+        """Return the columns by name, in the order of their names: the order of keys in a file means nothing."""
         return tuple(sorted((self.columns or {}).items()))
 
     def own_problems(self) -> Iterator[Problem]:
@@ -150,5 +288,5 @@ class Classification(Images):
         for name, feature in stated.items():
             if name in (self.label, self.units):
                 yield ("columns", name), "a column that is neither the label nor whose a record is", "one of the two"
-            for key, expected, found in (*idle(feature), *feature.problems()):
-                yield ("columns", name, *key), expected, found
+            for key, expected, value in (*idle(feature), *feature.problems()):
+                yield ("columns", name, *key), expected, value

@@ -1,14 +1,14 @@
-"""What [train] may state of task = "custom"."""
+"""The keys of [train] with task = "custom", and with task = "loop": a loop of the caller's own, which dpcli.private makes private."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from dpcli.base.fields import Key, Reader
-from dpcli.train.plan.settings import TASK
-from dpcli.train.plan.settings_images import Images
+from dpcli.base.fields import Constraint, Key, Reader
+from dpcli.train.plan.settings import TASK, Train
+from dpcli.train.plan.settings_classification import Images
 from dpcli.train.plan.sources import FUNCTION
 
 METRIC = Reader("metric", lambda train: train.metric is not None)
@@ -43,3 +43,29 @@ class Custom(Images):
         str | None, Key("(count, generator) -> records that nobody owns, for [audit] canaries", FUNCTION, varies=True)
     ] = None
     public: Annotated[str | None, Key("() -> records declared public, which metric is given", FUNCTION, reader=METRIC)] = None
+
+
+CALLERS = "the caller's"
+GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))
+# How the noisy gradient is used, which the caller's optimizer says.
+OF_THE_OPTIMIZER = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay", "moment_floor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop(Train):
+    """A model, an optimizer, a loss and records that a Python program hands to dpcli.private."""
+
+    build: ClassVar[str] = "dpcli.train.tasks.custom:refuse"
+    use: ClassVar[str] = "dpcli.train.trained.own:of_a_loop"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"data": CALLERS, "model": CALLERS, "public": CALLERS},)
+
+    task: Annotated[str, TASK] = "loop"
+    data: Annotated[str, Key("what dpcli.private is given", GIVEN)] = CALLERS
+    model: Annotated[str, Key("what dpcli.private is given", GIVEN, varies=True)] = CALLERS
+    learning_rate: Annotated[float, Key("of the caller's optimizer: not stated in the file", varies=True)] = 1.0
+    public: Annotated[str | None, Key("data that the caller declares public: nothing of them is measured", GIVEN)] = None
+
+    def of_the_optimizer(self) -> Iterator[str]:
+        """Yield the keys of the file that say what the caller's optimizer says."""
+        stated = {one.name: one.default for one in fields(self)}
+        return (name for name in OF_THE_OPTIMIZER if getattr(self, name) != stated[name])

@@ -1,4 +1,4 @@
-"""What [train] may state of the tasks on text: task = "causal-lm" and task = "soft-prompt"."""
+"""The keys of [train] with the tasks on text: task = "causal-lm" and task = "soft-prompt"."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AS_DATA = "data declared public, on which metrics are measured: as data, or held
 
 
 def cut(train: CausalLm) -> bool:
-    """Whether the private records are made as `record` says: a file with columns and a function have records of their own."""
+    """Return whether the private records are made as `record` says: a file with columns and a function have records of their own."""
     return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
 
 
@@ -43,7 +43,7 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language(Train):
-    """What is learnt from texts, by a language model."""
+    """Learning from texts, by a language model."""
 
     own_code: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
@@ -62,12 +62,12 @@ class Language(Train):
 
     @property
     def label_column(self) -> str | None:
-        """Of a file with columns; None where texts have no labels."""
+        """Return the label's column of a file with columns; None where texts have no labels."""
         return None
 
     @property
     def cut_by(self) -> str | None:
-        """What one record of plain text is; None where plain text cannot be records, as each needs a label."""
+        """Return what one record of plain text is; None where plain text cannot be records, as each needs a label."""
         return None
 
 
@@ -113,7 +113,7 @@ class SoftPrompt(Language):
     """A label for each text, by a frozen language model behind trained vectors (Duan et al. 2023, arXiv:2305.15594)."""
 
     build: ClassVar[str] = "dpcli.train.tasks.soft_prompt:build"
-    use: ClassVar[str] = "dpcli.train.trained.text_classifier:text_classifier"
+    use: ClassVar[str] = "dpcli.train.trained.language:text_classifier"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {

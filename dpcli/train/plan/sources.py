@@ -1,11 +1,14 @@
-"""Which words may name the data of a task: words of its own, files by their endings, or the user's function."""
+"""The sources that a task may name: words of its own, files by their endings, or the user's function; and their content, by SHA-256."""
 
 from __future__ import annotations
 
 import filecmp
 import os
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from dpcli.audit.user_code import code_files, digest_of_files
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 
@@ -16,7 +19,7 @@ HELD_OUT = "held-out"
 
 
 def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
-    """The rule for data that are one of `words`, a file with one of `endings` (".csv"), or module:function."""
+    """Return the rule for data that are one of `words`, a file with one of `endings` (".csv"), or module:function."""
 
     def holds(text: str) -> bool:
         return text in words or FUNCTION.holds(text) or os.path.splitext(text)[1] in endings
@@ -29,12 +32,12 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 
 
 def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
-    """The same for what is declared public, which may be a split of the private data too."""
+    """Return the rule for what is declared public, which may be a split of the private data too."""
     return source_rule(endings, HELD_OUT, *words)
 
 
 def require_apart(data: str, public: str | None, path: str) -> None:
-    """Raises InputError where what is declared public is the private data: by one name, or by two files of one content."""
+    """Raise InputError where what is declared public is the private data: by one name, or by two files of one content."""
     if public is None:
         return
     one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
@@ -43,8 +46,34 @@ def require_apart(data: str, public: str | None, path: str) -> None:
 
 
 def one_source(path: str, public: str, data: str) -> InputError:
-    """That what is measured on would be the private records."""
+    """Return the error for metrics that would be measured on the private records."""
     return InputError(
         f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or holds the same: metrics on "
         "private records have no noise"
     )
+
+
+SOURCES = ("data", "public", "model", "tokenizer", "loss", "metric", "canary")  # keys that may name code, a file or a folder
+
+
+def made_of(table: Mapping[str, Any], path: str) -> dict[str, str]:
+    """Return SHA-256 by key. Not to be shown: those of private files tell whoever knows all other records of the one that is left.
+
+    Of a function: the source of its module and of all modules of the user's own that it imports, none of which is run. Of a file or a
+    folder: its content. What functions read while they run is not in it. table: of the file at `path`.
+    """
+    named = {key: table[key] for key in SOURCES if isinstance(table.get(key), str)}
+    return {key: digest for key, value in named.items() if (digest := _digest(value, os.path.dirname(os.path.abspath(path))))}
+
+
+def _digest(value: str, folder: str) -> str:
+    if FUNCTION.holds(value):
+        return digest_of_files(code_files(value, (folder, os.getcwd())))
+    place = os.path.join(folder, value)
+    return digest_of_files({"": place} if os.path.isfile(place) else dict(_inside(place)))
+
+
+def _inside(folder: str) -> Iterator[tuple[str, str]]:
+    """Files of a folder, by their paths in it."""
+    for place, _, names in os.walk(folder):
+        yield from ((os.path.relpath(os.path.join(place, name), folder), os.path.join(place, name)) for name in names)

@@ -1,4 +1,4 @@
-"""What a model draws at random, given to records and not to places: without a record, all others draw what they drew with it.
+"""The random draws of a model, given to records and not to places: without a record, all others draw what they drew with it.
 
 Under `OwnDraws` a random operator is run once for each record of the batch, from a seed that follows from the step, the record's own
 numbers and the count of draws before it in the forward. Neither the batch, nor its order, nor the size of a micro-batch matters. What has
@@ -34,7 +34,7 @@ SHARED = b"no record's own"
 
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
-    """Of the batch in hand, a key for each record; mapped: whether vmap puts the records first, in whatever is drawn."""
+    """A key for each record of a batch; mapped: whether vmap puts the records first, in whatever is drawn."""
 
     keys: tuple[bytes, ...]
     mapped: bool
@@ -54,12 +54,12 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.places: dict[tuple[int, int], tuple[set[Place], set[int]]] = {}
 
     def loss(self, plain: Loss) -> Loss:
-        """The same losses, in whose forward each record draws for itself."""
+        """Return the loss, in whose forward each record draws for itself."""
         return Owned(plain, self)
 
     @contextmanager
     def of(self, batch: Batch) -> Iterator[None]:
-        """The forward of this batch. torch's own seed counts too: a probe that sets it sees the same draws each time."""
+        """Enclose the forward of this batch. torch's own seed counts too: a probe that sets it sees the same draws each time."""
         self.batch, self.rows, self.done = batch, None, 0
         self.origin = hashlib.blake2b(repr((self.seed, self.step, torch.initial_seed())).encode(), digest_size=16).digest()
         states = [generator.get_state() for generator in generators()]
@@ -82,26 +82,26 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         parts = [self.part(func, args, given, place, i) for i in range(len(self.rows.keys))] if place is not None else []
         if func._schema.name.endswith("_") and parts:
             return args[0]
-        found = None if place is None else joined(parts, place)
-        if found is None:
+        drawn = None if place is None else joined(parts, place)
+        if drawn is None:
             self.begin(SHARED)
             return func(*args, **given)
-        return found
+        return drawn
 
     def part(self, func: Any, args: tuple[Any, ...], given: dict[str, Any], place: Place, i: int) -> Any:
-        """What record i is given."""
+        """Return what record i is given."""
         assert self.rows is not None
         self.begin(self.rows.keys[i])
         count, dimensions = len(self.rows.keys), len(drawn_shape(args))
         return func(*(own(value, place, count, dimensions, i) for value in args), **given)
 
     def begin(self, key: bytes) -> None:
-        """Everything that is drawn next is of this key."""
+        """Draw everything that comes next from this key."""
         digest = hashlib.blake2b(key + self.done.to_bytes(4, "little"), digest_size=8, key=self.origin).digest()
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def place(self, shape: Sequence[int], keys: BatchKeys) -> Place | None:
-        """Where the records are: what all calls of this draw agree on, whatever the size of the batch; None where nowhere.
+        """Return where the records are: what all calls of this draw agree on, whatever the size of the batch; None where nowhere.
 
         Several rows a record (attention heads) are believed once two sizes of the batch agree on them.
         """
@@ -134,7 +134,7 @@ class Owned:
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
-    """As large as the first tensor that an operator is given, or as a size that it is told; () where neither is there."""
+    """Return the shape of the first tensor that an operator is given, or the size; () where there is neither."""
     for value in args:
         if isinstance(value, Tensor):
             return value.shape
@@ -142,7 +142,7 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
 
 
 def own(value: Any, place: Place, count: int, dimensions: int, i: int) -> Any:
-    """Of an argument, record i's part."""
+    """Return record i's part of an argument."""
     dimension, each = place
     if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dimension] == count * each:
         return value.narrow(dimension, i * each, each)
@@ -152,7 +152,7 @@ def own(value: Any, place: Place, count: int, dimensions: int, i: int) -> Any:
 
 
 def joined(parts: Sequence[Any], place: Place) -> Any:
-    """What all records were given, together; None for an operator whose draws are no rows of records (an order of the batch)."""
+    """Return what all records were given; None for an operator whose draws are no rows of records (an order of the batch)."""
     dimension, each = place
     main = next(iter(tree_leaves(parts[0])))
     if main.dim() <= dimension or main.shape[dimension] != each:
@@ -166,13 +166,13 @@ def joined(parts: Sequence[Any], place: Place) -> Any:
 
 
 def rows(batch: Batch) -> BatchKeys:
-    """A key for each record: what it holds, and not where it stands."""
+    """Return a key for each record: what it holds, and not where it stands."""
     with temporarily_clear_interpreter_stack():  # else vmap would take what is done to the tensors behind it for the model's work
         leaves = [physical(leaf) for leaf in tree_leaves(batch)]
         mapped = any(was for _, was in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
-        held = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
-    return BatchKeys(tuple(digest(*(part[i].tobytes() for part in held)) for i in range(len(parts[0]))), mapped)
+        contents = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
+    return BatchKeys(tuple(digest(*(part[i].tobytes() for part in contents)) for i in range(len(parts[0]))), mapped)
 
 
 def digest(*parts: bytes) -> bytes:
@@ -180,7 +180,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def physical(leaf: Tensor) -> tuple[Tensor, bool]:
-    """The tensor of all records behind one that vmap shows record by record, records first; and whether it was such a one."""
+    """Return the tensor of all records behind one that vmap shows record by record, records first; and whether there is such a one."""
     mapped = False
     while functorch.is_functorch_wrapped_tensor(leaf):
         dimension = functorch.maybe_get_bdim(leaf)
@@ -192,7 +192,7 @@ def physical(leaf: Tensor) -> tuple[Tensor, bool]:
 
 @contextmanager
 def only_torch() -> Iterator[None]:
-    """Raises InputError where numbers were drawn that cannot be told apart by record."""
+    """Raise InputError where numbers were drawn that cannot be told apart by record."""
     before = random.getstate(), np.random.get_state(legacy=False)
     yield
     after = random.getstate(), np.random.get_state(legacy=False)

@@ -41,7 +41,7 @@ Choose = Callable[[list["Indices"], np.random.Generator], int]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What the file claims of a step, how to replay it, (index, generator) -> steps with the record and without, and what is not seen."""
+    """A claim of a file about a step, how to replay it, (index, generator) -> steps with the record and without, and what is not seen."""
 
     declared: Declared
     replay: Callable[[int, np.random.Generator], Worlds]
@@ -49,7 +49,7 @@ class Replayed:
 
 
 def replays(path: str) -> Replayed:
-    """The training of a file: the first steps of each of its entries, one entry in a replay.
+    """Replay the training of a file: the first steps of each of its entries, one entry in a replay.
 
     Sums and noise are in units of C. The record is drawn from the batches, the first of a batch or the first of the data, and is as it is,
     a million times as large, or not a number.
@@ -77,12 +77,12 @@ def replays(path: str) -> Replayed:
 
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
-    """Of the entry's first step, over C."""
+    """Return the noise of the entry's first step, over C."""
     return noise_std(stage.spec, plan.train.clipping.count_noise)
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
-    """Of Poisson sampling without a largest batch."""
+    """Return the rate of Poisson sampling without a largest batch."""
     sampling = stage.entry.sampling
     if not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
         return None
@@ -90,7 +90,7 @@ def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
 
 
 def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, index: int, rng: np.random.Generator) -> Worlds:
-    """Noise is in units of the first entry's, so that all entries are held to one size."""
+    """Return the steps of both worlds, noise in units of the first entry's, so that all entries are held to one size."""
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Alone()).batches(stage), min(stage.steps, STEPS)))
     choose, change = TRIED[index % len(TRIED)]
@@ -108,14 +108,14 @@ def _prepared(plan: TrainingPlan, seed: int, ranks: Alone) -> Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """One of the two: the record, what is done to it, and whether it is there."""
+    """A world with the record or without: the record, what is done to it, and whether it is present."""
 
     record: int
     change: Change
     present: bool
 
     def seen(self, records: Batch) -> Batch:
-        """What is left of the data where the record is not there."""
+        """Return what is left of the data where the record is absent."""
         return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
 
 
@@ -138,7 +138,7 @@ def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batch
 
 @dataclass(slots=True)
 class _Recorder(Alone):
-    """One process that keeps what it sees. unit: of the noise. follow: what another run released, which is released here too."""
+    """A process that keeps what it sees. unit: of the noise. follow: what another run released, which is released again."""
 
     unit: float
     follow: list[object] | None = None
@@ -167,21 +167,21 @@ class _Recorder(Alone):
         }
         self.steps.append(Step(self.sums, self.batch.tolist(), noise))
         self.sums = {}
-        found: dict[str, Tensor] = self._again({name: value.clone() for name, value in values.items()})
-        return {name: value.clone() for name, value in found.items()}
+        again: dict[str, Tensor] = self._again({name: value.clone() for name, value in values.items()})
+        return {name: value.clone() for name, value in again.items()}
 
     def same(self, value: T | None) -> T:
         assert value is not None
         return self._again(value) if isinstance(value, float) else value
 
     def _again(self, value: T) -> T:
-        """What the other run released at this point; else this, for another run to release."""
+        """Return what the other run released at this point; else this, for another run to release."""
         self.released.append(value)
         return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
 
 
 def _changed(records: Batch, record: int, change: Change) -> Batch:
-    """With one record whose numbers are changed; what is not a number but an index stays."""
+    """Return the records with the numbers of one changed; what is an index and not a number stays."""
 
     def of(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
@@ -190,28 +190,28 @@ def _changed(records: Batch, record: int, change: Change) -> Batch:
         leaf[record] = change(leaf[record])
         return leaf
 
-    found: Batch = tree_map(of, records)
-    return found
+    changed: Batch = tree_map(of, records)
+    return changed
 
 
 def _any(batches: list[Indices], rng: np.random.Generator) -> int:
-    """A record of any of the batches."""
+    """Choose a record of any of the batches."""
     drawn = np.concatenate(batches)
     return int(rng.choice(drawn)) if len(drawn) else 0
 
 
 def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
-    """The first record of the first batch that has one: among those that are looked at before the first sum."""
+    """Choose the first record of the first batch that has one: among those that are looked at before the first sum."""
     return next((int(batch[0]) for batch in batches if len(batch)), 0)
 
 
 def _least_hidden(batches: list[Indices], rng: np.random.Generator) -> int:
-    """A record of the smallest batch that has one: without it, that batch may be empty."""
+    """Choose a record of the smallest batch that has one: without it, that batch may be empty."""
     return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
 
 
 def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:
-    """The first record of the data: among those that a run is rehearsed on."""
+    """Choose the first record of the data: among those that a run is rehearsed on."""
     return 0
 
 

@@ -1,20 +1,139 @@
-"""A run that is charged and may draw noise: what `dpcli train` and a loop of the caller's own have in common."""
+"""A run that is charged and may draw noise, of `dpcli train` or of a loop of the caller's own: how it begins, goes on and ends."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.random.streams import Streams, insecure_seed, system_entropy
+from dpcli.sessions.charged import charge_run, reason, require_going_on, require_same_books
+from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save
-from dpcli.train.run.outcome import METRICS, STATE, Outcome
+from dpcli.train.run.description import description_in
+from dpcli.train.run.outcome import KEPT, METRICS, STATE, Outcome
 from dpcli.train.run.results import ended, log, measured
-from dpcli.train.run.start import RunCharge, begun, reserved
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.run.checkpoint import Checkpoint
+
+
+def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
+    """Return the state to begin with: of a run that did not end, under --resume, or of one that has not begun.
+
+    Raises:
+        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
+    """
+    from dpcli.analysis.account import headline
+    from dpcli.train.run.checkpoint import Checkpoint, restored
+
+    state = os.path.join(folder, STATE)
+    plan.require_budget()
+    _require_unfinished(folder, state, ledger)
+    if not resume and os.path.lexists(state):
+        raise InputError(
+            f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
+            "gives it up, and what was charged for it stays charged"
+        )
+    if not resume:
+        return Checkpoint(0, plan.parts(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
+    before = restored(state, plan.parts())
+    if not 0 <= before.step <= plan.steps:
+        raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
+    require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
+    if ledger is not None:
+        require_going_on("--resume", before.run, ledger, "run")
+    if before.step < plan.steps:
+        stage = plan.stage_at(before.step)
+        if not before.clean or (stage.indivisible and before.step > stage.start):
+            before.resumed.append(before.step)
+    if before.resumed:
+        again = [(step, plan.milestone(step)) for step in before.resumed]
+        require_budget(headline(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
+    return replace(before, private=before.private and private)
+
+
+def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
+    """Raise InputError where the state is of a run whose result is in the folder, and remove it: a kill came just before that."""
+    from dpcli.train.run.checkpoint import loaded
+
+    try:
+        before, result = loaded(state), description_in(folder)
+    except InputError:  # there is no state, or no result
+        return
+    charged = None if ledger is None else ledger.state().runs.get(before.run)
+    committed = charged is not None and charged.status == "committed"
+    if before.run != result.run or before.charged != (ledger is not None) or (before.charged and not committed):
+        return
+    for name in (state, os.path.join(folder, KEPT)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+    raise InputError(
+        f"{folder}: expected a run that goes on, found one that has ended: its model is there. The state that it left is removed now; "
+        "the same command without --resume begins another run, which is charged again"
+    )
+
+
+@dataclass(slots=True)
+class RunCharge:
+    """The price of a run: reserved before its first step, and given back where it stops before that.
+
+    A step reads private records before it draws noise, and may fail by what it finds: a loss that raises, a sum that no record alone
+    confirms. So the run is started before the first sum and not only before the first noise: what was given back after a look at a record
+    would say so, in books that others read, for nothing. Until then a stop depends on the file, the program and made-up records.
+
+    key: the run's, or where steps may be repeated one of their own; None where there is nothing to charge. cost: of it.
+    """
+
+    ledger: Ledger | None
+    key: str | None
+    cost: Pipeline
+    why: str
+    repeats: bool
+    started: bool = False
+
+    def start(self) -> None:
+        """Charge it, whatever happens from then on. Raises LedgerError where the books say otherwise: draw nothing then."""
+        if self.ledger is not None and self.key is not None:
+            charge_run(self.ledger, self.key, self.cost, self.why)
+            if self.repeats:
+                self.ledger.commit(self.key)  # steps of another run, which ends by its own key
+        self.started = True
+
+    def give_back(self, stopped_by: BaseException | None = None) -> None:
+        """Give back the reservation, with the reason, unless it was started. Where the books cannot be written, it stays charged."""
+        if self.ledger is None or self.key is None or self.started:
+            return
+        why = str(stopped_by) if isinstance(stopped_by, DpcliError) else type(stopped_by).__name__
+        with contextlib.suppress(DpcliError):
+            self.ledger.void(self.key, f"stopped before the first step{'' if stopped_by is None else f': {why}'}")
+
+
+def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
+    """Reserve the run in the ledger, or what a resumed one may do twice.
+
+    After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
+    their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
+    """
+    key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
+    if not before.model:
+        key = before.run
+    elif before.resumed[-1:] == [before.step]:
+        key = f"{before.run} resumed {uuid.uuid4().hex}"
+        cost = plan.costs([(before.step, plan.milestone(before.step))], with_rest=False)
+        why = f"steps that may have been done before the run was resumed at {before.step}"
+    if ledger is not None and key is not None:
+        ledger.reserve(cost, key, why=why)
+    return RunCharge(ledger, key, cost, why, bool(before.model))
+
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -28,9 +147,9 @@ if TYPE_CHECKING:
 def charged_run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, seed: int | None, ranks: Ranks, folder: str, prepare: Prepare
 ) -> ChargedRun:
-    """Everything up to the first step: what is not honoured is refused, then the charge is reserved in the ledger.
+    """Prepare everything up to the first step: refuse what is not honoured, then reserve the charge in the ledger.
 
-    Raises as `dpcli.train.run.run.train` does.
+    Raises as `dpcli.train.run.training_run.train` does.
     """
     if plan.laid_open and (ledger is not None or resume):
         raise InputError(
@@ -63,7 +182,7 @@ class ChargedRun:
     charge: RunCharge
 
     def start(self) -> None:
-        """Called before each sum: before the first the run is charged, and a state saved, which tells that it has begun after a crash.
+        """Charge the run before its first sum, and save a state, which tells after a crash that it has begun.
 
         Then nothing of an earlier run's metrics is left.
         """
@@ -100,7 +219,7 @@ class ChargedRun:
         return metrics
 
     def save(self, clean: bool = False) -> None:
-        """What the run can be resumed from; the first process writes it."""
+        """Write what the run can be resumed from; the first process does."""
         if not self.ranks.first:
             return
         trainer = self.prepared.trainer

@@ -1,4 +1,4 @@
-"""A state that a run can go on from: there whole or not at all, and never with the state of a noise generator in it."""
+"""A state that a run can go on from: there as a whole or not at all, and never with the state of a noise generator in it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,12 @@ def save(path: str, checkpoint: Checkpoint) -> None:
 def loaded(path: str) -> Checkpoint:
     """Return the checkpoint at `path`. Raises InputError where there is none."""
     if not os.path.isfile(path):
-        raise InputError(f"--resume: expected the state of a run at {path}, found none: the run has ended, or never began")
+        raise InputError(f"--resume: no state of a run at {path}: the run has ended, or never began")
     try:
-        found = torch.load(path, weights_only=True)
-        return Checkpoint(**{name: found[name] for name in FIELDS})
+        state = torch.load(path, weights_only=True)
+        return Checkpoint(**{name: state[name] for name in FIELDS})
     except Exception as error:  # whatever a damaged file does
-        raise InputError(
-            f"--resume: {path}: expected a checkpoint of dpcli train, found something else ({type(error).__name__})"
-        ) from None
+        raise InputError(f"--resume: {path}: not a checkpoint of dpcli train ({type(error).__name__})") from None
 
 
 def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:

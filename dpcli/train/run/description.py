@@ -1,4 +1,4 @@
-"""The description in a run's folder, read back. Nothing here needs torch."""
+"""The description in a run's folder, read back, its guarantee, and the stamp in its model's file. Needs no torch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
+from dpcli.file.pipeline.datasets import window_data
 from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, kept_rows
+from dpcli.train.plan.plan import Portion, TrainingPlan
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 SCHEMA = "dpcli/run/v1"
@@ -34,7 +37,7 @@ MOST = 2**31  # of anything that is counted in a model
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a run in `folder` says of itself.
+    """The description of a run in `folder`.
 
     model: what it takes to build the model again beside [train]. files: SHA-256 by name. guarantee: in words and numbers; `epsilon` None
     where the run was not private. repeated: portions of steps that are counted twice. ledger: where it was, None where there was none.
@@ -54,15 +57,15 @@ class Description:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Of the private table, those that were read: all where None."""
+        """Return the rows of the private table that were read: all where None."""
         return kept_rows(self.guarantee.get("rows"), self.guarantee.get("window", ()))
 
     def path(self, name: str) -> str:
-        """A file of the run."""
+        """Return the path of a file of the run."""
         return os.path.join(self.folder, name)
 
     def changed(self) -> list[str]:
-        """The files that are no longer as the run left them, or gone."""
+        """Return the files that are no longer as the run left them, or gone."""
         return [
             name
             for name, digest in self.files.items()
@@ -70,80 +73,78 @@ class Description:
         ]
 
     def number(self, name: str) -> int:
-        """A count of the model's. Raises InputError where it is none."""
+        """Return a count of the model's. Raises InputError where it is none."""
         return self._counted(name, self.model.get(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of the model's arrays. Raises InputError where it is none."""
-        found = self.model.get(name)
-        if type(found) is not list:
+        """Return the shape of the model's arrays. Raises InputError where it is none."""
+        lengths = self.model.get(name)
+        if type(lengths) is not list:
             raise self._unlike(name)
-        return tuple(self._counted(name, one) for one in found)
+        return tuple(self._counted(name, one) for one in lengths)
 
-    def _counted(self, name: str, found: object) -> int:
-        if type(found) is not int or not 0 < found < MOST:
+    def _counted(self, name: str, count: object) -> int:
+        if type(count) is not int or not 0 < count < MOST:
             raise self._unlike(name)
-        return found
+        return count
 
     def _unlike(self, name: str) -> InputError:
-        return InputError(
-            f"{self.path(DESCRIPTION)}: model.{name}: expected what dpcli train writes of a run, found something else"
-        )
+        return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
         """Raises InputError where one of these files is no longer as the run left it."""
-        found = [name for name in self.changed() if name in names]
-        if found:
-            raise InputError(f"{self.path(found[0])}: expected the file that the run left, found another, or none")
+        changed = [name for name in self.changed() if name in names]
+        if changed:
+            raise InputError(f"{self.path(changed[0])}: changed or removed after training (SHA-256 differs)")
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON in which no name comes twice: readers differ in which of the two they take. Raises ValueError."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return an object of JSON in which no name comes twice: readers differ in which of the two they take. Raises ValueError."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise ValueError("a name comes twice")
-    return found
+    return table
 
 
 def digest_of(path: str) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def description_in(folder: str) -> Description:
-    """The description of the run in a folder.
+    """Return the description of the run in a folder.
 
     Raises:
         InputError: there is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):
-        raise InputError(f"{folder}: expected the folder of a run, such as runs/NAME, found none")
+        raise InputError(f"{folder}: no such folder; name that of a run, such as runs/NAME")
     if not os.path.lexists(path):
         raise _undescribed(folder)
     try:
-        found = json.loads(_text(path), object_pairs_hook=distinct)
-        sound = found["schema"] == SCHEMA and all(type(found[name]) is kind for name, kind in TYPES.items())
-        sound = sound and type(found["ledger"]) in (dict, type(None)) and found["files"].keys() >= set(LEFT)
-        sound = sound and all(type(one) is str for one in found["files"].values()) and all(map(is_left, found["files"]))
-        sound = sound and _guarantees(found["guarantee"])
-        repeated = tuple((int(start), int(stop)) for start, stop in found["repeated"])
+        content = json.loads(_text(path), object_pairs_hook=distinct)
+        sound = content["schema"] == SCHEMA and all(type(content[name]) is kind for name, kind in TYPES.items())
+        sound = sound and type(content["ledger"]) in (dict, type(None)) and content["files"].keys() >= set(LEFT)
+        sound = sound and all(type(one) is str for one in content["files"].values()) and all(map(is_left, content["files"]))
+        sound = sound and _guarantees(content["guarantee"])
+        repeated = tuple((int(start), int(stop)) for start, stop in content["repeated"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         sound, repeated = False, ()
     if not sound:
-        raise InputError(f"{path}: expected what dpcli train writes of a run, found something else, or a later dpcli's")
+        raise InputError(f"{path}: not as this version of dpcli train writes it")
     return Description(
         folder,
-        found["dpcli"],
-        found["run"],
-        found["model"],
-        found["files"],
-        found["guarantee"],
+        content["dpcli"],
+        content["run"],
+        content["model"],
+        content["files"],
+        content["guarantee"],
         repeated,
-        found["ledger"],
-        found["metrics"],
-        found["origin"],
+        content["ledger"],
+        content["metrics"],
+        content["origin"],
     )
 
 
@@ -155,7 +156,7 @@ def _text(path: str) -> bytes:
 
 
 def _guarantees(stated: Mapping[str, Any]) -> bool:
-    """Whether it is a guarantee: with a finite epsilon where the run was private, and none where it was not."""
+    """Return whether it is a guarantee: with a finite epsilon where the run was private, and none where it was not."""
     epsilon, delta = stated["epsilon"], stated["delta"]
     bounded = type(epsilon) is float and 0.0 <= epsilon < math.inf if stated["private"] is True else epsilon is None
     words = all(type(stated[name]) is str for name in ("unit", "adjacency", "accountant"))
@@ -164,17 +165,69 @@ def _guarantees(stated: Mapping[str, Any]) -> bool:
 
 
 def is_left(name: str) -> bool:
-    """Whether a run leaves a file of this name and describes it: others may lead out of the folder, or be code to those who load it."""
+    """Return whether a run leaves and describes a file of this name: others may lead out of the folder, or be code to who loads them."""
     return name in LEFT or OF_ADAPTER.fullmatch(name) is not None
 
 
 def _undescribed(folder: str) -> InputError:
-    """A run of an earlier version, one that has not ended, or no run."""
+    """Return the error for a run of an earlier version, one that has not ended, or no run."""
     if os.path.isfile(os.path.join(folder, MODEL)):
         return InputError(
-            f"{folder}: expected {DESCRIPTION}, which describes the run, found none: an earlier dpcli trained it. Its model is in {MODEL}, "
+            f"{folder}: no {DESCRIPTION}, which describes the run: an earlier dpcli trained it. Its model is in {MODEL}, "
             "for code of your own; training it again with this version costs epsilon again"
         )
     return InputError(
         f"{folder}: expected a run that has ended, found no {MODEL} and no {DESCRIPTION}: dpcli train FILE leaves both"
     )
+
+
+def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
+    """Return the guarantee of a run that has ended. epsilon: an upper bound, unrounded; None where the run was not private.
+
+    repeated: portions that may have been done twice, and are counted twice.
+    """
+    privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
+    assert account.winner is not None  # or there were no plan
+    return {
+        "private": private,
+        "epsilon": account.upper if private else None,
+        "delta": float(account.delta),
+        "unit": privacy.unit or "record",
+        "adjacency": privacy.adjacency.value,
+        "max_contributions": privacy.max_contributions,
+        "records_per_unit": plan.train.records_per_unit,
+        "dataset_size": privacy.dataset_size,
+        "releases": privacy.releases,
+        "accountant": account.winner.accountant.name,
+        "tuning": plan.train.covers.tuning,
+        **window_data(privacy),
+        **plan.row_data,
+    }
+
+
+LARGEST = 100_000_000  # bytes of a header, as safetensors itself reads
+
+
+def stamp(path: str) -> Mapping[str, str]:
+    """Return the metadata of a safetensors file: eight bytes of length, then JSON. Raises InputError where there are none."""
+    try:
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            metadata = json.loads(file.read(min(length, LARGEST)), object_pairs_hook=distinct)["__metadata__"]
+        sound = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
+    except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
+        sound = False
+    if not sound:
+        raise InputError(f"{path}: expected a model that dpcli train left, found a file without its stamp")
+    return dict(metadata)
+
+
+def require_stamp(description: Description) -> None:
+    """Raise InputError where the model's file and the description do not tell the same of its privacy."""
+    path, stated = description.path(MODEL), description.guarantee
+    stated_in_file = stamp(path)
+    private = stated_in_file.get("private") == "yes"
+    if private is not stated.get("private") or (private and stated_in_file.get("epsilon") != repr(stated.get("epsilon"))):
+        raise InputError(
+            f"{path}: epsilon {stated_in_file.get('epsilon')}, private: {stated_in_file.get('private')}; its description says otherwise"
+        )

@@ -1,4 +1,4 @@
-"""What a run came to, and what it leaves."""
+"""The outcome of a run, and the names of the files that it leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEFT_BEHIND = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTAT
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     repeated: portions that may have been done twice, and are charged twice. metrics: on data declared public; empty where
     there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the folder held the model
@@ -50,12 +50,12 @@ class Outcome:
 
     @property
     def epsilon(self) -> float:
-        """Of every step that drew noise, the repeated ones included; an upper bound."""
+        """Return an upper bound for every step that drew noise, the repeated ones included."""
         return self.plan.account_with(self.repeated).upper
 
     @property
     def unprotected(self) -> str:
-        """Why the run is not private, where it is not."""
+        """Return why the run is not private, where it is not."""
         return LAID_OPEN if self.plan.laid_open else SEEDED
 
     @property
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def left_by_run(folder: str, path: str) -> bool:
-    """Whether the file at `path` is one that a run left in the folder: another model costs epsilon again."""
+    """Return whether the file at `path` is one that a run left in the folder: another model costs epsilon again."""
     if not os.path.isdir(folder) or not os.path.exists(path):
         return False
     if not os.path.lexists(os.path.join(folder, DESCRIPTION)):

@@ -1,4 +1,4 @@
-"""One run on several processes: torchrun --nproc-per-node N -m dpcli train FILE.
+"""A run on several processes: torchrun --nproc-per-node N -m dpcli train FILE.
 
 Each step has one sample, drawn by the first process and shared out; each process clips and sums its part; the first adds the noise, once
 in total, and everybody steps with the same noisy sum. Everybody takes part in every step, also where its part is empty, so that
@@ -29,32 +29,32 @@ class Ranks(Protocol):
 
     @property
     def first(self) -> bool:
-        """Whether this process draws, charges and writes."""
+        """Return whether this process draws, charges and writes."""
 
     def same(self, value: T | None) -> T:
-        """The first one's value, everywhere."""
+        """Return the first one's value, everywhere."""
 
     def same_records(self, batch: Batch) -> Batch:
-        """The first one's records, in its order, everywhere: a row number means one record."""
+        """Return the first one's records, in its order, everywhere: a row number means one record."""
 
     def part(self, batch: Tensor) -> Tensor:
-        """This process' part of the sample."""
+        """Return this process' part of the sample."""
 
     def summed(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The sums over all processes; of use in the first."""
+        """Return the sums over all processes; of use in the first."""
 
     def spread(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The first one's tensors, everywhere; elsewhere given for their shapes."""
+        """Return the first one's tensors, everywhere; elsewhere given for their shapes."""
 
     def number(self, value: float) -> float:
-        """The sum of a number over all processes."""
+        """Return the sum of a number over all processes."""
 
     def part_ways(self) -> None:
-        """At the end: nobody leaves before everybody is done."""
+        """Wait at the end: nobody leaves before everybody is done."""
 
 
 class Alone:
-    """One process."""
+    """A single process."""
 
     first = True
 
@@ -95,10 +95,10 @@ class Several:
         return self.rank == 0
 
     def same(self, value: T | None) -> T:
-        held: list[Any] = [value if self.first else None]
-        dist.broadcast_object_list(held, 0)
-        found: T = held[0]
-        return found
+        values: list[Any] = [value if self.first else None]
+        dist.broadcast_object_list(values, 0)
+        first: T = values[0]
+        return first
 
     def same_records(self, batch: Batch) -> Batch:
         leaves, arranged = tree_flatten(batch)
@@ -113,8 +113,8 @@ class Several:
                 sent = part.to(self.through)
                 dist.broadcast(sent, 0)
                 part.copy_(sent)
-        found: Batch = tree_unflatten(given, arranged)
-        return found
+        records: Batch = tree_unflatten(given, arranged)
+        return records
 
     def part(self, batch: Tensor) -> Tensor:
         return batch[self.rank :: self.world]
@@ -130,9 +130,9 @@ class Several:
         return _split(flat, values)
 
     def number(self, value: float) -> float:
-        held: list[Any] = [None] * self.world
-        dist.all_gather_object(held, value)
-        return float(sum(held))
+        numbers: list[Any] = [None] * self.world
+        dist.all_gather_object(numbers, value)
+        return float(sum(numbers))
 
     def part_ways(self) -> None:
         dist.barrier()
@@ -140,18 +140,18 @@ class Several:
 
 
 def _parts(leaf: Tensor) -> tuple[Tensor, ...]:
-    """A contiguous tensor's bytes, which both kinds of groups can send whatever its type is."""
+    """Return a contiguous tensor's bytes, which both kinds of groups can send whatever its type is."""
     return torch.split(leaf.view(-1).view(torch.uint8), PART) if leaf.numel() else ()
 
 
 def _digest(leaves: list[Tensor]) -> bytes:
     """SHA-256 of tensors with their forms."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for leaf in leaves:
-        found.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+        digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
         for part in _parts(leaf.contiguous()):
-            found.update(part.numpy().data)
-    return found.digest()
+            digest.update(part.numpy().data)
+    return digest.digest()
 
 
 def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -160,5 +160,5 @@ def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def ranks_of(device: str) -> Ranks:
-    """The processes of this run, as the environment of torchrun says."""
+    """Return the processes of this run, as the environment of torchrun says."""
     return Several(device) if several_processes() else Alone()

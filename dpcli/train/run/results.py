@@ -1,4 +1,4 @@
-"""What a run leaves: metrics on its way, and a model and a statement at its end."""
+"""The files that a run leaves: metrics on its way; a model, a statement and a description at its end."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpcli import __version__
 from dpcli.base.errors import InputError
+from dpcli.ledger.blocks.family import spelled
 from dpcli.sessions.folder import replaced
-from dpcli.train.run.describe import describe
+from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_left
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
 
 if TYPE_CHECKING:
@@ -22,11 +24,51 @@ if TYPE_CHECKING:
     from dpcli.train.run.checkpoint import Checkpoint
     from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import Prepared
-    from dpcli.train.tasks.learning import Metrics
+    from dpcli.train.tasks.learning import Learning, Metrics
+
+
+def describe(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> None:
+    """Write the description, after every file that it names: the model can then be used without the training file and its folder."""
+    content = json.dumps(_content(outcome, problem, ledger), indent=1, sort_keys=True)
+    replaced(os.path.join(outcome.folder, DESCRIPTION), f"{content}\n".encode())
+
+
+def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict[str, Any]:
+    from dpcli.train.trained.weights import frozen_digest
+
+    plan, folder = outcome.plan, outcome.folder
+    adapter = os.path.join(folder, ADAPTER)
+    inside = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter))] if os.path.isdir(adapter) else []
+    return {
+        "schema": SCHEMA,
+        "dpcli": __version__,
+        "run": outcome.run,
+        "model": {
+            "task": plan.train.task,
+            "source": plan.train.model,
+            **problem.facts,
+            "frozen_sha256": frozen_digest(problem.model),
+        },
+        "files": {name: digest_of(os.path.join(folder, name)) for name in (MODEL, STATEMENT, PIPELINE, *filter(is_left, inside))},
+        "guarantee": guarantee(plan, outcome.repeated, outcome.private),
+        "repeated": [list(portion) for portion in outcome.repeated],
+        "ledger": None if ledger is None else _anchor(ledger, outcome.run),
+        "metrics": dict(outcome.metrics),
+        "origin": os.path.relpath(os.path.dirname(os.path.abspath(plan.path)), folder),
+    }
+
+
+def _anchor(ledger: Ledger, run: str) -> dict[str, Any]:
+    """Return where the ledger was when the run was charged."""
+    state = ledger.state()
+    charged, family = state.run(run), state.open_terms().family
+    window = {} if family is None else {"window": list(spelled(family, charged.window))}
+    anchor = {"dataset": ledger.dataset, "run": run, "status": charged.status, "seq": state.head.seq, "head": state.head.hash}
+    return {**anchor, **window}
 
 
 def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...] = ()) -> Outcome:
-    """What the first process leaves. unchecked: as in `Outcome`."""
+    """Write what the first process leaves, and commit. unchecked: as in `Outcome`."""
     outcome = _outcome(prepared, folder, before, unchecked)
     if not prepared.trainer.ranks.first:
         return outcome
@@ -50,7 +92,7 @@ def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | 
 
 
 def _charged(state: LedgerState, key: str) -> str:
-    """The charges of a run, those of what was repeated among them."""
+    """Return the charges of a run, those of what was repeated among them."""
     from dpcli.ledger import amounts
     from dpcli.ledger.denial import costs
 
@@ -101,20 +143,20 @@ def _finite(value: Any) -> Any:
 
 
 def _leave(outcome: Outcome, prepared: Prepared) -> None:
-    """The model and the statement, each in one piece; never one of this run beside one of a run before it."""
+    """Write the model and the statement, each in one piece; never one of this run next to one of a run before it."""
     from safetensors.torch import save
 
     from dpcli.train.documents.run_statement import statement
 
     private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    weights, said = save(prepared.weights(), private), statement(outcome).encode()
+    weights, text = save(prepared.weights(), private), statement(outcome).encode()
     for name in (DESCRIPTION, ATTESTATION, STATEMENT, MODEL, PIPELINE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))
     adapter = os.path.join(outcome.folder, ADAPTER)
     shutil.rmtree(adapter, ignore_errors=True)
     replaced(os.path.join(outcome.folder, PIPELINE), outcome.plan.source)
-    replaced(os.path.join(outcome.folder, STATEMENT), said)
+    replaced(os.path.join(outcome.folder, STATEMENT), text)
     replaced(os.path.join(outcome.folder, MODEL), weights)
     if outcome.plan.train.adapts:
         from dpcli.train.tasks.lm_models import save_adapter

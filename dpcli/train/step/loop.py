@@ -28,8 +28,8 @@ from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.rehearsal import Draw
 from dpcli.train.noise.declared import first_weight
 from dpcli.train.noise.step import Noise, gaussian
+from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Alone, Ranks
-from dpcli.train.run.stopping import Stopped
 from dpcli.train.step.optimizers import tell
 from dpcli.train.tasks.user_code import called_on_records
 

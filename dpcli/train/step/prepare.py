@@ -27,10 +27,9 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.settings import Train
 from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.canaries import Canaries, canaries
-from dpcli.train.replay.gradients import GradientCanaries, gradient_canaries
+from dpcli.train.replay.canaries import Canaries, GradientCanaries, canaries, gradient_canaries
+from dpcli.train.run.processes import choose_threads
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.run.threads import choose_threads
 from dpcli.train.sampling.schemes import participations, sampler
 from dpcli.train.sampling.units import by_unit, fewer
 from dpcli.train.step.loop import Average, Indices, Quantile, Trainer, relative

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss, per_example_losses
-from dpcli.train.plan.settings_images import Images, View
+from dpcli.train.plan.settings_classification import Images, View
 from dpcli.train.tasks.learning import Learning
 
 IMAGE = 4  # dimensions of a tensor of images, (B, channels, height, width); every other tensor goes with each view as it is

@@ -14,8 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
-from dpcli.train.plan.settings_custom import Custom
-from dpcli.train.plan.settings_loop import Loop
+from dpcli.train.plan.settings_custom import Custom, Loop
 from dpcli.train.plan.sources import one_source
 from dpcli.train.tasks.augmentation import augmented
 from dpcli.train.tasks.files import whose

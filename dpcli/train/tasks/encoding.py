@@ -10,8 +10,7 @@ import numpy as np
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
-from dpcli.train.plan.features import Feature, plain
-from dpcli.train.plan.settings_classification import Classification
+from dpcli.train.plan.settings_classification import Classification, Feature, plain
 from dpcli.train.tasks.files import row_place
 
 if TYPE_CHECKING:

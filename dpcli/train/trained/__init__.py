@@ -1,1 +1,1 @@
-"""What a run left, used: loaded, asked, measured and attested."""
+"""Trained models: loaded, asked, measured and attested."""

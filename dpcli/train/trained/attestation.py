@@ -1,4 +1,4 @@
-"""What may be attested of a run: an in-toto statement about its model's file, made of nothing but what the folder proves.
+"""The attestation of a run: an in-toto statement about its model's file, made of what the folder proves, and its verification.
 
 Unsigned: its bytes are what a tool such as cosign signs, as the payload of a DSSE envelope. Nothing here needs torch.
 Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
@@ -6,16 +6,19 @@ Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.rounding import up
+from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.description import LEFT, Description, description_in, digest_of
-from dpcli.train.run.guarantee import guarantee
+from dpcli.train.run.description import LEFT, Description, description_in, digest_of, distinct, guarantee, require_stamp
 from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
-from dpcli.train.trained.stamp import require_stamp
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
@@ -25,7 +28,7 @@ ROUNDING = 1e-9
 
 
 def attestation(folder: str) -> dict[str, Any]:
-    """The statement: the model's digest, and the guarantee with everything that it rests on.
+    """Return the statement: the model's digest, and the guarantee with everything that it rests on.
 
     The guarantee is priced anew from the run's own copy of its file, and attested only where it says no less.
 
@@ -33,84 +36,171 @@ def attestation(folder: str) -> dict[str, Any]:
         InputError: the folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
             disagree about its privacy; its file costs more than it claims. CannotCertify: nobody can say what the file costs.
     """
-    found = description_in(folder)
-    require_private(found, found.guarantee["private"] is True)
-    changed = found.changed()
+    description = description_in(folder)
+    require_private(description, description.guarantee["private"] is True)
+    changed = description.changed()
     if changed:
-        raise InputError(f"{found.path(changed[0])}: expected the file that the run left, found another, or none")
-    with open(found.path(STATEMENT), "rb") as file:
-        said = file.readline()
-    require_private(found, b"NOT PRIVATE" not in said)  # where a description was changed by hand
-    require_stamp(found)
-    plan = plan_of(found.path(PIPELINE))
-    require_claim(found, plan)
-    verdict = f": epsilon <= {up(found.guarantee['epsilon'])} at delta = {found.guarantee['delta']!r}."
-    if verdict.encode() not in said:
-        raise InputError(f"{found.path(STATEMENT)}: expected the statement of this run, with{verdict[1:-1]}, found another run's")
+        raise InputError(f"{description.path(changed[0])}: changed or removed after training (SHA-256 differs)")
+    with open(description.path(STATEMENT), "rb") as file:
+        first_line = file.readline()
+    require_private(description, b"NOT PRIVATE" not in first_line)  # where a description was changed by hand
+    require_stamp(description)
+    plan = plan_of(description.path(PIPELINE))
+    require_claim(description, plan)
+    verdict = f": epsilon <= {up(description.guarantee['epsilon'])} at delta = {description.guarantee['delta']!r}."
+    if verdict.encode() not in first_line:
+        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, which has{verdict[1:-1]}")
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [_resource(name, found.files[name]) for name in (MODEL, *_adapter(found))],
+        "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "run": found.run,
-            "dpcli": found.version,
-            "guarantee": dict(found.guarantee),
-            "repeated": [list(portion) for portion in found.repeated],
-            "statement": _resource(STATEMENT, found.files[STATEMENT]),
-            "pipeline": _resource(PIPELINE, found.files[PIPELINE]),
-            "description": _resource(DESCRIPTION, digest_of(found.path(DESCRIPTION))),
-            "ledger": found.ledger,
+            "run": description.run,
+            "dpcli": description.version,
+            "guarantee": dict(description.guarantee),
+            "repeated": [list(portion) for portion in description.repeated],
+            "statement": _resource(STATEMENT, description.files[STATEMENT]),
+            "pipeline": _resource(PIPELINE, description.files[PIPELINE]),
+            "description": _resource(DESCRIPTION, digest_of(description.path(DESCRIPTION))),
+            "ledger": description.ledger,
         },
     }
 
 
 def text_of(statement: dict[str, Any]) -> bytes:
-    """As it is written: the same bytes for the same run."""
+    """Return the bytes that are written: the same for the same run."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _adapter(found: Description) -> list[str]:
-    """The same weights, as PEFT reads them."""
-    return sorted(found.files.keys() - {*LEFT})
+def _adapter(description: Description) -> list[str]:
+    """Return the files of the same weights as PEFT reads them."""
+    return sorted(description.files.keys() - {*LEFT})
 
 
-def require_private(found: Description, private: bool) -> None:
-    """Nobody may attest what a seed can undo. Raises InputError."""
+def require_private(description: Description, private: bool) -> None:
+    """Refuse to attest what a seed can undo. Raises InputError."""
     if not private:
         raise InputError(
-            f"{found.folder}: expected a private run, found one that is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is "
-            "attested"
+            f"{description.folder}: the run is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested"
         )
 
 
-def require_claim(found: Description, plan: TrainingPlan) -> None:
+def require_claim(description: Description, plan: TrainingPlan) -> None:
     """Raise InputError where the file, as this version prices it, does not give what the run claims."""
-    if any(not 0 <= start < stop <= plan.steps for start, stop in found.repeated):
-        raise InputError(f"{found.path(DESCRIPTION)}: expected portions of {plan.steps} steps, found others")
-    claimed = dict(found.guarantee)
-    priced = guarantee(_on_its_blocks(found, plan).on_rows(found.rows), found.repeated, True)
+    if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
+        raise InputError(
+            f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
+        )
+    claimed = dict(description.guarantee)
+    priced = guarantee(_on_its_blocks(description, plan).on_rows(description.rows), description.repeated, True)
     least, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
     if not stated >= least:
         raise InputError(
-            f"{found.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, as its file costs, found {stated!r}"
+            f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, as its file costs, found {stated!r}"
         )
     free = {"epsilon", "accountant"}  # of the version that trained
     for name in sorted(priced.keys() | claimed.keys()):
         if name not in free and priced.get(name) != claimed.get(name):
             raise InputError(
-                f"{found.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
+                f"{description.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
             )
 
 
-def _on_its_blocks(found: Description, plan: TrainingPlan) -> TrainingPlan:
-    """The plan with the window of the run where its file leaves that to a flag: what it costs does not depend on it."""
-    charged, said = (found.ledger or {}).get("window"), found.guarantee.get("window")
-    if plan.pipeline.privacy.window is not None or (charged is None and "window" not in found.guarantee):
+def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
+    """Return the plan with the window of the run where its file leaves that to a flag: what it costs does not depend on it."""
+    charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
+    if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
-    if not charged or said != charged:
-        raise InputError(f"{found.path(DESCRIPTION)}: guarantee.window: expected the blocks that its ledger charged, found others")
+    if not charged or stated != charged:
+        raise InputError(
+            f"{description.path(DESCRIPTION)}: guarantee.window: expected {charged}, which its ledger charged, found {stated}"
+        )
     return plan.over(tuple(charged))
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:
     return {"name": name, "digest": {"sha256": digest}}
+
+
+KIND = "what dpcli attest writes"
+STATED = ("_type", "subject", "predicateType", "predicate")  # names of a statement
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A comparison of an attestation with a run. problems: why it is not one of this run; none where it is. claimed: its guarantee.
+
+    signed: whether it came with signatures, which are not checked here.
+    """
+
+    folder: str
+    file: str
+    problems: tuple[str, ...]
+    signed: bool
+    claimed: Mapping[str, Any]
+
+
+def verify(folder: str, file: str) -> Verification:
+    """Compare the attestation in a file, a statement or a DSSE envelope with one, with the run in a folder.
+
+    Raises InputError where the file is no attestation of this kind, or the folder holds no run that describes itself.
+    """
+    stated, signed = _read(file)
+    description_in(folder)
+    try:
+        problems = tuple(_differences(attestation(folder), stated))
+    except (InputError, CannotCertify) as refusal:  # what is in the folder can no longer be attested at all
+        problems = (str(refusal),)
+    return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"])
+
+
+def _read(file: str) -> tuple[dict[str, Any], bool]:
+    """Return the statement, and whether it was in an envelope, bare or in a Sigstore bundle, that has signatures."""
+    data = read_bytes(file, KIND)
+    try:
+        if len(data) > MAX_BYTES:
+            raise ValueError
+        content = json.loads(data, object_pairs_hook=distinct)
+        envelope = content.get("dsseEnvelope", content)
+        signed = "payload" in envelope and any(envelope.get("signatures", ()))
+        if "payload" in envelope:
+            if envelope["payloadType"] != PAYLOAD_TYPE or _says_more(content, envelope):
+                raise ValueError
+            content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=distinct)
+        types = (content["_type"], content["predicateType"])
+        sound = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(content["predicate"]["guarantee"]) is dict
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
+        sound = False
+    if not sound:
+        raise InputError(f"{file}: not {KIND}: a statement or a signed envelope of one")
+    return content, signed
+
+
+def _says_more(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
+    """Return whether there is another statement or payload next to the one that is read: other readers may take that one."""
+    others = (
+        content.keys() | envelope.keys() if envelope is content else content.keys() | (envelope.keys() - {"payload", "payloadType"})
+    )
+    return bool(others & ({*STATED} if envelope is content else {*STATED, "payload", "payloadType"}))
+
+
+def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
+    """Yield the differences in words."""
+    if isinstance(expected, dict) and isinstance(stated, dict):
+        name = expected.get("name")
+        if "digest" in expected and name == stated.get("name") and expected["digest"] != stated.get("digest"):
+            yield f"{name}: not the file that was attested"
+            return
+        for name in sorted(expected.keys() | stated.keys()):
+            where = f"{place}.{name}" if place else str(name)
+            if name not in stated:
+                yield f"{where}: expected {json.dumps(expected[name])}, as the run is, found no such name in the attestation"
+            elif name not in expected:  # even null: another reader may make something of it
+                yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
+            else:
+                yield from _differences(expected[name], stated[name], where)
+    elif isinstance(expected, list) and isinstance(stated, list) and len(expected) == len(stated):
+        for number, (one, other) in enumerate(zip(expected, stated, strict=True)):
+            yield from _differences(one, other, f"{place}[{number}]")
+    elif type(expected) is not type(stated) or expected != stated:
+        yield f"{place}: expected {json.dumps(expected)}, as the run is, found {json.dumps(stated)} in the attestation"

@@ -1,7 +1,9 @@
-"""A trained classifier of numbers."""
+"""A trained classifier of numbers, and the records that it is asked about."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +11,81 @@ import numpy as np
 import torch
 
 from dpcli.base.errors import InputError
-from dpcli.train.plan.settings_classification import Classification
+from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.train.plan.settings_classification import BUILT_IN, Classification
 from dpcli.train.run.description import Description
-from dpcli.train.tasks.arrays import Arrays, arrays, inputs_of, table_in
+from dpcli.train.tasks.arrays import Arrays, arrays, arrays_in, digits, inputs_of, table_in
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
 from dpcli.train.tasks.encoding import encoded
+from dpcli.train.tasks.files import csv_table, parquet_table
 from dpcli.train.tasks.learning import Metrics
-from dpcli.train.trained.answers import ModelInput, Predictions, classified
-from dpcli.train.trained.inputs import inputs_in
-from dpcli.train.trained.model import TrainedModel
-from dpcli.train.trained.places import place_of
+from dpcli.train.tasks.user_code import private_result
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: RowWindow | None = None) -> Any:
+    """Return records (n, ...): the array `inputs` of a .npz file, all columns but the label's and the owner's of .csv and .parquet.
+
+    Columns are taken by the names that [train.columns] declares, and where it declares none in their order, which must be that of the
+    training data; the one that told which of these were read is none. Raises InputError where they cannot be read.
+    """
+    ending = os.path.splitext(source)[1]
+    if source == BUILT_IN:
+        return digits(source).inputs
+    if ending in READERS:
+        if not os.path.isfile(source):
+            raise InputError(f"{source}: no such file")
+        return READERS[ending](source, train, shape, None if rows is None else rows.column)
+    if ":" in source:
+        result = private_result(source, source)
+        return result[0] if isinstance(result, tuple | list) and len(result) in (2, 3) and hasattr(result[0], "shape") else result
+    raise InputError(f"DATA: expected {BUILT_IN}, a {', '.join(READERS)} file, or module:function, found {source!r}")
+
+
+def _npz(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
+    try:
+        read = arrays_in(place, ["inputs"])
+    except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
+        raise InputError(f"{place}: expected a .npz file of plain arrays, found one that cannot be read so") from None
+    if read is None:
+        raise InputError(f"{place}: no array named inputs")
+    return read[0]
+
+
+def _csv(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
+    return _columns(place, train, shape, apart, *csv_table(place))
+
+
+def _parquet(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
+    return _columns(place, train, shape, apart, *parquet_table(place))
+
+
+def _columns(
+    place: str, train: Classification, shape: tuple[int, ...], apart: str | None, names: list[str], rows: list[list[Any]]
+) -> Any:
+    """Return the columns without the label: the last one, where the file names none and there is one more than the model reads."""
+    if train.columns is not None:
+        return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
+    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, apart)]
+    if train.label is None and (len(kept),) == (shape[0] + 1,):
+        kept = kept[:-1]
+    if (len(kept),) != shape:
+        expected = f"{shape[0]} columns of numbers" if len(shape) == 1 else f"an .npz file, as the records have shape {shape}"
+        raise InputError(f"{place}: expected {expected}, as in training, found {len(kept)} columns")
+    try:
+        return np.asarray([[row[at] for at in kept] for row in rows], dtype=np.float64).reshape(-1, shape[0])
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{place}: expected numbers in every column, found a value that is not a number") from None
+
+
+READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], Any]] = {
+    ".npz": _npz,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +97,7 @@ class Classifier(TrainedModel):
     classes: int
 
     def probabilities(self, inputs: Any, place: str = "inputs") -> NDArray[np.float64]:
-        """Of each label, (n, classes), in the declared order, from raw inputs.
+        """Return the probability of each label, (n, classes), in the declared order, from raw inputs.
 
         Args:
             inputs: (n, ...), of which the run's shift is taken off here; or, where the run declares columns, a table of raw values by
@@ -45,8 +109,8 @@ class Classifier(TrainedModel):
         """
         if hasattr(inputs, "keys"):
             inputs = self._encoded(inputs, place)
-        found = self._as_trained(inputs_of(inputs, self.train.shift, place), place)
-        scores = scores_of(self.module, torch.from_numpy(found))
+        trained_on = self._as_trained(inputs_of(inputs, self.train.shift, place), place)
+        scores = scores_of(self.module, torch.from_numpy(trained_on))
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
 
@@ -59,13 +123,11 @@ class Classifier(TrainedModel):
         if inputs.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
         if self.train.columns is not None and (np.abs(inputs) > 1).any():
-            raise InputError(
-                f"{place}: expected inputs within [-1, 1], as train.columns makes them, found others: give raw values by their columns"
-            )
+            raise InputError(f"{place}: inputs beyond [-1, 1], which train.columns never makes: give raw values by their columns")
         return inputs
 
-    def answers(self, asked: ModelInput) -> Predictions:
-        source = asked.one_source()
+    def answers(self, question: ModelInput) -> Predictions:
+        source = question.one_source()
         labels = None if self.train.labels is None else list(self.train.labels)
         return classified(
             self.probabilities(inputs_in(source, self.train, self.shape, self.description.rows), source).tolist(), labels
@@ -74,13 +136,13 @@ class Classifier(TrainedModel):
     def measured(self, source: str, path: str) -> Metrics:
         if path:
             return measure_of(self.module, arrays(self.train, path, self.description.rows))()
-        found = table_in(source, self.train, self.classes, self.description.rows)
-        inputs = self._as_trained(found.inputs, source)
-        return measure_of(self.module, Arrays(inputs, found.labels, inputs, found.labels, self.classes))()
+        table = table_in(source, self.train, self.classes, self.description.rows)
+        inputs = self._as_trained(table.inputs, source)
+        return measure_of(self.module, Arrays(inputs, table.labels, inputs, table.labels, self.classes))()
 
 
 def classifier(train: Classification, description: Description) -> Classifier:
-    """The model that [train] names, for the inputs that the run describes. Raises InputError where it cannot be had."""
+    """Return the model that [train] names, for the inputs that the run describes. Raises InputError where it cannot be had."""
     shape, classes = description.shape("inputs"), description.number("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)

@@ -6,17 +6,109 @@ model as `dpcli.load_model` reads it. What is published is a function of what th
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError, InternalError
+from dpcli.base.rounding import up
+from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
+from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 from dpcli.train.trained.attestation import attestation, text_of
-from dpcli.train.trained.model_card import CARD, HubFolder, model_card
+
+CARD = "README.md"
+USE = {
+    "transformers": "transformers.AutoModelForCausalLM.from_pretrained(FOLDER)",
+    "peft": "peft.PeftModel.from_pretrained(base_model, FOLDER)",
+    "dpcli": "dpcli.load_model(FOLDER)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HubFolder:
+    """library: that reads it. title: of the pipeline. files: of the model. base: what an adapter stands on, "" where there is none."""
+
+    library: str
+    title: str
+    files: tuple[str, ...]
+    base: str = ""
+
+
+def model_card(description: Description, what: HubFolder) -> str:
+    """README.md: front matter in YAML (values in its JSON subset, so that nothing in a file can be read as another key), the guarantee
+    in words, how the model is loaded, and the run's statement."""
+    stated = description.guarantee
+    with open(description.path(STATEMENT), encoding="utf-8") as file:
+        statement = file.read()
+    front: dict[str, object] = {"library_name": what.library, "tags": ["differential-privacy", "dpcli"]}
+    if what.base:
+        front["base_model"] = what.base
+    front["differential_privacy"] = {
+        **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
+        "statement": STATEMENT,
+        "statement_sha256": digest_of(description.path(STATEMENT)),
+        "dpcli": description.version,
+    }
+    return (
+        f"---\n{_yaml(front)}---\n\n# {_line(what.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[what.library]}`.\n\n"
+        f"What the model computes costs no more privacy. A metric computed from the training data does.\n\n{_deeper(statement)}"
+    )
+
+
+def _guarantee(stated: Mapping[str, object]) -> str:
+    epsilon = stated["epsilon"]
+    assert isinstance(epsilon, float)
+    return (
+        f"Trained with differential privacy: epsilon <= {up(epsilon)} at delta = {stated['delta']!r}, per {stated['unit']}, "
+        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
+        f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has the digests of the run's files, unsigned."
+    )
+
+
+def _window(stated: Mapping[str, object]) -> str:
+    blocks = stated.get("window")
+    if not isinstance(blocks, list):
+        return ""
+    rows = kept_rows(stated.get("rows"), blocks)
+    words = UNCHECKED if rows is None else _line(rows.words)
+    return f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {words}"
+
+
+def _yaml(values: Mapping[str, object], indent: str = "") -> str:
+    """Return block style for tables, JSON for everything else, which YAML 1.2 reads alike."""
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{indent}{name}:\n{_yaml(value, indent + '  ')}")
+        elif isinstance(value, float):
+            lines.append(f"{indent}{name}: {_number(value)}\n")
+        else:
+            lines.append(f"{indent}{name}: {json.dumps(value)}\n")
+    return "".join(lines)
+
+
+def _number(value: float) -> str:
+    """Return a number with a point: YAML 1.1 reads 1e-05 as text."""
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
+
+
+def _line(text: str) -> str:
+    """Return the text in one line, without what Markdown or HTML would read as its own."""
+    return "".join(f"\\{one}" if one in "\\`*_{}[]<>()#+-!|&" else one for one in text if one.isprintable())
+
+
+def _deeper(statement: str) -> str:
+    """Return the statement below the card's heading."""
+    return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))
+
 
 PROVEN = "dpcli-attestation.json"
 
@@ -29,55 +121,55 @@ def published(run: str, folder: str) -> HubFolder:
         CannotCertify: nobody can say what its file costs. Unavailable: torch, or transformers for its models, is not installed.
     """
     stated = attestation(run)  # with the guarantee priced anew
-    found = description_in(run)
+    description = description_in(run)
     if os.path.lexists(folder):
         raise InputError(f"{folder}: expected a path that does not exist yet, found one")
     above = os.path.dirname(os.path.abspath(folder))
     if not os.path.isdir(above):
-        raise InputError(f"{above}: expected a folder, found none")
+        raise InputError(f"{above}: no such folder")
     with tempfile.TemporaryDirectory(prefix=".publishing-", dir=above) as scratch:
         made = os.path.join(scratch, "made")
         os.mkdir(made)
-        what = _written(found, made)
-        _copied(found, STATEMENT, made)
+        what = _written(description, made)
+        _copied(description, STATEMENT, made)
         with open(os.path.join(made, PROVEN), "xb") as file:
             file.write(text_of(stated))
         with open(os.path.join(made, CARD), "x", encoding="utf-8") as text:
-            text.write(model_card(found, what))
+            text.write(model_card(description, what))
         os.rename(made, folder)
     return what
 
 
-def _written(found: Description, folder: str) -> HubFolder:
-    """The weights, in the form of the library that made the model."""
-    plan = plan_of(found.path(PIPELINE))
+def _written(description: Description, folder: str) -> HubFolder:
+    """Write the weights, in the form of the library that made the model."""
+    plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
-    names = sorted(name for name in found.files if name.startswith(f"{ADAPTER}/"))
+    names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
     if names and ":" not in base:
         for name in names:
-            _copied(found, name, folder)
+            _copied(description, name, folder)
         return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)
     from dpcli.train.trained.loading import load_model
 
-    model = load_model(found.folder)
+    model = load_model(description.folder)
     if hasattr(model.module, "save_pretrained") and base and ":" not in base:
         return HubFolder("transformers", title, _by_transformers(model, folder))
     for name in (MODEL, PIPELINE):
-        _copied(found, name, folder)
-    shutil.copyfile(found.path(DESCRIPTION), os.path.join(folder, DESCRIPTION))
+        _copied(description, name, folder)
+    shutil.copyfile(description.path(DESCRIPTION), os.path.join(folder, DESCRIPTION))
     return HubFolder("dpcli", title, (MODEL, DESCRIPTION, PIPELINE))
 
 
-def _copied(found: Description, name: str, folder: str) -> None:
-    """A file of the run. Raises InputError where it has changed meanwhile."""
+def _copied(description: Description, name: str, folder: str) -> None:
+    """Copy a file of the run. Raises InputError where it has changed meanwhile."""
     path = os.path.join(folder, os.path.basename(name))
-    shutil.copyfile(found.path(name), path)
-    if digest_of(path) != found.files[name]:
-        raise InputError(f"{found.path(name)}: expected the file that the run left, found another")
+    shutil.copyfile(description.path(name), path)
+    if digest_of(path) != description.files[name]:
+        raise InputError(f"{description.path(name)}: changed after training (SHA-256 differs)")
 
 
 def _by_transformers(model: Any, folder: str) -> tuple[str, ...]:
-    """Written by transformers, and read back to the same tensors."""
+    """Write by transformers, and read back to the same tensors."""
     import torch
 
     from dpcli.train.tasks.lm_library import library, offline, quiet

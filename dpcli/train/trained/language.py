@@ -1,23 +1,43 @@
-"""A trained language model, which goes on from a prompt."""
+"""Trained language models: one that goes on from a prompt, and a classifier of texts, which is a frozen model behind a trained prompt."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from dpcli.base.errors import InputError
-from dpcli.train.plan.settings_language import CausalLm
+from dpcli.train.plan.settings_language import CausalLm, Language, SoftPrompt
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records
 from dpcli.train.tasks.learning import Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits
-from dpcli.train.tasks.lm_texts import Tokens, encoded, needed, tokens_of
-from dpcli.train.trained.answers import ModelInput, Predictions
-from dpcli.train.trained.model import TrainedModel
-from dpcli.train.trained.places import place_of
-from dpcli.train.trained.prompts import prompts_of
+from dpcli.train.tasks.lm_texts import Tokens, encoded, needed, texts_of, tokens_of
+from dpcli.train.tasks.soft_prompt import accuracy, prompts, scores, verbalizers
+from dpcli.train.tasks.soft_prompt import public_records as labelled_records
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def prompts_of(question: ModelInput, train: Language) -> list[str]:
+    """Return the texts of --prompt, then DATA's: lines of a .txt file, the text column of .csv, .jsonl and .parquet, or a function's."""
+    if question.source is None:
+        return list(question.prompts)
+    source = os.path.abspath(question.source) if os.path.isfile(question.source) else question.source
+    unlabelled = CausalLm(
+        task="causal-lm", data=source, model=train.model, clipping=train.clipping, learning_rate=1.0, text=train.text
+    )
+    texts = texts_of(source, replace(unlabelled, context=train.context), question.source).texts
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{question.source}: not texts")
+    return [*question.prompts, *map(str, texts)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,7 +49,7 @@ class TrainedLanguageModel(TrainedModel):
     vocabulary: int
 
     def text(self, prompt: str, tokens: int = 64, temperature: float = 1.0, seed: int | None = None) -> str:
-        """What the model says behind a prompt.
+        """Return what the model says behind a prompt.
 
         Args:
             tokens: at most; fewer where the model ends the text. temperature: 0 takes the likeliest token each time. seed: draws the same
@@ -40,7 +60,7 @@ class TrainedLanguageModel(TrainedModel):
         known = needed(self.tokens, self.description.folder)
         ids = encoded(prompt, known, "--prompt").tolist()
         if not ids or max(ids) >= self.vocabulary:
-            raise InputError("--prompt: expected a text of one token or more, all of which the model knows, found another")
+            raise InputError("--prompt: an empty text, or one with tokens that the model does not know")
         chance = torch.Generator()
         chance.seed() if seed is None else chance.manual_seed(seed)
         written: list[int] = []
@@ -53,9 +73,9 @@ class TrainedLanguageModel(TrainedModel):
                 written.append(token)
         return known.text(written)
 
-    def answers(self, asked: ModelInput) -> Predictions:
-        prompts = prompts_of(asked, self.train)
-        texts = (self.text(prompt, asked.tokens, asked.temperature, asked.seed) for prompt in prompts)
+    def answers(self, question: ModelInput) -> Predictions:
+        prompts = prompts_of(question, self.train)
+        texts = (self.text(prompt, question.tokens, question.temperature, question.seed) for prompt in prompts)
         return Predictions(
             ("row", "prompt", "text"), tuple((place, *pair) for place, pair in enumerate(zip(prompts, texts, strict=True), 1)), 3
         )
@@ -73,7 +93,42 @@ def _drawn(scores: torch.Tensor, temperature: float, chance: torch.Generator) ->
 
 
 def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
-    """The language model that [train] names, with its adapter. Raises InputError where it cannot be had."""
+    """Return the language model that [train] names, with its adapter. Raises InputError where it cannot be had."""
     model = language_model(train, place_of(description, train.model), train.lora)
     tokens = tokens_of(train, place_of(description, train.tokenizer or train.model))
     return TrainedLanguageModel(model, train, description, tokens, description.number("vocabulary"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TextClassifier(TrainedModel):
+    """tokens: its tokenizer. vocabulary: how many tokens the model knows. spoken: the token that stands for each label, (labels,)."""
+
+    train: SoftPrompt
+    tokens: Tokens
+    vocabulary: int
+    spoken: Tensor
+
+    def probabilities(self, texts: Sequence[str], place: str = "texts") -> NDArray[np.float64]:
+        """Return the probability of each label, in the order of [train] labels, (n, labels)."""
+        ids, part = prompts(texts, self.train, self.tokens, self.vocabulary, place), self.train.physical_batch_size
+        with evaluating(self.module) as device:
+            label_scores = torch.cat([scores(self.module, self.spoken, rows.to(device)).cpu() for rows in torch.split(ids, part)])
+        probabilities: NDArray[np.float64] = torch.softmax(label_scores.double(), 1).numpy()
+        return probabilities
+
+    def answers(self, question: ModelInput) -> Predictions:
+        texts = prompts_of(question, self.train)
+        return classified(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
+
+    def measured(self, source: str, path: str) -> Metrics:
+        train = self.train if path else replace(self.train, public=os.path.abspath(source) if os.path.isfile(source) else source)
+        public = labelled_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
+        return accuracy(self.module, self.spoken, public, self.train.physical_batch_size)
+
+
+def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
+    """Return the prompted model that [train] names. Raises InputError where it cannot be had."""
+    place = place_of(description, train.model)
+    model, words = language_model(train, place), description.number("vocabulary")
+    tokens = needed(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
+    return TextClassifier(model, train, description, tokens, words, verbalizers(train, tokens, words, place))

@@ -1,4 +1,4 @@
-"""From a run's folder to its model."""
+"""The model of a run's folder, loaded and evaluated."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
@@ -14,17 +15,18 @@ from dpcli.base.extras import require
 from dpcli.base.lazy import load
 from dpcli.file.toml.limits import read_bytes
 from dpcli.train.plan.settings import Train, read_train
-from dpcli.train.run.description import LEFT, Description, description_in
+from dpcli.train.plan.sources import HELD_OUT
+from dpcli.train.run.description import LEFT, Description, description_in, require_stamp
 from dpcli.train.run.outcome import MODEL, PIPELINE
-from dpcli.train.trained.places import place_of
-from dpcli.train.trained.stamp import require_stamp
+from dpcli.train.trained.trained_model import place_of
 
 if TYPE_CHECKING:
-    from dpcli.train.trained.model import TrainedModel
+    from dpcli.train.tasks.learning import Metrics
+    from dpcli.train.trained.trained_model import TrainedModel
 
 
 def load_model(run: str | os.PathLike[str]) -> TrainedModel:
-    """The model that a private run left, ready to be used.
+    """Return the model that a private run left, ready to be used.
 
     Args:
         run: the folder that `dpcli train` left, such as "runs/digits". It may have been moved; the training file is not needed, as the
@@ -55,23 +57,23 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     _require_code(train, description)
     use: Callable[[Train, Description], TrainedModel] = load(train.use)
     with torch.random.fork_rng(devices=[]):  # weights are drawn only to be replaced
-        found = use(train, description)
+        model = use(train, description)
     weights = read_weights(description.path(MODEL))
-    put(found.module, weights, description.model.get("frozen_sha256"), description.path(MODEL))
-    found.module.eval()
-    return found
+    put(model.module, weights, description.model.get("frozen_sha256"), description.path(MODEL))
+    model.module.eval()
+    return model
 
 
 def _require_code(train: Train, description: Description) -> None:
-    """A module that has changed may compute something else with the same weights: it is looked at before it is run."""
+    """Compare the module before it is run: one that has changed may compute something else with the same weights."""
     from dpcli.train.tasks.user_code import code_of, user
 
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
-    found = code_of(train.model, place).get("code_sha256")
-    if ":" in train.model and found in (None, trained):  # where there is none, the import says so
+    digest = code_of(train.model, place).get("code_sha256")
+    if ":" in train.model and digest in (None, trained):  # where there is none, the import says so
         with _from_source():
             user(train.model, place)
-    if found != trained:
+    if digest != trained:
         raise InputError(
             f"{description.folder}: {train.model}: expected the module as it was when the model was trained, found it changed: put the one "
             "of then into the run's folder, and start from there"
@@ -80,7 +82,7 @@ def _require_code(train: Train, description: Description) -> None:
 
 @contextlib.contextmanager
 def _from_source() -> Iterator[None]:
-    """Modules are compiled anew: a file in __pycache__ may hold other code than the file that it stands for."""
+    """Compile modules anew: a file in __pycache__ may hold other code than the file that it stands for."""
     before = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as empty:
         sys.pycache_prefix = empty
@@ -88,3 +90,31 @@ def _from_source() -> Iterator[None]:
             yield
         finally:
             sys.pycache_prefix = before
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEvaluation:
+    """The metrics of a model. declared: whether the training file declares the data public, and no user named others."""
+
+    description: Description
+    metrics: Metrics
+    source: str
+    declared: bool
+
+
+def evaluate(run: str, source: str | None) -> ModelEvaluation:
+    """Return the task's metric of a run's model, the headline first.
+
+    Args:
+        source: labelled data: digits, a file, or module:function; None for those that the training file declares public.
+
+    Raises InputError where there are none, or they cannot be read.
+    """
+    model = load_model(run)
+    if source is not None:
+        return ModelEvaluation(model.description, model.measured(source, ""), source, False)
+    public = model.train.public
+    if public is None:
+        raise InputError(f"{run}: train.public: the file declares no data public: name some, dpcli evaluate RUN DATA")
+    place = place_of(model.description, model.train.data if public == HELD_OUT else public)
+    return ModelEvaluation(model.description, model.measured(public, place), public, True)

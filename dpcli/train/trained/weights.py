@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 
 
 def trained(model: nn.Module) -> dict[str, Tensor]:
-    """What was trained, where some of the model was not; else all of the model, tied tensors once."""
+    """Return what was trained, where some of the model was not; else all of the model, tied tensors once."""
     parameters: dict[str, Tensor] = dict(model.named_parameters())
     if all(value.requires_grad for value in parameters.values()):
         return parameters | dict(model.named_buffers())
@@ -21,21 +21,21 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
 
 
 def frozen_digest(model: nn.Module) -> str | None:
-    """SHA-256 of the rest of the model: names, types, shapes and bytes; None where there is none."""
+    """Return the SHA-256 of the rest of the model: names, types, shapes and bytes; None where there is none."""
     left = trained(model)
     rest = {
         name: value for name, value in model.state_dict(keep_vars=True).items() if not any(value is one for one in left.values())
     }
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(rest):
         value = rest[name].detach().cpu().contiguous()
-        found.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest() if rest else None
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest() if rest else None
 
 
 def put(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, place: str) -> None:
-    """The weights of a run into a model that was built as the run's was.
+    """Put the weights of a run into a model that was built as the run's was.
 
     Raises:
         InputError: it is another model, in names, shapes, types or frozen weights.
@@ -43,22 +43,20 @@ def put(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, pla
     own = trained(model)
     if own.keys() != weights.keys():
         odd = sorted(own.keys() ^ weights.keys())[0]
-        raise InputError(f"{place}: expected the weights of the model that [train] names, found others (such as {odd})")
+        raise InputError(f"{place}: not the weights of the model that [train] names (they differ in {odd})")
     for name, value in own.items():
         if (value.shape, value.dtype) != (weights[name].shape, weights[name].dtype):
-            expected, found = _form(value), _form(weights[name])
-            raise InputError(f"{place}: {name}: expected {expected}, found {found}: the model that [train] names has changed")
+            expected, form = _form(value), _form(weights[name])
+            raise InputError(f"{place}: {name}: expected {expected}, found {form}: the model that [train] names has changed")
     if frozen_digest(model) != frozen:
-        raise InputError(
-            f"{place}: expected the frozen weights that the run was trained on, found others: the model that [train] names has changed"
-        )
+        raise InputError(f"{place}: not the frozen weights that the run was trained on: the model that [train] names has changed")
     with torch.no_grad():
         for name, value in own.items():
             value.copy_(weights[name])
 
 
 def read_weights(path: str) -> dict[str, Tensor]:
-    """A file of safetensors, without running anything in it. Raises InputError where it is none."""
+    """Read a file of safetensors, without running anything in it. Raises InputError where it is none."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 

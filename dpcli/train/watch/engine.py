@@ -1,4 +1,4 @@
-"""What adds the noise: the engine behind an optimizer, as far as its own numbers and its gradients tell."""
+"""The engine behind an optimizer, which adds the noise, as far as its own numbers and its gradients tell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpcli.train.watch.drawn import ALARM
+from dpcli.train.watch.loader import ALARM
 
 INNER = ("optimizer", "original_optimizer", "_optimizer")  # of wrappers: accelerate's, Opacus', Lightning's
 
@@ -20,28 +20,28 @@ HEAD, FEW = 16, 6  # numbers of a step's noise that are kept; fewer than that co
 
 
 def layers_of(optimizer: Any) -> list[Any]:
-    """An optimizer, and those that it wraps, outermost first."""
-    found = [optimizer]
+    """Return an optimizer, and those that it wraps, outermost first."""
+    layers = [optimizer]
     while True:
-        inner = next((vars(found[-1])[name] for name in INNER if name in vars(found[-1])), None)
-        if inner is None or any(inner is one for one in found):
-            return found
-        found.append(inner)
+        inner = next((vars(layers[-1])[name] for name in INNER if name in vars(layers[-1])), None)
+        if inner is None or any(inner is one for one in layers):
+            return layers
+        layers.append(inner)
 
 
 def steps_of(optimizer: Any) -> int:
-    """Steps that an optimizer took before, as far as its state counts them."""
+    """Return the steps that an optimizer took before, as far as its state counts them."""
     return max((int(state["step"]) for state in optimizer.state.values() if "step" in state), default=0)
 
 
 def opacus_in(layers: list[Any]) -> Any:
-    """The Opacus optimizer among them; None where there is none."""
+    """Return the Opacus optimizer among them; None where there is none."""
     module = sys.modules.get("opacus.optimizers.optimizer")
     return None if module is None else next((one for one in layers if isinstance(one, module.DPOptimizer)), None)
 
 
 def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
-    """What an Opacus optimizer is set to that the file does not declare, in words; "" where nothing is."""
+    """Return what an Opacus optimizer is set to that the file does not declare, in words; "" where nothing is."""
     if not engine.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
         return f"noise multiplier {engine.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
     if engine.max_grad_norm != norm:
@@ -51,7 +51,7 @@ def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
 
 @dataclass(slots=True)
 class MeasuredNoise:
-    """What Opacus added to its clipped sums, over what it should have: each tensor by itself, over all steps.
+    """The noise that Opacus added to its clipped sums, over what it should have: each tensor by itself, over all steps.
 
     noise_multiplier, norm: as the file declares. squares: by tensor, in units of the variance. heads: of each step, a few numbers.
     """
@@ -72,11 +72,11 @@ class MeasuredNoise:
 
     @torch.no_grad()
     def see(self, optimizer: torch.optim.Optimizer) -> str:
-        """One step more. Returns words where the noise is too small, as in one run of 10^9, or no fresh noise; "" where it is not."""
+        """Take one more step. Returns words where the noise is too small, as in one run of 10^9, or no fresh noise; "" where it is fine."""
         engine, scale = self.engine, 1.0
-        said = contradiction(engine, self.noise_multiplier, self.norm)
-        if said:
-            return f"an Opacus optimizer with {said}"
+        words = contradiction(engine, self.noise_multiplier, self.norm)
+        if words:
+            return f"an Opacus optimizer with {words}"
         if engine.loss_reduction == "mean":
             scale = float(engine.expected_batch_size * engine.accumulated_iterations)
         stepped = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
@@ -87,10 +87,10 @@ class MeasuredNoise:
                 return "a gradient without a clipped sum"
             noise = parameter.grad.double() * scale - clipped.double().view_as(parameter)
             noises.append(noise.flatten() / (self.noise_multiplier * self.norm))
-        return next((said for said in map(self._size, range(len(noises)), noises) if said), "") or self._again(noises)
+        return next((words for words in map(self._size, range(len(noises)), noises) if words), "") or self._again(noises)
 
     def _size(self, place: int, noise: Tensor) -> str:
-        """Of one tensor: as large as declared, and not one number throughout."""
+        """Check one tensor: as large as declared, and not one number throughout."""
         if len(noise) >= FEW and float(noise.max() - noise.min()) < ALIKE:
             return "one number as the noise of a whole tensor"
         self.squares[place] = self.squares.get(place, 0.0) + float(noise.square().sum())
@@ -104,7 +104,7 @@ class MeasuredNoise:
         return f"noise of {math.sqrt(ratio):.3g} times the declared size" if chance < least else ""
 
     def _again(self, noises: list[Tensor]) -> str:
-        """Whether a step before had this noise: by a few numbers, no two of which are equal by chance."""
+        """Check that no step before had this noise: by a few numbers, no two of which are equal by chance."""
         head = torch.cat([noise[: max(1, HEAD // len(noises))].cpu() for noise in noises])[:HEAD]
         again = len(head) >= FEW and any(bool(((head - one).abs() < ALIKE).all()) for one in self.heads)
         self.heads.append(head)

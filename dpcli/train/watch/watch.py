@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
     from dpcli.random.subsets import Indices
-    from dpcli.train.watch.drawn import DrawnBatches
     from dpcli.train.watch.engine import MeasuredNoise
+    from dpcli.train.watch.loader import DrawnBatches
 
 CALLBACKS = {
     "transformers": "dpcli.train.watch.transformers_callback:TrainerWatch",
@@ -82,25 +82,25 @@ class Watch(Displayed):
 
     @property
     def planned(self) -> int:
-        """Steps that the file declares: the loop is to stop there, and one more raises."""
+        """Return the steps that the file declares: the loop is to stop there, and one more raises."""
         return self.plan.steps
 
     @property
     def finished(self) -> bool:
-        """Whether the loop must stop: nothing more is declared."""
+        """Return whether the loop must stop: nothing more is declared."""
         return self.steps >= self.planned
 
     @property
     def complete(self) -> bool:
-        """Whether sampling, clipping and noise were all seen, and nothing contradicts the file."""
+        """Return whether sampling, clipping and noise were all seen, and nothing contradicts the file."""
         return not self.wrong and not self.unwatched and not set(self.found.values()) & set(NOT_SEEN.values())
 
     @property
     def report(self) -> str:
-        """What was seen, and what was not, in sentences."""
+        """Return what was seen, and what was not, in sentences."""
         if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
-        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {said}" for name, said in self.found.items())]
+        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.found.items())]
         if self.unwatched:
             lines.append(f"not seen: the first {self.unwatched:,} steps")
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
@@ -114,13 +114,12 @@ class Watch(Displayed):
     def lightning_callback(self) -> Any:
         """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable where that is not installed."""
         if importlib.util.find_spec("lightning") is None:
-            raise Unavailable("expected lightning, found none: pip install lightning")
+            raise Unavailable("lightning is not installed: pip install lightning")
         return load(CALLBACKS["lightning"])(self)
 
     def follow_loader(self, loader: Any, accumulated: int = 1) -> None:
         """The half of `follow` about the loader, where a framework has the two at different times."""
-        from dpcli.train.watch.drawn import PassBatches, PoissonBatches, WholeBatches, batches_of
-        from dpcli.train.watch.recording import order_of, rate_of, record
+        from dpcli.train.watch.loader import PassBatches, PoissonBatches, WholeBatches, batches_of, order_of, rate_of, record
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
             return  # which batch belongs to which entry, or step, is not seen
@@ -136,8 +135,8 @@ class Watch(Displayed):
             self.refuse("sampling", f"a loader with {order}, which is no {scheme.scheme} sampling and costs more")
         rate = rate_of(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > SAME * rate:
-            said = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
-            self.refuse("sampling", f"{said} (Opacus draws with 1 / len(loader), whatever the batch size)")
+            words = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
+            self.refuse("sampling", f"{words} (Opacus draws with 1 / len(loader), whatever the batch size)")
 
     def follow_optimizer(self, optimizer: Any, taken: int = 0) -> None:
         """The half of `follow` about the optimizer."""
@@ -153,9 +152,9 @@ class Watch(Displayed):
         if engine is None:
             return
         multiplier, norm = self.plan.stages[0].noise_multiplier, self.plan.train.clipping.norm
-        said = contradiction(engine, multiplier, norm)
-        if said:
-            self.refuse("noise", f"an Opacus optimizer with {said}")
+        words = contradiction(engine, multiplier, norm)
+        if words:
+            self.refuse("noise", f"an Opacus optimizer with {words}")
         self.found["clipping"] = f"by Opacus, whose own code is believed, to norm {norm:g}"
         self.noise = MeasuredNoise(engine, multiplier, norm)
         self.handles.append(self.noise.watch(self._noise))
@@ -164,14 +163,14 @@ class Watch(Displayed):
         self.batches += 1
         if self.drawn is None:
             return
-        said = self.drawn.see(batch)
-        if said:
-            self.refuse("sampling", said)
+        words = self.drawn.see(batch)
+        if words:
+            self.refuse("sampling", words)
         self.found["sampling"] = SEEN
 
-    def _noise(self, said: str) -> None:
-        if said:
-            self.refuse("noise", said)
+    def _noise(self, words: str) -> None:
+        if words:
+            self.refuse("noise", words)
         self.found["noise"] = f"measured, {SEEN}; that nobody knows the seed of torch's generator was not"
 
     def _step(self, optimizer: Any, given: Any, named: Any) -> None:
@@ -183,10 +182,10 @@ class Watch(Displayed):
         if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 
-    def refuse(self, what: str, said: str) -> NoReturn:
-        """Nothing is stated from here on. Raises InputError."""
-        self.wrong = self.wrong or f"{what}: {said}"
-        raise InputError(f"{self.plan.path}: {what}: expected what the file declares, found {said}")
+    def refuse(self, what: str, words: str) -> NoReturn:
+        """Refuse the loop: nothing is stated from then on. Raises InputError."""
+        self.wrong = self.wrong or f"{what}: {words}"
+        raise InputError(f"{self.plan.path}: {what}: expected what the file declares, found {words}")
 
 
 def watch(pipeline: str | os.PathLike[str]) -> Watch:

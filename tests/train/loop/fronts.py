@@ -16,7 +16,7 @@ import dpcli
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.train.plan.plan import plan_of
-from dpcli.train.run.run import train
+from dpcli.train.run.training_run import train
 from tests.train.loop.conftest import COUNT, FILE
 
 STEPS, LENGTH = 10, 6

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import dpcli  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
-from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
+from dpcli.train.loop.marks import WHOLE, numbers  # noqa: E402
 from dpcli.train.tasks.custom import records_of  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
@@ -592,7 +592,7 @@ def test_the_optimizer_has_what_is_trained(begin: Begin) -> None:
     model = model_of()
     with pytest.raises(InputError, match=r"found it without 0\.weight"):
         begin(model, optimizer=torch.optim.SGD(model[2].parameters(), lr=1.0))
-    with pytest.raises(InputError, match="found others"):
+    with pytest.raises(InputError, match="has parameters besides"):
         begin(model, optimizer=torch.optim.SGD([*model.parameters(), nn.Parameter(torch.zeros(2))], lr=1.0))
 
 

@@ -20,7 +20,7 @@ from dpcli.base.errors import Denied, InputError  # noqa: E402
 from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step import prepare  # noqa: E402
 from tests.command import dpcli as command  # noqa: E402
 from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
@@ -163,7 +163,7 @@ def test_an_average_that_was_loaded_before_the_end_is_told_and_loses_nothing(beg
     private = stepped(begin(model), STEPS)
     last = {name: value.clone() for name, value in model.state_dict().items()}
     model.load_state_dict({name: value / 2 for name, value in last.items()})
-    with pytest.raises(InputError, match=r"0\.weight: expected the weights of the last private step.* train\.average"):
+    with pytest.raises(InputError, match=r"0\.weight: not the weights of the last private step.* train\.average"):
         private.finish()
     model.load_state_dict(last)
     assert private.finish().steps == STEPS

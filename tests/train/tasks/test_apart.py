@@ -15,7 +15,7 @@ import numpy as np  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import open_ledger  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.loop.conftest import FILE  # noqa: E402
 from tests.train.loop.fronts import books_of  # noqa: E402

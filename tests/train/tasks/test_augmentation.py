@@ -18,9 +18,9 @@ from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  #
 from dpcli.train.engine.draws import keyed  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.plan.settings_images import View  # noqa: E402
+from dpcli.train.plan.settings_classification import View  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from dpcli.train.tasks import augmentation  # noqa: E402
 from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views  # noqa: E402

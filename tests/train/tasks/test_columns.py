@@ -370,7 +370,7 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     np.savez(folder / "raw.npz", inputs=made + 1, labels=np.ones(len(ROWS), int))  # such as ages
     for command in ("predict", "evaluate"):
         assert (
-            "raw.npz: expected inputs within [-1, 1], as train.columns makes them"
+            "raw.npz: inputs beyond [-1, 1], which train.columns never makes"
             in dpcli(command, "runs/people", "raw.npz", folder=folder).err
         )
         assert "dpcli: gone.csv: expected a file, found none" in dpcli(command, "runs/people", "gone.csv", folder=folder).err

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.outcome import MODEL, Outcome  # noqa: E402
-from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.tasks.causal_lm import build  # noqa: E402
 from dpcli.train.tasks.lm_models import logits, save_adapter  # noqa: E402
 from tests.command import ROOT, dpcli  # noqa: E402

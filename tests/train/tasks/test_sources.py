@@ -14,9 +14,8 @@ from dpcli.base.errors import InputError
 from dpcli.file.keys.annotations import members_of
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.plan.settings_classification import Classification
-from dpcli.train.plan.settings_custom import Custom
+from dpcli.train.plan.settings_custom import Custom, Loop
 from dpcli.train.plan.settings_language import Language
-from dpcli.train.plan.settings_loop import Loop
 from dpcli.train.plugin import TASKS
 from dpcli.train.tasks.arrays import READERS as OF_ARRAYS
 from dpcli.train.tasks.arrays import arrays

@@ -19,8 +19,7 @@ from dpcli.base.rounding import up
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import LEFT
-from dpcli.train.trained.attestation import attestation
-from dpcli.train.trained.verification import verify
+from dpcli.train.trained.attestation import attestation, verify
 from tests.cases import require_each
 from tests.command import Result, dpcli
 from tests.train.samples import FILE, ledger
@@ -72,7 +71,7 @@ def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) ->
     (run / name).write_bytes(content)
     found = verified(run)
     if name == "model.json" and found.code == 2:
-        assert "expected what dpcli train writes of a run" in found.err
+        assert "not as this version of dpcli train writes it" in found.err
         return
     assert found.code == 1
     assert "NOT verified" in found.out and name in found.err
@@ -238,7 +237,7 @@ def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Pa
     refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")  # by its statement
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
-    refused("found another, or NOT PRIVATE")  # by its model
+    refused("its description says otherwise")  # by its model
 
 
 def test_no_statement_of_another_run_is_attested(run: Path) -> None:
@@ -247,7 +246,7 @@ def test_no_statement_of_another_run_is_attested(run: Path) -> None:
         (run / "statement.md").write_text(other)
         sealed(run)
         found = dpcli("attest", str(run))
-        assert found.code == 2 and "statement.md: expected the statement of this run, with epsilon <= " in found.err, found
+        assert found.code == 2 and "statement.md: not the statement of this run, which has epsilon <= " in found.err, found
 
 
 def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:

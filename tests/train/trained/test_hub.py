@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpcli as package
-from dpcli.train.trained.model_card import _line
+from dpcli.train.trained.hub import _line
 from tests.command import dpcli
 from tests.train.tasks.language import FILE
 

@@ -1,5 +1,5 @@
-"""What modules, classes and optimizers hold, as marks that are equal where it is the same: tensors, numbers, texts and containers of these
-by value, anything else by which object it is.
+"""The marks of what modules, classes and optimizers hold, equal where it is the same: tensors, numbers, texts and containers of these
+by value, anything else by identity. Modules are found where they are registered, and in lists, dictionaries and other attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 PLAIN: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
 BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
@@ -57,7 +57,7 @@ class TensorValue:
 
 
 def numbers(tensor: Tensor) -> TensorValue:
-    """Of a large tensor, sums of its bits by row and by column of a table: changes that leave all of these are not by accident.
+    """Return a mark of a tensor; of a large one, sums of its bits by row and by column, which no change leaves by accident.
 
     Edge cases: a subclass is read as torch's own; of one that says itself what operators do, of a sparse or quantised tensor and of one
     without storage the form alone.
@@ -83,14 +83,14 @@ def _bits(tensor: Tensor) -> Tensor:
 
 @singledispatch
 def mark(value: Any) -> object:
-    """One value, without its parts."""
+    """Return the mark of one value, without its parts."""
     return Itself(value)
 
 
 @mark.register
 def _(value: Tensor) -> object:
-    found = numbers(value)
-    return Itself(value), found, version(value) if found.bits is None else None
+    bits = numbers(value)
+    return Itself(value), bits, version(value) if bits.bits is None else None
 
 
 @mark.register
@@ -111,7 +111,7 @@ def _(value: AbstractSet) -> object:  # type: ignore[type-arg]
 
 
 def version(value: Tensor) -> int | None:
-    """torch's count of writes; of a tensor that torch.inference_mode made there is none."""
+    """Return torch's count of writes; of a tensor that torch.inference_mode made there is none."""
     return None if value.is_inference() else value._version
 
 
@@ -131,7 +131,7 @@ for _bytes in BYTES:
 
 @singledispatch
 def parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """What is looked at inside of it."""
+    """Return the parts of a value that are looked at."""
     return ()
 
 
@@ -150,33 +150,68 @@ def _(value: Any) -> Iterable[tuple[str, Any]]:
     return ((f"[{place}]", part) for place, part in enumerate(value))
 
 
-def held(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Marks of a value and of its parts, by name. known: ids of what is compared elsewhere, here only by which object it is."""
+def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
+    """Yield marks of a value and of its parts, by name. known: ids of what is compared elsewhere, here only by identity."""
     if id(value) in known:
         yield name, Itself(value)
         return
     yield name, mark(value)
     if depth < DEEPEST:
         for key, part in parts(value):
-            yield from held(f"{name}{key}", part, known | {id(value)}, depth + 1)
+            yield from marks_of(f"{name}{key}", part, known | {id(value)}, depth + 1)
 
 
 def attributes(
     name: str, values: Mapping[str, Any], apart: AbstractSet[str], known: AbstractSet[int]
 ) -> Iterator[tuple[str, object]]:
-    """Marks of an object's attributes but for those that stand apart."""
+    """Yield marks of an object's attributes but for those that stand apart."""
     for key, value in values.items():
         if key not in apart:
             if type(value) in SIMPLE:
                 yield f"{name}: {key}", value
             elif type(value) not in (dict, OrderedDict) or value:  # most are dictionaries of no hooks
-                yield from held(f"{name}: {key}", value, known)
+                yield from marks_of(f"{name}: {key}", value, known)
 
 
 def of_class(kind: type) -> Iterator[tuple[str, object]]:
-    """What a class says its instances are: its functions and their code, and other attributes."""
+    """Yield marks of a class: its functions and their code, and other attributes."""
     name, own = f"the class {kind.__qualname__}", vars(kind)
     named = {key: value for key, value in own.items() if key[:2] != "__" or key in READ_BY_ATTRIBUTE}
     functions = {key: value for key, value in named.items() if type(value) is FunctionType}
     yield f"{name}: methods", {key: (value, value.__code__, Itself(value.__defaults__)) for key, value in functions.items()}
     yield from attributes(name, named, functions.keys(), frozenset())
+
+
+REGISTERED = ("_parameters", "_buffers", "_modules")
+
+
+def every_module(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield each module once, by a name that says where it was found."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, nn.Module]] = [("", model)]
+    for place, root in waiting:
+        for name, module in root.named_modules(prefix=place):
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+                for key, value in vars(module).items():
+                    if key not in REGISTERED and type(value) not in SIMPLE:
+                        waiting.extend(modules_in(f"{name}.{key}" if name else key, value, frozenset()))
+
+
+def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    """Return the parameters and buffers of the modules, each once."""
+    tensors: dict[int, tuple[str, Tensor]] = {}
+    for name, module in modules.items():
+        for key, tensor in (*module.named_parameters(name, recurse=False), *module.named_buffers(name, recurse=False)):
+            tensors.setdefault(id(tensor), (key, tensor))
+    return dict(tensors.values())
+
+
+def modules_in(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
+    """Yield modules in containers of containers."""
+    if isinstance(value, nn.Module):
+        yield name, value
+    elif id(value) not in above and len(above) < DEEPEST:
+        for key, part in parts(value):
+            yield from modules_in(f"{name}{key}", part, above | {id(value)})

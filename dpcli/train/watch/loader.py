@@ -1,15 +1,26 @@
-"""Whether batches may come from the scheme that a file declares: tests that a right sampler fails once in 10^9 runs, however long.
+"""The batches of a loader: which records it draws, seen where indices are made, and whether they may come from the declared scheme.
 
-Each returns words where the batches contradict the scheme, and "" where they do not: what passes is not proven.
+The tests fail a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" where
+they do not: what passes is not proven.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from dpcli.mechanisms.sampling.schemes import BallsInBins, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.arrays import np
@@ -17,6 +28,68 @@ from dpcli.train.sampling.schemes import pass_length
 
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
+
+
+IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
+
+
+@dataclass(slots=True)
+class Recording:
+    """A sampler of batches that tells of each."""
+
+    recorded: Any
+    tell: Callable[[Indices], None]
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.recorded:
+            self.tell(np.asarray(list(batch) if hasattr(batch, "__iter__") else [batch], np.int64))
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recorded, name)
+
+
+def record(loader: Any, tell: Callable[[Indices], None]) -> bool:
+    """Have a loader tell of each batch as it is drawn. Returns whether it does: not one that has no indices."""
+    loader = inside(loader)
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        return False
+    holder, name, drawing = drawn_by(loader)
+    if isinstance(drawing, Recording):
+        drawing.tell = tell
+    else:
+        object.__setattr__(holder, name, Recording(drawing, tell))  # a DataLoader refuses it, for its own sake
+    return True
+
+
+def drawn_by(loader: Any) -> tuple[Any, str, Any]:
+    """Return what draws its batches, and which attribute of what it is: not what cuts them for memory, as BatchMemoryManager does."""
+    sampler: Any = getattr(loader, "batch_sampler", None)
+    holder, name = loader, "batch_sampler"
+    while type(sampler).__name__ == "BatchSplittingSampler":
+        holder, name, sampler = sampler, "sampler", sampler.sampler
+    return holder, name, sampler
+
+
+def inside(loader: Any) -> Any:
+    """Return the loader that is iterated over: accelerate's have one inside."""
+    return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
+
+
+def order_of(loader: Any) -> str:
+    """Return the sampler's name where torch documents that it goes through the data in passes, or draws with replacement; else ""."""
+    sampler = getattr(drawn_by(inside(loader))[2], "sampler", None)
+    return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
+
+
+def rate_of(loader: Any) -> float | None:
+    """Return the rate that its sampler says it draws with, as that of Opacus does; None where it says nothing."""
+    rate = getattr(drawn_by(inside(loader))[2], "sample_rate", None)
+    return float(rate) if isinstance(rate, float | int) else None
+
 
 ALARM = 1e-9
 
@@ -38,7 +111,7 @@ class DrawnBatches(ABC):
         self.times = np.zeros(self.records, np.int64)
 
     def see(self, batch: Indices) -> str:
-        """One batch more."""
+        """Take one more batch."""
         self.seen += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
@@ -49,11 +122,11 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
-        """What is wrong with it, after those before it."""
+        """Return what is wrong with it, after those before it."""
 
     @property
     def alarm(self) -> float:
-        """Logarithm of the chance at which this batch may be blamed: all of them together stay below ALARM."""
+        """Return the log of the chance at which this batch may be blamed: all of them together stay below ALARM."""
         return math.log(ALARM / (self.seen * (self.seen + 1)))
 
     def evenly(self, batch: Indices) -> str:
@@ -78,7 +151,7 @@ class DrawnBatches(ABC):
         return f"one record {most} times in {self.seen} batches of rate {self.rate:.4g}" if chance < self.alarm else ""
 
     def _likeliest(self) -> float:
-        """The largest chance that a binomial count is one of two neighbours."""
+        """Return the largest chance that a binomial count is one of two neighbours."""
         mode = int((self.seen + 1) * self.rate)
         chances = [math.exp(log_binomial(self.seen, self.rate, k)) for k in range(max(0, mode - 2), min(self.seen, mode + 2) + 1)]
         return min(1.0, max((a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True)), default=1.0))
@@ -141,7 +214,7 @@ class WholeBatches(DrawnBatches):
 
 
 def log_binomial(count: int, rate: float, k: int) -> float:
-    """Logarithm of the chance of k among `count`."""
+    """Return the logarithm of the chance of k among `count`."""
     if not 0.0 < rate < 1.0:
         return 0.0 if k == (count if rate >= 1.0 else 0) else -math.inf
     ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
@@ -149,7 +222,7 @@ def log_binomial(count: int, rate: float, k: int) -> float:
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
-    """What tests the batches of a scheme; None where nothing here does."""
+    """Return what tests the batches of a scheme; None where there is no test."""
     rate = None if scheme is None else scheme.exact_rate(dataset_size)
     chosen = next((make for kind, make in KINDS.items() if isinstance(scheme, kind)), None)
     if scheme is None or (rate is not None and rate >= 1):

@@ -1,0 +1,136 @@
+"""A training run as a whole: charge the ledger, train, leave a model, its metrics and a statement; and what it will take."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.base.extras import require, require_posix
+from dpcli.sessions.folder import exclusive
+from dpcli.train.plan.plan import TrainingPlan
+from dpcli.train.run.outcome import Outcome
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.run.ranks import Ranks
+
+
+Report = Callable[[int, Mapping[str, float] | None], None]  # steps done, and metrics where they were just measured
+
+
+def train(
+    plan: TrainingPlan,
+    ledger: Ledger | None = None,
+    resume: bool = False,
+    insecure_seed: int | None = None,
+    report: Report = lambda step, metrics: None,
+) -> Outcome:
+    """Do what the plan says, on this process or with the others that torchrun started.
+
+    Args:
+        ledger: the run is reserved in full at the start, and charged before the first sum, which may fail by what it finds; a resumed run
+            is charged again for the steps that it may repeat.
+        insecure_seed: reproducible noise, which is no noise to whoever knows the seed: the statement says NOT PRIVATE, a ledger refuses.
+
+    Raises:
+        InputError: what the file asks for cannot be done. Denied: the ledger says no. LedgerError: it cannot be read.
+    """
+    require("torch", "safetensors")
+    from dpcli.train.run.ranks import ranks_of
+
+    if ledger is not None and insecure_seed is not None:
+        raise InputError("--insecure-seed: expected no --ledger with it, found one: noise that can be repeated protects nobody")
+    ranks, folder = ranks_of(plan.train.device), plan.folder
+    with exclusive(folder) if ranks.first else nullcontext():
+        outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
+    ranks.part_ways()
+    return outcome
+
+
+def _run(
+    plan: TrainingPlan, ledger: Ledger | None, resume: bool, insecure_seed: int | None, report: Report, ranks: Ranks, folder: str
+) -> Outcome:
+    from dpcli.train.run.charged_run import charged_run
+    from dpcli.train.run.processes import Stopped, stoppable
+    from dpcli.train.step.prepare import prepare
+
+    (rows,) = ranks.same((plan.rows,) if ranks.first else None)  # the first alone has asked the ledger
+    plan = plan.on_rows(rows)
+    run = charged_run(plan, ledger, resume, insecure_seed, ranks, folder, prepare)
+    with stoppable() as stop:
+        try:
+            for stage in plan.stages:
+                run.prepared.stage(stage, lambda step: report(step, run.after(step)), stop)
+        except Stopped:
+            run.pause()
+            ranks.part_ways()
+            raise KeyboardInterrupt from None
+        except BaseException as problem:
+            run.charge.give_back(problem)
+            raise
+    return run.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums.
+
+    constants: what the user's own program reads beside its parameters, its buffers and the records, by name.
+    """
+
+    seconds: float
+    bytes: int
+    method: str
+    parameters: int
+    constants: tuple[str, ...] = ()
+
+
+def estimate(plan: TrainingPlan) -> Estimate | str:
+    """Measure a few steps on made-up records, of which nothing is kept; return what is not installed or downloaded where they cannot run.
+
+    Raises InputError where the run itself would be refused.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed: pip install 'dpcli[train]'"
+    from dpcli.train.tasks.lm_library import cached_only
+
+    try:
+        with cached_only():
+            return _measured(plan)
+    except Unavailable as problem:
+        return str(problem)
+
+
+def _measured(plan: TrainingPlan) -> Estimate:
+    require_posix("measuring a run")
+    import torch
+
+    from dpcli.random.streams import system_entropy
+    from dpcli.train.run.processes import quickest
+    from dpcli.train.run.ranks import Alone
+    from dpcli.train.step.prepare import prepare
+
+    prepared = prepare(replace(plan, canaries=0), system_entropy(), Alone(), None, "")
+    trainer, physical = prepared.trainer, plan.train.physical_batch_size
+    records = prepared.few()
+    prepared.rehearse()
+    part = quickest(lambda: trainer.gradients(records))
+    noise = prepared.noise(plan.stages[0])
+    drawn = quickest(lambda: noise.next(trainer.shapes))
+    seconds = sum(stage.steps * (part * max(1.0, stage.expected_batch / physical) + drawn) for stage in plan.stages)
+    memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak()
+    prepared.measure()  # refused here as by the run
+    parameters = sum(shape.numel() for shape in trainer.shapes.values())
+    return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
+
+
+def _peak() -> int:
+    """Return the peak memory of this process, in bytes; the system counts in kilobytes, but for macOS."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,123 @@
+"""A trained model, loaded again: a torch module, the questions that it may be asked, and its answers. Needs no torch."""
+
+from __future__ import annotations
+
+import io
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.base.displayed import Displayed
+from dpcli.base.errors import InputError, Unavailable
+from dpcli.base.rounding import up
+from dpcli.train.plan.settings import Train
+from dpcli.train.run.description import Description
+from dpcli.train.run.outcome import PIPELINE
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from dpcli.train.tasks.learning import Metrics
+
+
+Answer = str | float | int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """A question. source: digits, a file or module:function; None for prompts alone. tokens, temperature, seed: of text that is written."""
+
+    source: str | None
+    prompts: tuple[str, ...] = ()
+    tokens: int = 64
+    temperature: float = 1.0
+    seed: int | None = None
+
+    def one_source(self) -> str:
+        """Return the records, for a model that reads no text."""
+        if self.source is None or self.prompts:
+            raise InputError("--prompt: expected DATA, as the model reads numbers and no text, found a prompt")
+        return self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """The answers, a row for each record or prompt, in their order. brief: of so many columns a table is made; csv and json have all."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Answer, ...], ...]
+    brief: int
+
+
+def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
+    """Return the likeliest label of each record, and every label's probability. labels: their names; None where they are numbers."""
+    width = len(probabilities[0]) if probabilities else 0
+    columns = ("row", "label", "probability", *(f"p_{number}" for number in range(width)))
+    rows = []
+    for place, row in enumerate(probabilities, 1):
+        best = max(range(width), key=row.__getitem__)
+        rows.append((place, best if labels is None else labels[best], row[best], *row))
+    return Predictions(columns, tuple(rows), 3)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainedModel(Displayed, ABC):
+    """The model of a private run, as `dpcli.load_model` finds it.
+
+    module: in evaluation mode, on the CPU, with the run's weights. train: the run's [train] table. description: what the run says of
+    itself; `description.guarantee` has epsilon (an upper bound, None where the run was NOT PRIVATE), delta, unit and adjacency. What is
+    computed from the module alone is post-processing and costs nothing more; what is computed from private records, such as a metric, is
+    not covered.
+    """
+
+    module: nn.Module
+    train: Train
+    description: Description
+
+    def _line(self) -> str:
+        guarantee = self.description.guarantee
+        epsilon = guarantee.get("epsilon")
+        words = "NOT PRIVATE" if epsilon is None else f"epsilon <= {up(float(epsilon))} at delta = {guarantee.get('delta')!r}"
+        return f"{words}, task: {self.train.task}, run: {self.description.folder!r}"
+
+    @abstractmethod
+    def answers(self, question: ModelInput) -> Predictions:
+        """Return what the model says of each record or prompt. Raises InputError where it cannot be asked that."""
+
+    @abstractmethod
+    def measured(self, source: str, path: str) -> Metrics:
+        """Return the task's metric on labelled data. Raises InputError where they cannot be read.
+
+        path: of the file in whose [train] they are named; "" where a user names them.
+        """
+
+
+def refused(train: Train, what: str) -> InputError:
+    """Return the error for what a task does not do."""
+    return InputError(f'{what}: expected a run of another task, found task = "{train.task}": use dpcli.load_model in Python')
+
+
+def parquet_of(answers: Predictions) -> bytes:
+    """Return every row and column as a parquet file. Raises Unavailable where pyarrow is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise Unavailable("--parquet: needs pyarrow: pip install pyarrow") from None
+    columns = zip(*answers.rows, strict=True) if answers.rows else ([] for _ in answers.columns)
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(dict(zip(answers.columns, map(list, columns), strict=True))), out)
+    return out.getvalue()
+
+
+def place_of(description: Description, source: str) -> str:
+    """Return a path in whose folder `source` is: the run's, that of the training file, or the current one."""
+    folders = (description.folder, description.path(description.origin), os.getcwd())
+    return os.path.join(next((folder for folder in folders if _holds(folder, source)), description.folder), PIPELINE)
+
+
+def _holds(folder: str, source: str) -> bool:
+    module, colon, _ = source.partition(":")
+    name = os.path.join(folder, module.split(".")[0])
+    return os.path.isfile(f"{name}.py") or os.path.isdir(name) if colon else os.path.exists(os.path.join(folder, source))
