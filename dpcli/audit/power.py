@@ -153,7 +153,7 @@ def needed(guesses: int, refutes: Callable[[int], bool]) -> int:
 
 
 def shares(steps: Sequence[SampledSteps], factor: float, canaries: int, ways: Sequence[Guessing], seed: int) -> list[float]:
-    """Simulate how often each way of guessing finds a program with 1 / factor of its noise."""
+    """Simulate how often each way of guessing finds a program with 1 / factor of its noise. No score is looked at."""
     high, low = right_guesses(steps, factor, canaries, SIMULATED, seed)
     return [float((high[:, way.guesses - way.low] + low[:, way.low] >= way.needed).mean()) for way in ways]
 

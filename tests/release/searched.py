@@ -10,7 +10,7 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.render import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
-from dpcli.release.query_entries import AskedQuery, asked
+from dpcli.release.query_entries import AskedQuery, asked_queries
 from tests.inline import text_of
 from tests.release.questions_drawn import TYPES, columns, question
 
@@ -37,5 +37,5 @@ def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, 
     except InvalidFile:
         return None
     opened_at = section(data, "file.toml", "source")
-    (one,) = asked(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
+    (one,) = asked_queries(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
     return one, opened_at, by_unit

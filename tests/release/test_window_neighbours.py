@@ -143,7 +143,7 @@ def test_every_small_table_of_the_example(secrets: int, engine: DuckDB) -> None:
     those of the first leave room for others: up to twice that.
     """
     plan = plan_of(str(EXAMPLE))
-    (one,) = plan.asked
+    (one,) = plan.queries
     reasons = [*(plan.source.columns["reason"].domain or ()), None]
     weeks = (date(2026, 1, 6), date(2026, 1, 13))
     only = row_window(family("week", "day"), ("2026-W02..2026-W05",), plan.source, "file.toml")

@@ -71,8 +71,8 @@ def _whole_of_whole(raw: Term, layers: Layers, dialect: Dialect) -> Term:
 
 def _whole_of_real(raw: Term, layers: Layers, dialect: Dialect) -> Term:
     number = layers.bind(Term(dialect.cast(raw.sql, "decimal"), raw.depth))
-    most, whole = decimal(LARGEST_WHOLE).write(layers).sql, dialect.cast(number.sql, "integer")
-    return Term(f"CASE WHEN abs({number.sql}) < {most} AND floor({number.sql}) = {number.sql} THEN {whole} END", number.depth)
+    most, integer = decimal(LARGEST_WHOLE).write(layers).sql, dialect.cast(number.sql, "integer")
+    return Term(f"CASE WHEN abs({number.sql}) < {most} AND floor({number.sql}) = {number.sql} THEN {integer} END", number.depth)
 
 
 def _whole_of_exact(raw: Term, layers: Layers, dialect: Dialect) -> Term:

@@ -100,7 +100,7 @@ class Expressions:
 
 @dataclass(frozen=True, slots=True)
 class SqlReader:
-    """One expression as it is read, `depth` nodes below its root."""
+    """An expression as it is read, `depth` nodes below its root."""
 
     expressions: Expressions
     key: str
@@ -179,7 +179,7 @@ Read = Callable[[SqlReader, "exp.Expr"], Scalar]
 
 @dataclass(frozen=True, slots=True)
 class NodeMeaning:
-    """How a node is read, and the parts that it may have."""
+    """A way to read a node, and the parts that it may have."""
 
     read: Read
     arguments: frozenset[str]

@@ -26,7 +26,7 @@ class Stable(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class StabilityTest:
-    """What the mechanism type propose-test-release prices at this epsilon (nats) and delta."""
+    """The test that the mechanism type propose-test-release prices at this epsilon (nats) and delta."""
 
     epsilon: float
     delta: float
@@ -55,12 +55,12 @@ class StabilityTest:
         return math.exp(log_laplace_beyond(self.scale, self.threshold - distance))
 
     def passes(self, distance: int, draw: Draw) -> bool:
-        """Whether the noisy distance exceeds the threshold."""
+        """Test that the noisy distance exceeds the threshold."""
         return distance + draw(self.scale) > self.threshold
 
-    def released(self, found: Stable[Value], draw: Draw) -> Value | None:
+    def released(self, stable: Stable[Value], draw: Draw) -> Value | None:
         """The answer, or None."""
-        return found.answer if self.passes(found.distance, draw) else None
+        return stable.answer if self.passes(stable.distance, draw) else None
 
 
 def units_apart(changes: int, per_unit: int) -> int:
