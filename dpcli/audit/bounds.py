@@ -124,11 +124,6 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
     return bracket_root(margin, low, high, 1e-10)[0]
 
 
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = lazy("scipy.special")
-
 TradeOff = Callable[[float], float]  # false positive rate -> lowest false negative rate, from below
 
 LARGEST_MU = 64.0
@@ -183,17 +178,16 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """The epsilon at `delta` > 0 of a Gaussian with that mu; a bound on the program only if its trade-off curve is a Gaussian's."""
+    """Return the epsilon of the largest Gaussian that the guesses refute."""
+    return _gaussian_epsilon(guesses_mu_lower(canaries, guesses, correct, significance), delta)
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon at `delta` > 0 of a Gaussian; a bound on the program only if its trade-off curve is a Gaussian's."""
     if delta <= 0.0:
         raise InputError(f"expected a delta > 0 for a Gaussian's epsilon, which is infinite without, found {delta!r}")
-    mu = guesses_mu_lower(canaries, guesses, correct, significance)
     return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
 
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = lazy("scipy.special")
 
 RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
 GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
@@ -261,8 +255,5 @@ def rates_mu_lower(rates: ErrorRates) -> float:
 
 
 def rates_gaussian_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """The epsilon at `delta` > 0 of a Gaussian with that mu; a bound on the program only if its trade-off curve is a Gaussian's."""
-    if delta <= 0.0:
-        raise InputError(f"expected a delta > 0 for a Gaussian's epsilon, which is infinite without, found {delta!r}")
-    mu = rates_mu_lower(rates)
-    return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
+    """Return the epsilon of the largest Gaussian that the rates refute."""
+    return _gaussian_epsilon(rates_mu_lower(rates), delta)

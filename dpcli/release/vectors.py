@@ -10,7 +10,7 @@ from dpcli.base.rounding import figures
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.release.cost import QueryCost
-from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, smallest_whole
 from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 
 
@@ -92,17 +92,7 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
 
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
     """The smallest threshold >= 1 whose delta is at most `delta`; the threshold of `spec` does not matter."""
-
-    def costs(threshold: int) -> bool:
-        return replace(spec, threshold=threshold).resolve(neighbours).delta_floor() > delta
-
-    low, high = 0, 1
-    while costs(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if costs(middle) else (low, middle)
-    return high
+    return smallest_whole(lambda threshold: replace(spec, threshold=threshold).resolve(neighbours).delta_floor() <= delta, 1)
 
 
 def noisy_vector(

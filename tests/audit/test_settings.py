@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.audit.run import audit, request
+from dpcli.audit.audit_run import audit, request
 from dpcli.audit.settings import AuditSettings, overridden, read_settings
 from dpcli.audit.user_code import is_library, is_own_code
 from dpcli.base.errors import InputError

@@ -9,10 +9,10 @@ from typing import Literal
 from dpcli.base.errors import InputError
 from dpcli.file.toml.columns import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.release.data_source import Column
 from dpcli.release.engines.conversions import Family, converted
-from dpcli.release.engines.dialects import Dialect, ScalarType
+from dpcli.release.engines.dialects import ScalarType
 from dpcli.release.expressions.scalars import Layers, Term, literal
-from dpcli.release.expressions.sql_grammar import DeclaredColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SourceTable:
     url, or of a DuckDB file. window: the rows that may be read, all where None.
     """
 
-    columns: Mapping[str, DeclaredColumn]
+    columns: Mapping[str, Column]
     path: str | None = None
     url: str | None = None
     table: str | None = None
@@ -71,7 +71,6 @@ class Values:
 
     table: SourceTable
     actual: ActualTable
-    dialect: Dialect
     read: dict[str, str] = field(default_factory=dict)  # from SQL in the table to the name in the innermost SELECT
 
     def term(self, name: str, layers: Layers) -> Term:
@@ -95,7 +94,7 @@ class Values:
         if window is None or window.each is None:
             return None
         value = self._deciding(window, layers)
-        return value.sql if window.each == "value" else layers.bind(Term(self.dialect.week(value.sql), value.depth)).sql
+        return value.sql if window.each == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """A name for the value that decides a row's block."""
@@ -107,7 +106,7 @@ class Values:
             instead = instead_of(name, [*self.actual.fields, *self.actual.others], self.table.stored, self.actual.named)
             raise InputError(f'{self.actual.place}: expected a column "{name}", found {instead}')
         raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
-        value = converted(raw, to, field.family, layers, self.dialect)
+        value = converted(raw, to, field.family, layers)
         if value is None:
             raise InputError(f'{self.actual.place}: expected values of type {to} in the column "{name}", found {field.kind}')
         return value

@@ -229,7 +229,7 @@ def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable,
 
     Raises InputError where an expression is refused or asks for a column that is not there.
     """
-    values = Values(table, actual, dialect)
+    values = Values(table, actual)
     layers = Layers(dialect, values)
     terms = row_terms(aggregation, table, layers)
     if aggregation.unit is not None:

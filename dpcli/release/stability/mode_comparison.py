@@ -17,7 +17,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.release.answers.choice_error import probability_beyond
 from dpcli.release.cost import QueryCost
 from dpcli.release.measures.most_common import ModeQuery
-from dpcli.release.noise.laws import DiscreteLaplaceLaw
+from dpcli.release.noise.laws import DiscreteLaplaceLaw, smallest_whole
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.query_entries import AskedQuery
 from dpcli.release.stability.propose_test import StabilityTest, mode
@@ -198,14 +198,8 @@ def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """The smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
-    low, high = first - 1, first
-    while high < most and not holds(high):
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
+    return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
 PTR = ModeRelease("propose-test-release", "propose-test-release", False, _tested)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.closed.discrete_tails import log_laplace_beyond
+from dpcli.release.noise.laws import smallest_whole
 
 Value = TypeVar("Value")
 Draw = Callable[[float], int]  # a whole number of discrete Laplace noise of this scale
@@ -39,16 +40,7 @@ class StabilityTest:
     @property
     def threshold(self) -> int:
         """The smallest T >= 0 with P(DLap(scale) > T) <= delta."""
-        low, high = -1, 1
-        while not self._is_rare(high):
-            high *= 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._is_rare(middle) else (middle, high)
-        return high
-
-    def _is_rare(self, least: int) -> bool:
-        return log_laplace_beyond(self.scale, least) <= math.log(self.delta)
+        return smallest_whole(lambda least: log_laplace_beyond(self.scale, least) <= math.log(self.delta))
 
     def release_probability(self, distance: int) -> float:
         """P(distance + DLap > threshold), from above by at most 1e-12 of it."""

@@ -13,7 +13,6 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of
 from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, Stable, released_mode
 
-MEDIAN = Fraction(1, 2)
 DOUBLES = 2**1000  # whole numbers below are no more than a double holds
 
 
