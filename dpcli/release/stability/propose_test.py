@@ -15,6 +15,7 @@ from dpcli.release.noise.laws import smallest_whole
 Value = TypeVar("Value")
 Draw = Callable[[float], int]  # a whole number of discrete Laplace noise of this scale
 UNREACHABLE = 2**62  # the distance where no data have another answer
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,6 @@ class StabilityTest:
 def units_apart(changes: int, per_unit: int) -> int:
     """The distance where `changes` are needed for another answer, of which one unit makes at most `per_unit`."""
     return min(-(-changes // per_unit) - 1, UNREACHABLE)
-
-
-Key = TypeVar("Key")
 
 
 def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1, domain: Sequence[Key] | None = None) -> Stable[Key]:
