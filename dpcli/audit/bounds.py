@@ -19,6 +19,15 @@ else:
     special = lazy("scipy.special")
 
 ROUNDING = 1e-11  # relative; the incomplete beta function is good to about 1e-13
+AT_ONCE = 4096  # terms of the search for alpha
+LARGEST = 64.0  # nats; e^64 is refuted by no number of canaries that fits a computer
+GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
+TradeOff = Callable[[float], float]  # false positive rate -> lowest false negative rate, from below
+LARGEST_MU = 64.0
+MARGIN = 1e-9  # relative, for the rounding of up to a million sums
+CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
+RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
+GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
 
 
 def tail(trials: int, rate: float, least: Array) -> Array:
@@ -48,11 +57,6 @@ def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
 def rate_lower(count: Array | float, trials: int, significance: float) -> Array:
     """The smallest rate that `count` of `trials` do not refute, from below; `rate_upper` of those that did not count."""
     return np.asarray(1.0 - rate_upper(trials - np.asarray(count, dtype=float), trials, significance))
-
-
-AT_ONCE = 4096  # terms of the search for alpha
-LARGEST = 64.0  # nats; e^64 is refuted by no number of canaries that fits a computer
-GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
 
 
 def checked_guesses(canaries: int, guesses: int, correct: int) -> None:
@@ -124,18 +128,6 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
     return bracket_root(margin, low, high, 1e-10)[0]
 
 
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = lazy("scipy.special")
-
-TradeOff = Callable[[float], float]  # false positive rate -> lowest false negative rate, from below
-
-LARGEST_MU = 64.0
-MARGIN = 1e-9  # relative, for the rounding of up to a million sums
-CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
-
-
 def excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
     """By how much so many correct guesses contradict a trade-off curve; above 0: refuted at `significance`.
 
@@ -183,20 +175,15 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """The epsilon at `delta` > 0 of a Gaussian with that mu; a bound on the program only if its trade-off curve is a Gaussian's."""
+    """Return the epsilon of the largest Gaussian that the guesses refute."""
+    return _gaussian_epsilon(guesses_mu_lower(canaries, guesses, correct, significance), delta)
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon at `delta` > 0 of a Gaussian; a bound on the program only if its trade-off curve is a Gaussian's."""
     if delta <= 0.0:
         raise InputError(f"expected a delta > 0 for a Gaussian's epsilon, which is infinite without, found {delta!r}")
-    mu = guesses_mu_lower(canaries, guesses, correct, significance)
     return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
-
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = lazy("scipy.special")
-
-RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
-GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +248,5 @@ def rates_mu_lower(rates: ErrorRates) -> float:
 
 
 def rates_gaussian_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """The epsilon at `delta` > 0 of a Gaussian with that mu; a bound on the program only if its trade-off curve is a Gaussian's."""
-    if delta <= 0.0:
-        raise InputError(f"expected a delta > 0 for a Gaussian's epsilon, which is infinite without, found {delta!r}")
-    mu = rates_mu_lower(rates)
-    return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
+    """Return the epsilon of the largest Gaussian that the rates refute."""
+    return _gaussian_epsilon(rates_mu_lower(rates), delta)

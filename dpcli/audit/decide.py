@@ -223,14 +223,12 @@ def _curve_of_guesses(made: tuple[Guessed, ...], claim: Claim, each: float) -> C
 
 def _most_right(one: Guessed, claim: Claim, each: float) -> str:
     """Say how many right guesses the claimed curve allows."""
-    low, high = 0, one.correct  # `high` is refuted
-    while high > low + 1:
-        middle = (low + high) // 2
-        refuted = excess(one.canaries, one.guesses, middle, claim.trade_off, each) > 0.0
-        low, high = (low, middle) if refuted else (middle, high)
+    least = needed(
+        one.correct - 1, lambda right: right > 0 and excess(one.canaries, one.guesses, right, claim.trade_off, each) > 0.0
+    )
     return (
-        f"of {one.guesses:,} guesses about {one.canaries:,} canaries it allows more than {low:,} to be right with a chance of at most "
-        f"{100.0 * each:.3g} %, and {one.correct:,} were"
+        f"of {one.guesses:,} guesses about {one.canaries:,} canaries it allows more than {least - 1:,} to be right with a chance of at "
+        f"most {100.0 * each:.3g} %, and {one.correct:,} were"
     )
 
 

@@ -16,6 +16,9 @@ from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import special
+else:
+    special = lazy("scipy.special")
 
 
 SINGLE = 2.0**-23  # relative resolution of sums in single precision
@@ -90,11 +93,6 @@ def _finite(step: tuple[Mapping[str, Array], Mapping[str, Array]]) -> bool:
     """Leave what is not a number to another check."""
     return all(bool(np.all(np.isfinite(value))) for table in step for value in table.values())
 
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = lazy("scipy.special")
 
 FOUND = 0.9  # chance with which a fault of the stated size would have been found
 SAMPLE = 4096  # numbers whose pairs are looked at

@@ -96,11 +96,7 @@ def error_counts(attack: Strongest, factor: float, members: int, others: int) ->
 
 def _many(count: int, rate: float, level: float) -> int:
     """The least number of `count` that is exceeded with probability at most `level`."""
-    low, high = -1, count
-    while high > low + 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if float(special.bdtr(middle, count, rate)) >= 1.0 - level else (middle, high)
-    return high
+    return needed(count - 1, lambda most: float(special.bdtr(most, count, rate)) >= 1.0 - level)
 
 
 def words(
@@ -153,7 +149,7 @@ def needed(guesses: int, refutes: Callable[[int], bool]) -> int:
 
 
 def shares(steps: Sequence[SampledSteps], factor: float, canaries: int, ways: Sequence[Guessing], seed: int) -> list[float]:
-    """Simulate how often each way of guessing finds a program with 1 / factor of its noise."""
+    """Simulate how often each way of guessing finds a program with 1 / factor of its noise. No score is looked at."""
     high, low = right_guesses(steps, factor, canaries, SIMULATED, seed)
     return [float((high[:, way.guesses - way.low] + low[:, way.low] >= way.needed).mean()) for way in ways]
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.audit.bounds import tail
 from dpcli.audit.decide import ReplayCheck
 from dpcli.audit.noise_statistics import FOUND, Statistic, draws_of, factor, statistics
+from dpcli.audit.power import needed
 from dpcli.audit.settings import AuditSettings
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.base.errors import InputError
@@ -277,11 +278,8 @@ def _drawn(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
         return
 
     def power(level: float) -> str:
-        low, high = 0, trials + 1
-        while high > low + 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if float(tail(trials, rate, np.array([middle]))[0]) <= level else (middle, high)
-        least = float(special.betaincinv(high, trials - high + 1, FOUND)) / rate if high <= trials else math.inf
+        many = needed(trials, lambda drawn: drawn > 0 and float(tail(trials, rate, np.array([drawn]))[0]) <= level)
+        least = float(special.betaincinv(many, trials - many + 1, FOUND)) / rate if many <= trials else math.inf
         return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
 
     message = (

@@ -33,7 +33,6 @@ from dpcli.numerics.arrays import Array, np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
 CHOOSING = 0.25  # share of the scores that choose the threshold; the others judge it
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries, guessed about where no number of guesses was stated
 SHUFFLE = 20230515  # fixed, so that nobody can try several shuffles; independent of who was a member
@@ -41,6 +40,11 @@ UNFAIR = 1e-9  # chance below which the coins of the canaries were not fair
 HIGHEST = float(np.finfo(np.float64).max)
 LEAST = 20  # scores of each kind that a split needs
 MOST, END = 96, 16  # thresholds that are tried: over the whole range, and at either end of it
+Merit = Callable[[Counts, float], float]  # how much a test proves at a significance
+RUN_FILE = "audit.json"
+SCHEMA = "dpcli/canaries/v1"
+MAX_BYTES = 256 * 1024 * 1024
+FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +112,6 @@ class Tested:
     counts: Counts
     rates: ErrorRates
     chosen: str
-
-
-Merit = Callable[[Counts, float], float]  # how much a test proves at a significance
 
 
 def by_split(scores: Scores, merit: Merit, significance: float) -> Tested:
@@ -214,12 +215,6 @@ def check_fair(scores: Scores) -> None:
             f"expected canaries that are in the run by the toss of a fair coin each, found {members} of {count}: "
             "the bound for one run does not hold for these"
         )
-
-
-RUN_FILE = "audit.json"
-SCHEMA = "dpcli/canaries/v1"
-MAX_BYTES = 256 * 1024 * 1024
-FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 
 
 @dataclass(frozen=True, slots=True)

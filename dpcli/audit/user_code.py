@@ -22,42 +22,6 @@ from dpcli.base.extras import unavailable
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
 NAMES = ("site-packages", "dist-packages")  # folders that hold nothing but libraries, of whichever Python they are
-
-
-def is_library(file: str) -> bool:
-    """Tell whether a library has the file: by the folders of this Python, by a folder of such a name on sys.path, by the record that an
-    installer left of a library on sys.path, or because torch is imported from there."""
-    folders, files = _elsewhere(tuple(sys.path))
-    return file.startswith((*FOLDERS, *folders)) or file in files
-
-
-def is_own_code(file: str) -> bool:
-    """Tell whether a user wrote a file; what was typed in has no file."""
-    return not file.startswith("<") and not is_library(file)
-
-
-@lru_cache(maxsize=4)
-def _elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Folders of libraries, and files of them, that are not where this Python installs."""
-    others = [place for place in path if place and not (place + os.sep).startswith(FOLDERS)]
-    named = [place for place in others if os.path.basename(os.path.normpath(place)) in NAMES]
-    files = frozenset(file for place in others if place not in named for file in _recorded(place))
-    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch()), files
-
-
-def _recorded(place: str) -> Iterator[str]:
-    """Files that an installer has put there; of a project that is only pointed to from there none."""
-    for distribution in importlib.metadata.distributions(path=[place]):
-        for line in (distribution.read_text("RECORD") or "").splitlines():
-            yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
-
-
-def _torch() -> Iterator[str]:
-    """torch's own folder, which may be its source."""
-    spec = importlib.util.find_spec("torch")
-    return (folder + os.sep for folder in (spec.submodule_search_locations or () if spec else ()))
-
-
 OF_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
 
@@ -91,17 +55,6 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     return function
 
 
-def module_file(module: str, folders: tuple[str, ...]) -> str | None:
-    """Return the file that an import of a module would find, without running it or a package around it; None where it finds none."""
-    if module in sys.modules:
-        return getattr(sys.modules[module], "__file__", None)
-    names, places, spec = module.split("."), [*sys.path, *folders], None
-    for depth in range(1, len(names) + 1):
-        spec = PathFinder.find_spec(".".join(names[:depth]), places)
-        places = list(spec.submodule_search_locations or ()) if spec else []
-    return spec.origin if spec else None
-
-
 def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the user's. Raises InputError for what it raises, so that a bug in it is not taken for one of ours."""
     try:
@@ -126,6 +79,17 @@ def raised_at(error: BaseException) -> str:
 
 def _of_import(error: BaseException) -> str:
     return error_text(error) if isinstance(error, OF_CODE) or not str(error) else raised_at(error)
+
+
+def module_file(module: str, folders: tuple[str, ...]) -> str | None:
+    """Return the file that an import of a module would find, without running it or a package around it; None where it finds none."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    names, places, spec = module.split("."), [*sys.path, *folders], None
+    for depth in range(1, len(names) + 1):
+        spec = PathFinder.find_spec(".".join(names[:depth]), places)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    return spec.origin if spec else None
 
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
@@ -175,3 +139,37 @@ def _imported(node: ast.AST, package: str) -> Iterator[str]:
     for name in filter(None, names):
         parts = name.split(".")
         yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+
+
+def is_own_code(file: str) -> bool:
+    """Tell whether a user wrote a file; what was typed in has no file."""
+    return not file.startswith("<") and not is_library(file)
+
+
+def is_library(file: str) -> bool:
+    """Tell whether a library has the file: by the folders of this Python, by a folder of such a name on sys.path, by the record that an
+    installer left of a library on sys.path, or because torch is imported from there."""
+    folders, files = _elsewhere(tuple(sys.path))
+    return file.startswith((*FOLDERS, *folders)) or file in files
+
+
+@lru_cache(maxsize=4)
+def _elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Folders of libraries, and files of them, that are not where this Python installs."""
+    others = [place for place in path if place and not (place + os.sep).startswith(FOLDERS)]
+    named = [place for place in others if os.path.basename(os.path.normpath(place)) in NAMES]
+    files = frozenset(file for place in others if place not in named for file in _recorded(place))
+    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch()), files
+
+
+def _recorded(place: str) -> Iterator[str]:
+    """Files that an installer has put there; of a project that is only pointed to from there none."""
+    for distribution in importlib.metadata.distributions(path=[place]):
+        for line in (distribution.read_text("RECORD") or "").splitlines():
+            yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
+
+
+def _torch() -> Iterator[str]:
+    """torch's own folder, which may be its source."""
+    spec = importlib.util.find_spec("torch")
+    return (folder + os.sep for folder in (spec.submodule_search_locations or () if spec else ()))

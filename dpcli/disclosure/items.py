@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcli.disclosure import answers
-from dpcli.disclosure.answers import QUERIES, text_of, worded
+from dpcli.disclosure import item_answers as answers
 from dpcli.disclosure.facts import Facts
+from dpcli.disclosure.item_answers import QUERIES, text_of, worded
 
 NOT_STATED = "NOT STATED"
 

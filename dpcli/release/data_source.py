@@ -20,9 +20,9 @@ KEYED = ("text", "integer", "boolean")  # whose values are keys of an answer
 WORDS = frozenset({"text"})
 LARGEST = 2**53  # steps from 0 that a double still counts one by one
 MOST = 1_000_000  # values of a declared domain
-
 OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMERIC)
 OF_TEXT = Reader('type = "text"', lambda column: column.type in WORDS)
+OF_PATH = Reader("path", lambda source: source.path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +89,6 @@ class Column:
             yield ("domain_file",), "domain or domain_file", "both"
         if self.domain is not None and len(set(self.domain)) < max(1, len(self.domain)):
             yield ("domain",), "at least one value, all different", "the same twice" if self.domain else "none"
-
-
-def domain_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
-    """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
-
-    None where nothing declares them. Raises InputError where a domain file cannot be read or says the same twice.
-    """
-    if not column.declares_keys:
-        return None
-    if column.type == "boolean":
-        return (False, True)
-    if column.type == "integer":
-        return tuple(column.whole_numbers)
-    if column.domain_file is not None:
-        return values_in(column.domain_file, f"source.columns.{name}.domain_file", folder, MOST)
-    return column.domain
-
-
-OF_PATH = Reader("path", lambda source: source.path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +188,39 @@ class Source:
                 yield ("columns", name, *key), expected, wrong
 
 
-def folder_of(path: str) -> str:
-    """Return the folder that paths in a file start from."""
-    return os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd()
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The values of a column as whole numbers of steps, from least to most."""
+
+    column: str
+    least: int
+    most: int
+    step: float
+
+    def value(self, number: int) -> float:
+        """A whole number of steps in units of the column, as it is written."""
+        return number if self.step == 1.0 else on_grid(number, self.step)
+
+    @property
+    def middle(self) -> int:
+        """A whole number in the middle of the range."""
+        return (self.least + self.most) // 2
+
+
+def domain_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
+    """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
+
+    None where nothing declares them. Raises InputError where a domain file cannot be read or says the same twice.
+    """
+    if not column.declares_keys:
+        return None
+    if column.type == "boolean":
+        return (False, True)
+    if column.type == "integer":
+        return tuple(column.whole_numbers)
+    if column.domain_file is not None:
+        return values_in(column.domain_file, f"source.columns.{name}.domain_file", folder, MOST)
+    return column.domain
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
@@ -229,23 +240,9 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Stepped:
-    """The values of a column as whole numbers of steps, from least to most."""
-
-    column: str
-    least: int
-    most: int
-    step: float
-
-    def value(self, number: int) -> float:
-        """A whole number of steps in units of the column, as it is written."""
-        return number if self.step == 1.0 else on_grid(number, self.step)
-
-    @property
-    def middle(self) -> int:
-        """A whole number in the middle of the range."""
-        return (self.least + self.most) // 2
+def folder_of(path: str) -> str:
+    """Return the folder that paths in a file start from."""
+    return os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd()
 
 
 def stepped(source: Source, name: str) -> Stepped:

@@ -14,6 +14,8 @@ from dpcli.sessions.folder import replaced
 
 KeyValue = str | int | bool
 Value = float | int | str | bool | None
+ANSWERS = "answers.json"
+STATEMENT = "statement.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +44,6 @@ class QueryAnswer:
     confidence: float
     covers: str
     postprocessed: tuple[str, ...] = ()
-
-
-def as_json(answer: QueryAnswer) -> dict[str, Any]:
-    """JSON values; infinities as text."""
-    return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
-
-
-def of_json(content: Mapping[str, Any]) -> QueryAnswer:
-    """Read what `as_json` wrote. Raises TypeError, KeyError or ValueError where it did not."""
-    rows = tuple(
-        AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"])) for row in content["rows"]
-    )
-    listed = {name: tuple(content[name]) for name in ("by", "postprocessed")}
-    return QueryAnswer(**{**content, **listed, "rows": rows})
-
-
-def _jsonable(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-ANSWERS = "answers.json"
-STATEMENT = "statement.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +81,36 @@ def stored_in(folder: str) -> Stored | None:
             body = json.load(file)
         digest = body.pop("sha256")
         answers = tuple(of_json(answer) for answer in body["answers"])
-        found = Stored(body["run"], body["fingerprint"], answers, body.get("data", ""))
+        stored = Stored(body["run"], body["fingerprint"], answers, body.get("data", ""))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        digest, found, body = None, None, {}
-    if found is None or digest != _digest(body):
+        digest, stored, body = None, None, {}
+    if stored is None or digest != _digest(body):
         raise InputError(
             f"{path}: the stored answers were changed, or are not from dpcli: nothing is released again in their place"
         )
-    return found
+    return stored
+
+
+def as_json(answer: QueryAnswer) -> dict[str, Any]:
+    """JSON values; infinities as text."""
+    return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
+
+
+def of_json(content: Mapping[str, Any]) -> QueryAnswer:
+    """Read what `as_json` wrote. Raises TypeError, KeyError or ValueError where it did not."""
+    rows = tuple(
+        AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"])) for row in content["rows"]
+    )
+    listed = {name: tuple(content[name]) for name in ("by", "postprocessed")}
+    return QueryAnswer(**{**content, **listed, "rows": rows})
+
+
+def _jsonable(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _digest(body: Mapping[str, object]) -> str:

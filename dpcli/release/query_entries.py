@@ -43,12 +43,12 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     None where something is wrong, which is then among the findings.
     """
     before = len(findings)
-    for key, expected, found in _problems(values):
-        findings.add("DP005", key, expected, found)
+    for key, expected, wrong in _problems(values):
+        findings.add("DP005", key, expected, wrong)
     if len(findings) > before:
         return ()
     try:
-        performed = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
+        performed = asked_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
         priced = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
@@ -63,19 +63,19 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     return priced if len(findings) == before else ()
 
 
-def asked(
+def asked_queries(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
 ) -> tuple[AskedQuery, ...]:
     """Every query with its mechanisms. Raises InputError where one cannot be priced."""
     queries = [within_keys(query, source) for query in queries]
     shares = weighted(queries, source, privacy, budget)
     return tuple(
-        _asked(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
+        _asked_query(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
         for query, cost in zip(queries, shares, strict=True)
     )
 
 
-def _asked(query: Query, setting: QuerySetting) -> AskedQuery:
+def _asked_query(query: Query, setting: QuerySetting) -> AskedQuery:
     return AskedQuery(query, setting, query.releases(setting))
 
 
@@ -92,9 +92,9 @@ def _read(query: str, table: Mapping[str, Any]) -> Entry:
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
     problems = [(fault.key, fault.expected, fault.found) for fault in findings.items]
-    problems += [] if entry is None else [((key,), expected, found) for key, expected, found in entry.spec.problems()]
-    for key, expected, found in problems:
-        raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {found}')
+    problems += [] if entry is None else [((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()]
+    for key, expected, wrong in problems:
+        raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {wrong}')
     assert entry is not None
     return entry
 
@@ -106,13 +106,13 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         return
     taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
     for position, query in enumerate(values["query"]):
-        here = ("query", position)
+        query_key = ("query", position)
         if query.name in taken:
-            yield (*here, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
+            yield (*query_key, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
         taken.add(query.name)
-        for key, expected, found in query.needs(source):
+        for key, expected, wrong in query.needs(source):
             if not (privacy.max_contributions == 1 and key in BOUNDS and getattr(query, key[0]) is None):
-                yield (*here, *key), expected, found
+                yield (*query_key, *key), expected, wrong
     own = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
     if privacy.delta is not None and own > privacy.delta * (1 + 1e-12):
         yield ("privacy", "delta"), f"at least the {own:g} that the deltas of the queries come to", f"{privacy.delta:g}"

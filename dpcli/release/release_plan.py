@@ -1,4 +1,4 @@
-"""What `dpcli release` will do, settled before any data are touched."""
+"""The plan of a release, settled before any data are touched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, told_rows
 from dpcli.release.data_source import Source, domain_of, folder_of
 from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
-from dpcli.release.query_entries import AskedQuery, asked
+from dpcli.release.query_entries import AskedQuery, asked_queries
 from dpcli.sessions.charged import RUN
 from dpcli.sessions.folder import LOCK
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
@@ -26,30 +26,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily
     from dpcli.ledger.ledger import Ledger
 
-
 UNREAD = "conditions and expressions were not read: that needs pip install 'dpcli[release]'"
-
-
-def reads_expressions() -> bool:
-    """Whether what parses SQL is installed."""
-    return importlib.util.find_spec("sqlglot") is not None
-
-
-def require_expressions(source: Source, asked: Sequence[AskedQuery], path: str) -> None:
-    """Raise InputError where a `where` or an `expression` of the file is refused; Unavailable where nothing reads it."""
-    from dpcli.release.expressions.sql_grammar import Expressions
-
-    columns, place = source.columns, path
-    try:
-        for name, column in columns.items():
-            if column.expression is not None:
-                Expressions(columns).column(name, name)
-        for one in asked:
-            if one.query.where is not None:
-                place = f'{path}: query "{one.query.name}"'
-                Expressions(columns).condition(one.query.where, "where")
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a block, or no window, found no ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +35,11 @@ class ReleasePlan(PricedFile):
     """pipeline: the whole file, its queries as mechanisms. window: the rows that may be read, all where None."""
 
     source: Source
-    asked: tuple[AskedQuery, ...]
+    queries: tuple[AskedQuery, ...]
     window: RowWindow | None = None
 
     def reading(self, ledger: Ledger | None) -> Self:
-        """The same over the rows of its window alone, as the ledger's blocks are cut.
+        """Plan over the rows of the window alone, as the ledger's blocks are cut.
 
         Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read. And where what is
         bounded is not what the file claims to protect, as far as names tell.
@@ -80,12 +58,12 @@ class ReleasePlan(PricedFile):
 
     @property
     def folder(self) -> str:
-        """Where its answers are, or will be."""
+        """The folder of its answers."""
         return self.folder_at(self.source.output)
 
     @property
     def data(self) -> str:
-        """Where the files of the data are, or of a pattern its folder: absolute, without links; "" of a database."""
+        """The path of the data, or of a pattern its folder: absolute, without links; "" of a database."""
         path = self.source.path
         if path is None:
             return ""
@@ -93,13 +71,13 @@ class ReleasePlan(PricedFile):
         return os.path.realpath(os.path.dirname(fixed) if magic else fixed)
 
     def fingerprint(self) -> str:
-        """Of everything that the answers depend on but the data: another fingerprint is another release."""
+        """Return the digest of everything that the answers depend on but the data: another fingerprint is another release."""
         keys = {
             name: domain_of(column, name, folder_of(self.path))
             for name, column in self.source.columns.items()
             if column.domain_file
         }
-        questions: list[Any] = [plain(one.query) for one in self.asked]
+        questions: list[Any] = [plain(one.query) for one in self.queries]
         source = {name: value for name, value in plain(self.source).items() if name != "output"}
         rows = {} if self.window is None else {"window": {"blocks": list(self.window.blocks), **self.window.family}}
         return fingerprint(
@@ -126,9 +104,9 @@ def plan_of(path: str) -> ReleasePlan:
     data = read_bytes(path)
     source, queries = section(data, path, "source"), section(data, path, "query")
     if source is None or not queries:
-        raise InputError(f"{path}: expected [source] and at least one [[query]], found none; dpcli init release writes one")
+        raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
-    performed = asked(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
+    performed = asked_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
     others = len(pipeline.mechanisms) - sum(len(one.releases) for one in performed)
     if others:
         raise InputError(
@@ -140,17 +118,47 @@ def plan_of(path: str) -> ReleasePlan:
     return ReleasePlan(path, pipeline, priced_file(path, pipeline).account, source, performed)
 
 
-WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a block, or no window, found no ledger"
+def reads_expressions() -> bool:
+    """Tell whether what parses SQL is installed."""
+    return importlib.util.find_spec("sqlglot") is not None
+
+
+def require_expressions(source: Source, queries: Sequence[AskedQuery], path: str) -> None:
+    """Raise InputError where a `where` or an `expression` of the file is refused; Unavailable where nothing reads it."""
+    from dpcli.release.expressions.sql_grammar import Expressions
+
+    columns, place = source.columns, path
+    try:
+        for name, column in columns.items():
+            if column.expression is not None:
+                Expressions(columns).column(name, name)
+        for one in queries:
+            if one.query.where is not None:
+                place = f'{path}: query "{one.query.name}"'
+                Expressions(columns).condition(one.query.where, "where")
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:
-    """The condition for the blocks of a window.
+    """Return the window as a condition on rows: a row of another block is not read, whatever a query asks.
+
+    Where the ledger's max_blocks is 1, a query bounds the rows of one (source.unit, block), not of one source.unit in the whole window. The
+    protected unit then has all its rows in one block: it is what one source.unit has in it (a patient-week), or a source.unit without rows
+    in others. Take two tables that differ by the rows of such a unit. They are in one (source.unit, block), as the block of a row follows
+    from that row alone. What is chosen of any other (source.unit, block) depends on its own rows and on the hash's key, and is the same in
+    both. So at most max_groups keys differ, each by at most max_rows rows and by 1 in the count of units: all that the sensitivity of any
+    measure is derived from (aggregate.py). The unit's loss is what its one block is charged. Bounds over the whole window would not do:
+    without the rows of one week others of the patient may be chosen in their place, which is a second change of that size.
+
+    Where max_blocks is more, a unit is a whole source.unit, and is bounded in the whole window: its loss is at most what one block is
+    charged. A unit that is neither is refused (sessions/whose.py), as far as its name tells.
 
     place: of the file. Raises InputError where dpcli cannot tell a row's block: of parts of a hash, which is computed elsewhere, and where
     the file computes the column anew, as what decides a block must be the same in every file.
     """
-    found = told_rows(family, family.window(window))
-    if found is None:
+    rows = told_rows(family, family.window(window))
+    if rows is None:
         raise InputError(
             f"{place}: expected a ledger whose blocks a column tells (day, week, region), found blocks by {family.by}: dpcli does not know "
             "how it was computed, and cannot read the window alone. Put these blocks into a table of their own, release without --ledger "
@@ -162,11 +170,11 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
             f"{place}: source.columns.{family.column}: expected a column of the data, as the blocks of the ledger are cut by it, found one "
             "that is computed"
         )
-    return found
+    return rows
 
 
 def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """What is kept in the folder of the release; folders that are made for that are no files either."""
+    """Return what is kept in the folder of the release; folders that are made for it are no files either."""
     return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_made(plan.folder))
 
 

@@ -22,51 +22,7 @@ if TYPE_CHECKING:
     from dpcli.release.engines.sql_engine import SqlEngine
     from dpcli.release.query_answer import QueryAnswer
 
-
 Result = TypeVar("Result")
-
-
-def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
-    """What it returns.
-
-    Args:
-        place: what messages call it. charge: what became of the charge, a clause.
-
-    Raises DpcliError as it does; LedgerError, with the system's words, where the machine lacks something; for all else InternalError, which
-    names type and line, and holds nothing of the error.
-    """
-    try:
-        return done()
-    except DpcliError:
-        raise
-    except OSError as error:
-        failure: DpcliError = LedgerError(f"{place}: cannot be answered ({error.strerror or type(error).__name__}): {charge}")
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(last.filename)}:{last.lineno}"
-        failure = InternalError(
-            f"{place}: internal error ({type(error).__name__}, {where}), whose words may quote the data: {charge}"
-        )
-    raise failure
-
-
-def require_ready(plan: ReleasePlan) -> None:
-    """Raise InputError where an expression is refused, the source cannot be opened, or lacks a column that is asked for; Unavailable where
-    a package is missing. No row is read.
-    """
-    from dpcli.release.aggregate import totals_of
-    from dpcli.release.engines.open_source import require_source
-    from dpcli.release.noise.samplers import contributed
-
-    contributed()
-    require_expressions(plan.source, plan.asked, plan.path)
-    questions = [one.query.aggregation(one.setting) for one in plan.asked]
-    require_source(plan.source, plan.path, questions, plan.window)
-    for one, question in zip(plan.asked, questions, strict=True):  # an empty table is answered first
-        one.query.answer(one.setting, totals_of((), question))
-        one.query.expected_error(one.setting)  # which the statement tells after the charge
-
-
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
@@ -95,14 +51,14 @@ def release(
     plan = plan.reading(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
-        found = stored_in(plan.folder)
-        if found is None or ledger is not None:
+        stored = stored_in(plan.folder)
+        if stored is None or ledger is not None:
             require_same_books(plan.folder, session.charged, ledger, "release")
-        if found is not None:
-            _require_same(found, session, plan)
-            _state(plan, found.answers)
+        if stored is not None:
+            _require_same(stored, session, plan)
+            _state(plan, stored.answers)
             commit(session, ledger)
-            return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
+            return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
         if session.counted:
             _require_waiting(session, plan, ledger)
         quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
@@ -119,40 +75,40 @@ def release(
 
 def charged_before(plan: ReleasePlan) -> str:
     """The run that this very release was begun under, in its folder; "" where it was not."""
-    found = session_there(plan.folder)
-    return found.run if found is not None and found.fingerprint == plan.fingerprint() else ""
+    session = session_there(plan.folder)
+    return session.run if session is not None and session.fingerprint == plan.fingerprint() else ""
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
     """The release that is in the folder, or a new one there."""
-    found, place = session_there(plan.folder), plan.folder
-    if found is None:
+    session, place = session_there(plan.folder), plan.folder
+    if session is None:
         session = session_in(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=key)
-    if found.fingerprint != plan.fingerprint():
+    if session.fingerprint != plan.fingerprint():
         raise InputError(
             f"{place}: expected the file as it was when this release began{_and_window(plan)}, found it changed, or a version of dpcli "
             f"that adds other noise: as it was, it gives the same answers; {ANOTHER}"
         )
-    if found.charged != (ledger is not None):
-        stated = ("the --ledger that was charged for this release", "none") if found.charged else ("no --ledger", "one")
-        why = "" if found.charged else f": this release was charged to none; {ANOTHER}"
+    if session.charged != (ledger is not None):
+        stated = ("the --ledger that was charged for this release", "none") if session.charged else ("no --ledger", "one")
+        why = "" if session.charged else f": this release was charged to none; {ANOTHER}"
         raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}{why}")
-    if key not in (None, found.run):
-        raise InputError(f'{place}: expected the key "{found.run}" of the release that is there, found "{key}"; {ANOTHER}')
-    return found
+    if key not in (None, session.run):
+        raise InputError(f'{place}: expected the key "{session.run}" of the release that is there, found "{key}"; {ANOTHER}')
+    return session
 
 
 def _and_window(plan: ReleasePlan) -> str:
     return "" if plan.window is None else ", and its window"
 
 
-def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
-    if (found.run, found.fingerprint) != (session.run, session.fingerprint):
+def _require_same(stored: Stored, session: Session, plan: ReleasePlan) -> None:
+    if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
-    if found.data not in ("", plan.data) and os.path.lexists(found.data):  # else they were moved, and the file with them
+    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else they were moved, and the file with them
         raise InputError(
-            f"{plan.folder}: expected the data that were answered there, {found.data}, found others, {plan.data}: of these nothing was "
+            f"{plan.folder}: the answers there are about {stored.data}, not about {plan.data}, of which nothing was "
             f"answered; {ANOTHER}"
         )
 
@@ -180,8 +136,8 @@ def _require_waiting(session: Session, plan: ReleasePlan, ledger: Ledger | None)
     run = None if ledger is None else ledger.state().runs.get(session.run)
     if ledger is not None and run is None:
         raise LedgerError(
-            f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this release was charged under, found none: another '
-            "ledger, or an earlier state of it"
+            f'dataset "{ledger.dataset}": no run {session.run[:12]}, under which this release was charged: another ledger, or an '
+            "earlier state of it"
         )
     if run is None or run.status != "reserved":
         raise LedgerError(f"{plan.folder}: this release {LOST}")
@@ -221,21 +177,62 @@ def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
 
     answers = []
     with opened(plan.source, plan.path, plan.window) as engine:
-        for number, one in enumerate(plan.asked):
-            asked = one.query.aggregation(one.setting)
-            answer = one.query.answer(one.setting, _totals(engine, asked, plan.path))
-            answers.append(in_declared_order(answer, asked.keys, getattr(one.query, "by", ())))
-            report(number + 1, len(plan.asked))
+        for number, one in enumerate(plan.queries):
+            question = one.query.aggregation(one.setting)
+            answer = one.query.answer(one.setting, _totals(engine, question, plan.path))
+            answers.append(in_declared_order(answer, question.keys, getattr(one.query, "by", ())))
+            report(number + 1, len(plan.queries))
     return tuple(answers)
 
 
-def _totals(engine: SqlEngine, asked: Aggregation, path: str) -> Totals:
+def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
     """Exact totals. Raises InputError in the same words whatever an engine found, which read private rows.
 
     The charge stands. To give it back, or to look before it is made, would be to say for nothing whether all rows can be read.
     """
     try:
-        return engine.totals(asked, secrets.token_bytes(KEY_BYTES))
+        return engine.totals(question, secrets.token_bytes(KEY_BYTES))
     except InputError:
         failure = InputError(f"{path}: source: {UNREADABLE}")
     raise failure  # here, as otherwise it would hold the engine's error
+
+
+def require_ready(plan: ReleasePlan) -> None:
+    """Raise InputError where an expression is refused, the source cannot be opened, or lacks a column that is asked for; Unavailable where
+    a package is missing. No row is read.
+    """
+    from dpcli.release.aggregate import totals_of
+    from dpcli.release.engines.open_source import require_source
+    from dpcli.release.noise.samplers import contributed
+
+    contributed()
+    require_expressions(plan.source, plan.queries, plan.path)
+    questions = [one.query.aggregation(one.setting) for one in plan.queries]
+    require_source(plan.source, plan.path, questions, plan.window)
+    for one, question in zip(plan.queries, questions, strict=True):  # an empty table is answered first
+        one.query.answer(one.setting, totals_of((), question))
+        one.query.expected_error(one.setting)  # which the statement tells after the charge
+
+
+def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
+    """Call, and let no error of a library quote the data.
+
+    Args:
+        place: for messages. charge: what became of the charge, a clause.
+
+    Raises DpcliError as it does; LedgerError, with the system's words, where the machine lacks something; for all else InternalError, which
+    names type and line, and holds nothing of the error.
+    """
+    try:
+        return done()
+    except DpcliError:
+        raise
+    except OSError as error:
+        failure: DpcliError = LedgerError(f"{place}: cannot be answered ({error.strerror or type(error).__name__}): {charge}")
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        failure = InternalError(
+            f"{place}: internal error ({type(error).__name__}, {where}), whose words may quote the data: {charge}"
+        )
+    raise failure

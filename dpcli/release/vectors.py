@@ -10,7 +10,7 @@ from dpcli.base.rounding import figures
 from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.release.cost import QueryCost
-from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, smallest_whole
 from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 
 
@@ -53,9 +53,9 @@ class Sensitivity:
     @property
     def l2(self) -> float:
         """Rounded up; exact where it is whole."""
-        whole = math.isqrt(self.squared_l2)
-        exact = whole * whole == self.squared_l2 and whole < 2**53
-        return float(whole) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
+        root = math.isqrt(self.squared_l2)
+        exact = root * root == self.squared_l2 and root < 2**53
+        return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
@@ -92,17 +92,7 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
 
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
     """The smallest threshold >= 1 whose delta is at most `delta`; the threshold of `spec` does not matter."""
-
-    def costs(threshold: int) -> bool:
-        return replace(spec, threshold=threshold).resolve(neighbours).delta_floor() > delta
-
-    low, high = 0, 1
-    while costs(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if costs(middle) else (low, middle)
-    return high
+    return smallest_whole(lambda threshold: replace(spec, threshold=threshold).resolve(neighbours).delta_floor() <= delta, 1)
 
 
 def noisy_vector(
@@ -122,14 +112,14 @@ def noisy_moved(
     """Add noise to a vector that is known to move by this much."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
-        said = f"discrete Laplace noise of scale {figures(law.scale, 6, ROUND_FLOOR)} on an L1 sensitivity of {moved.l1:,}"
+        noise = f"discrete Laplace noise of scale {figures(law.scale, 6, ROUND_FLOOR)} on an L1 sensitivity of {moved.l1:,}"
         return QueryRelease(
-            suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, said), law, unit
+            suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, noise), law, unit
         )
     sigma, l2 = figures(law.spread, 6, ROUND_FLOOR), figures(moved.l2, 6, ROUND_CEILING)
-    said = f"discrete Gaussian noise of sigma {sigma} on an L2 sensitivity of {l2}"
+    noise = f"discrete Gaussian noise of sigma {sigma} on an L2 sensitivity of {l2}"
     one = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
-    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, said), law, unit)
+    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, noise), law, unit)
 
 
 def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
@@ -140,11 +130,11 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
     threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
-    said = (
+    shown = (
         f"a key is shown where its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: one that a unit "
         f"alone holds with probability {delta:g} at most"
     )
-    return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, said), law)
+    return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, shown), law)
 
 
 def laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:

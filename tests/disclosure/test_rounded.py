@@ -12,7 +12,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
-from dpcli.disclosure.answers import parameters
+from dpcli.disclosure.item_answers import parameters
 from dpcli.file.pipeline.read import parse
 from dpcli.plots.drawing import MORE_IS_SAFER, parameter
 from tests.cases import of_each

@@ -1,16 +1,16 @@
-"""The laws of choices, by their definitions, as tables of outcomes."""
+"""Laws of choices by enumeration, and tests of draws against laws and of intervals against their confidence."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
 
-from dpcli.release.noise.laws import DiscreteLaplaceLaw
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 
 Table = dict[Hashable, float]
 
@@ -81,3 +81,40 @@ def chi_square(draws: Sequence[Hashable], table: Mapping[Hashable, float]) -> fl
 def loss(p: Mapping[Hashable, float], q: Mapping[Hashable, float]) -> float:
     """max log p / q over the outcomes of both."""
     return max(math.log(p[outcome] / q[outcome]) for outcome in p.keys() | q.keys())
+
+
+SURE = 1e-9
+MANY = 10_000  # repetitions from which on 94 to 96 % are asked of 95 %
+
+
+def covered(hits: Sequence[object], confidence: float, wider: float = 0.0) -> None:
+    """Within what chance allows once in 10^9 of the confidence; `wider`: by how much an honest one may be above."""
+    count, held = len(hits), sum(map(bool, hits))
+    law = stats.binom(count, confidence)
+    assert law.cdf(held) > SURE
+    assert stats.binom.sf(held - 1, count, min(confidence + 0.005 + wider, 1.0)) > SURE  # half a percent for the lattice
+    if count >= MANY:
+        assert confidence - 0.01 <= held / count <= confidence + 0.01 + wider
+
+
+SCALES = (0.3, 1.0, 7.7, 1000.25, 123456789.5)
+LAWS: tuple[Callable[[float], NoiseLaw], ...] = (DiscreteLaplaceLaw, DiscreteGaussianLaw)
+
+
+def p_value(draws: Sequence[int], law: NoiseLaw, cells: int = 40) -> float:
+    """Of the draws under the law. Edges are the law's own: whole numbers, every cell expecting at least five draws."""
+    count = len(draws)
+    reach = 60.0 * max(law.spread, 1.0)
+    grid = np.unique(np.round(np.linspace(-reach, reach, 200_001)))
+    above = law.at_least(grid)  # decreasing
+    edges, wanted = [], 1.0 - max(1.0 / cells, 5.0 / count)
+    for x, tail in zip(grid, above, strict=True):
+        if tail <= wanted and tail * count >= 5.0:
+            edges.append(x)
+            wanted = tail - max(1.0 / cells, 5.0 / count)
+    tails = np.concatenate(([1.0], law.at_least(np.array(edges)), [0.0]))
+    expected = -np.diff(tails) * count
+    observed = np.histogram(np.array(draws, dtype=float), bins=[-np.inf, *(edge - 0.5 for edge in edges), np.inf])[0]
+    keep = expected > 1.0
+    statistic = ((observed - expected)[keep] ** 2 / expected[keep]).sum()
+    return float(stats.chi2.sf(statistic, max(keep.sum() - 1, 1)))

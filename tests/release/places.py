@@ -1,4 +1,4 @@
-"""One table in each kind of place that a source may name."""
+"""One table in each kind of place that a source may name, with the servers that some places need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dpcli.release.data_source import Column, Source
 from tests.ledger.cluster import Cluster
@@ -110,3 +112,23 @@ def seen(value: Any) -> Any:
     if isinstance(value, datetime.date):
         return value
     return value
+
+
+SECRET = bytes(range(32))
+
+
+def everywhere(spark: str) -> list[Any]:
+    """Every place. Spark's are dear: one of them is long, and the other nightly."""
+    dear = {place: pytest.mark.long if place == spark else pytest.mark.nightly for place in PLACES if place.startswith("spark")}
+    return [pytest.param(place, marks=[dear[place]] if place in dear else []) for place in PLACES]
+
+
+def cluster_of(place: str, request: pytest.FixtureRequest) -> Any:
+    if place.startswith("spark"):
+        request.getfixturevalue("spark_session")
+    return request.getfixturevalue("release_cluster") if place == "postgres" else None
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

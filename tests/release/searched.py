@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,25 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
-from dpcli.release.query_entries import AskedQuery, asked
+from dpcli.release.engines.duckdb_engine import DuckDB
+from dpcli.release.engines.source_table import ActualColumn, ActualTable
+from dpcli.release.query_entries import AskedQuery, asked_queries
 from tests.inline import text_of
 from tests.release.questions_drawn import TYPES, columns, question
 
 
 def literal(value: Any, name: str) -> str:
     return f"CAST({'NULL' if value is None else repr(str(value))} AS {TYPES[name][1]})"
+
+
+def put(engine: DuckDB, kinds: Mapping[str, tuple[str, str]], rows: Iterable[Iterable[str]]) -> None:
+    """The engine's table is this one from now on. kinds: family and SQL type of each column. rows: of cells in SQL."""
+    names = ", ".join(f"f{n}" for n in range(len(kinds)))
+    nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in kinds.values())
+    cells = ", ".join(f"({', '.join(row)})" for row in rows)
+    item = f"(VALUES {cells})" if cells else f"(SELECT {nothing} WHERE false)"
+    fields = {name: ActualColumn(f"f{n}", family, family) for n, (name, (family, _)) in enumerate(kinds.items())}  # type: ignore[arg-type]
+    engine.actual = ActualTable(f"{item} AS raw({names})", fields, "test")
 
 
 def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, Source, bool] | None:
@@ -37,5 +50,5 @@ def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, 
     except InvalidFile:
         return None
     opened_at = section(data, "file.toml", "source")
-    (one,) = asked(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
+    (one,) = asked_queries(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
     return one, opened_at, by_unit

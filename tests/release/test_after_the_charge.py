@@ -14,7 +14,7 @@ from dpcli.base.errors import DpcliError
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals, totals_of
 from dpcli.release.query_answer import as_json
-from dpcli.release.query_entries import AskedQuery, asked
+from dpcli.release.query_entries import AskedQuery, asked_queries
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import document, queries
@@ -38,7 +38,7 @@ def accepted(table: Mapping[str, Any]) -> AskedQuery | None:
     try:
         pipeline = parse(data, "file.toml")
         source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-        (one,) = asked(source, query, pipeline.privacy, pipeline.budget)
+        (one,) = asked_queries(source, query, pipeline.privacy, pipeline.budget)
         one.query.expected_error(one.setting)
         one.query.answer(one.setting, totals_of((), one.query.aggregation(one.setting)))
     except DpcliError:

@@ -1,4 +1,4 @@
-"""What a question lacks is said before anything is charged."""
+"""A mistake that can be seen without a row of data is said before anything is charged, and costs nothing."""
 
 from __future__ import annotations
 
@@ -8,60 +8,101 @@ from typing import Any
 
 import pytest
 
+from dpcli.base.errors import InputError
+from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger.stores.places import init
+from dpcli.release.release_plan import plan_of
+from dpcli.release.release_run import release
 from tests.cases import of_each
-from tests.command import dpcli
 from tests.inline import text_of
 from tests.ledger.setting import DATASET, terms
-from tests.release.files import document
+from tests.release.files import COLUMNS, document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")
-LIMITS = {"max_groups": 1, "max_rows": 1}
-COUNT = {"measure": "count", "epsilon": 0.5, "max_rows": 1}
+LIMITS = {"max_groups": 1, "max_rows": 1, "epsilon": 0.5}
+COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5, "max_rows": 1}
 FILED = {"city": {"type": "text", "domain_file": "cities.txt"}}
-WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
-    "no data": (COUNT, {}),
-    "no SQL": ({**COUNT, "where": "age >"}, {}),
-    "a function": ({**COUNT, "where": "age > random()"}, {}),
-    "a column that nobody declared": ({**COUNT, "where": "ages > 3"}, {}),
-    "a column that the data lack": ({**COUNT, "where": "height > 3"}, {"height": {"type": "integer"}}),
-    "types that do not go together": ({**COUNT, "where": "age = 'x'"}, {}),
-    "no condition": ({**COUNT, "where": "age + 1"}, {}),
-    "a computed column of another type": ({**COUNT, "where": "old"}, {"old": {"type": "boolean", "expression": "age + 1"}}),
+CONDITIONS = {
+    "misspelt": "agee >= 18",
+    "no SQL": "age >",
+    "a function": "sqrt(age) > 4",
+    "chance": "age > random()",
+    "like": "state like 'C%'",
+    "types": "state > 4",
+    "text for a number": "age = 'x'",
+    "no condition": "age",
+    "empty": " ",
+    "quotes": 'state = "CA"',
+    "apostrophe": "state = 'C'A'",
+    "percent": "age > 50%",
+}
+# What is wrong: a query, columns, and other keys of [source].
+WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = {
+    **{name: ({"where": where}, {}, {}) for name, where in CONDITIONS.items()},
+    "no data": ({}, {}, {"path": "visit.csv"}),
+    "ending": ({}, {}, {"path": "visits.xlsx"}),
+    "a column that the data lack": ({"where": "height > 3"}, {"height": {"type": "integer"}}, {}),
+    "a computed column of no column": ({}, {"old": {"type": "boolean", "expression": "agee > 60"}}, {}),
+    "a computed column of another type": ({}, {"old": {"type": "integer", "expression": "age > 60"}}, {}),
     "keys of dates": (
-        {"measure": "count", "by": ["day"], "keys": "threshold", "delta": 1e-9, "epsilon": 0.5, **LIMITS},
+        {"measure": "count", "by": ["day"], "keys": "threshold", "delta": 1e-9, **LIMITS},
         {"day": {"type": "date", "expression": "date '2020-01-01'"}},
-    ),
-    "more values than there are": ({"measure": "top-k", "column": "city", "k": 5, "epsilon": 0.5, **LIMITS}, {}),
-    "a matrix of another width": ({"measure": "linear", "by": ["city"], "matrix": [[1, 1]], "epsilon": 0.5, **LIMITS}, FILED),
-    "a domain file that is not there": ({"measure": "count", "by": ["city"], "epsilon": 0.5, **LIMITS}, {**FILED}),
-    "a confidence that no table tells": (
-        {"measure": "threshold", "column": "city", "above": 3, "epsilon": 0.5, "confidence": 0.9999999999999, **LIMITS},
         {},
     ),
-    "a unit that is not of text or integers": ({**COUNT}, {"visitor": {"type": "date"}}),
+    "more values than there are": ({"measure": "top-k", "column": "city", "top": 5, **LIMITS}, {}, {}),
+    "a matrix of another width": ({"measure": "linear", "by": ["city"], "matrix": [[1, 1]], **LIMITS}, FILED, {}),
+    "a domain file that is not there": ({"by": ["town"], **LIMITS}, {"town": {"type": "text", "domain_file": "none.txt"}}, {}),
+    "a confidence that no table tells": (
+        {"measure": "threshold", "column": "city", "above": 3, "confidence": 0.9999999999999, **LIMITS},
+        {},
+        {},
+    ),
     "a domain of millions": (
-        {"measure": "count", "by": ["age", "wide", "state"], "epsilon": 0.5, **LIMITS},
+        {"by": ["age", "wide", "state"], **LIMITS},
         {"wide": {"type": "integer", "expression": "age", "min": 0, "max": 100_000}},
+        {},
     ),
 }
 
 
+def file(folder: Path, query: Mapping[str, Any], columns: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+    (folder / "visits.csv").write_text(f"{','.join(COLUMNS)}\nsecret-one,CA,A,Ann,44,1.50\n")
+    (folder / "visits.xlsx").write_text("")
+    (folder / "cities.txt").write_text("A\nB\nC\n")
+    tables = document({**COUNT, **query}, by_unit=False)
+    tables["source"].update({"output": str(folder / "out"), "columns": {**tables["source"]["columns"], **columns}, **source})
+    tables["privacy"]["delta"] = query.get("delta", 0)
+    path = folder / "file.toml"
+    path.write_bytes(text_of(tables))
+    return str(path)
+
+
+def refused(folder: Path, *wrong: Mapping[str, Any]) -> str:
+    with init(str(folder / "ledger.db"), DATASET, terms(5.0)) as ledger:
+        with pytest.raises((InputError, InvalidFile)) as caught:
+            release(plan_of(file(folder, *wrong)), ledger)
+        assert not ledger.state().runs and not (folder / "out" / "answers.json").exists()
+        assert "secret" not in str(caught.value)
+        # What was mended is answered in the same folder.
+        assert release(plan_of(file(folder, {"where": "age >= 18"}, {}, {})), ledger).fresh
+    return str(caught.value)
+
+
 @of_each("wrong", WRONG)
 def test_it_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> None:
-    query, columns = WRONG[wrong]
-    if wrong != "no data":
-        (tmp_path / "visits.csv").write_text("visitor,state,city,name,age,spent\nsecret-one,CA,A,Ann,90733,5\n")
-    if "matrix" in query:
-        (tmp_path / "cities.txt").write_text("A\nB\nC\n")
-    tables = document({"name": "q", **query})
-    tables["source"]["output"] = str(tmp_path / "out")
-    tables["source"]["columns"] = {**tables["source"]["columns"], **columns}
-    (tmp_path / "file.toml").write_bytes(text_of(tables))
-    init(str(tmp_path / "ledger.db"), DATASET, terms(5.0)).close()
-    result = dpcli("release", str(tmp_path / "file.toml"), "--ledger", str(tmp_path / "ledger.db"))
-    assert result.code == 2, result
-    assert "secret" not in result.err and "90733" not in result.err
-    status = dpcli("budget", "log", str(tmp_path / "ledger.db"))
-    assert "dpcli release" not in status.out, status.out
-    assert not (tmp_path / "out").exists()
+    message = refused(tmp_path, *WRONG[wrong])
+    assert 'file.toml: query "adults": where: ' in message or wrong not in CONDITIONS
+
+
+@of_each("kind", ["parquet", "duckdb"])
+@of_each("column", [{"town": {"type": "text"}}, {"age": {"type": "date"}}])
+def test_columns_of_other_files_are_looked_for_before_the_charge(kind: str, column: Mapping[str, Any], tmp_path: Path) -> None:
+    import duckdb
+
+    place, (name,) = tmp_path / f"rows.{kind}", column
+    with duckdb.connect(str(place) if kind == "duckdb" else ":memory:") as connection:
+        connection.execute("CREATE TABLE visits AS SELECT 'v1' AS visitor, 44 AS age")
+        if kind == "parquet":
+            connection.execute(f"COPY visits TO '{place}' (FORMAT parquet)")
+    source = {"path": place.name, **({"table": "visits"} if kind == "duckdb" else {})}
+    assert name in refused(tmp_path, {"where": f"{name} is not null"}, column, source)

@@ -15,7 +15,7 @@ from dpcli.release.engines import sql_statement as row_terms
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.engines.open_source import opened
-from dpcli.release.engines.source_table import ActualColumn, ActualTable
+from tests.release.searched import put
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -39,13 +39,12 @@ def rows_of(draw: random.Random, who: str) -> list[Row]:
     return [(who, draw.choice("abcd"), draw.choice([None, -9, -1, 0, 2, 4, 50]), draw.random() < 0.6) for _ in range(count)]
 
 
-def put(engine: DuckDB, rows: Sequence[Row]) -> None:
-    """The engine's table is this one from now on."""
-    cells = ", ".join(f"('{who}', '{state}', {'NULL' if age is None else age}, {vip})" for who, state, age, vip in rows)
-    item = f"(SELECT * FROM (VALUES {cells or '(NULL, NULL, 0, NULL)'})) AS raw(f0, f1, f2, f3)"
-    families = {"who": "text", "state": "text", "age": "whole", "vip": "boolean"}
-    columns = {name: ActualColumn(f"f{n}", family, family) for n, (name, family) in enumerate(families.items())}  # type: ignore[arg-type]
-    engine.actual = ActualTable(item, columns, "test")
+KINDS = {"who": ("text", "VARCHAR"), "state": ("text", "VARCHAR"), "age": ("whole", "BIGINT"), "vip": ("boolean", "BOOLEAN")}
+
+
+def cells(row: Row) -> list[str]:
+    who, state, age, vip = row
+    return [f"'{who}'", f"'{state}'", "NULL" if age is None else f"{age}", f"{vip}"]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ def breaches(engine: DuckDB, seed: int, tables: int) -> list[str]:
 
 
 def answer(engine: DuckDB, parts: Any, asked: Aggregation) -> Totals:
-    put(engine, [row for rows in parts for row in rows])
+    put(engine, KINDS, map(cells, [row for rows in parts for row in rows]))
     return engine.totals(asked, SECRET)
 
 

@@ -1,9 +1,12 @@
-"""Queries as mechanisms: each is paid for, by every reader of the file, and can be read again from a ledger."""
+"""Entries of queries, the fingerprint by which a folder knows its release again, and sensitivity by brute force."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +17,11 @@ from dpcli.file.pipeline.document import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Budget, Entry
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import MOST_ROWS
-from dpcli.release.query_entries import asked
+from dpcli.release.query_entries import asked_queries
+from dpcli.release.release_plan import ReleasePlan
+from dpcli.release.vectors import Contribution, sensitivity
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import BY_UNIT, document, queries
@@ -63,7 +69,7 @@ def test_of_a_unit_with_one_row_the_bounds_need_not_be_stated(table: Mapping[str
     assert entries_of({**silent, **bounds}, one) == entries_of(silent, one)
     data = text_of(document(silent, privacy=one))
     source, (query,) = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-    aggregation = query.aggregation(asked(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
+    aggregation = query.aggregation(asked_queries(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
     units = table["measure"] == "count" and table.get("of") == "units"  # each counts once, whatever rows it has
     most = MOST_ROWS if units else 1
     assert (aggregation.max_rows, aggregation.max_groups) == (most, 1)
@@ -118,3 +124,69 @@ def test_keys_of_a_column_that_lists_none_are_never_taken_from_the_data(
         return
     priced = {"stability-histogram", "propose-test-release"} & {entry.type for entry in pipeline.mechanisms}
     assert priced or not {"state", "city"} & {*table.get("by", ()), table.get("column")}
+
+
+KNOWN = Path(__file__).resolve().parent.parent / "vectors" / "release-fingerprints.json"
+
+
+def fingerprint(adjacency: str, by_unit: bool, table: Any) -> str:
+    data = text_of(document(table, adjacency=adjacency, by_unit=by_unit))
+    pipeline = parse(data, "file.toml")
+    source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
+    account: Any = None  # no part of it
+    return ReleasePlan(
+        "file.toml", pipeline, account, source, asked_queries(source, query, pipeline.privacy, pipeline.budget)
+    ).fingerprint()
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE.value, Adjacency.REPLACE_ONE.value])
+def test_a_release_that_was_stored_is_known_again(adjacency: str) -> None:
+    """Its fingerprint holds the noise to the last bit: where that must change, so that what is stored is refused, record it anew.
+
+    Not of costs that are solved for, whose last bit may depend on the machine.
+    """
+    stated = [(name, table) for name, table in queries() if "weight" not in table and "error" not in table]
+    found = {name: [fingerprint(adjacency, by_unit, table) for by_unit in (True, False)] for name, table in stated}
+    assert len(found) > 15 and found == json.loads(KNOWN.read_text())[adjacency]
+
+
+KEYS = 3
+
+
+def versions(contribution: Contribution) -> Iterator[tuple[int, ...]]:
+    """What one unit can add to each key, over all rows that it may have."""
+    keys = 1 if contribution.one_key else KEYS
+    values = range(contribution.least, contribution.most + 1)
+    counts = [contribution.rows] if contribution.fixed else range(contribution.rows + 1)
+    sums = sorted({sum(rows) for count in counts for rows in itertools.combinations_with_replacement(values, count)})
+    for added in itertools.product(sums, repeat=keys):
+        touched = sum(1 for each in added if each != 0)
+        if touched <= (1 if contribution.one_key else contribution.groups):
+            yield added
+
+
+CASES = [
+    Contribution(groups, rows, least, most, one_key=one_key)
+    for groups, rows, (least, most), one_key in itertools.product(
+        (1, 2), (1, 2), ((1, 1), (0, 3), (-1, 2), (-2, -1), (2, 3)), (False, True)
+    )
+    if not (one_key and groups > 1)
+] + [Contribution(1, 1, least, most, fixed=True, one_key=True) for least, most in ((1, 1), (0, 3), (-1, 2), (-3, -1), (2, 3))]
+
+
+@of_each("adjacency", list(Adjacency), told=lambda adjacency: adjacency.value)
+@of_each("contribution", CASES)
+def test_no_unit_moves_a_vector_further_than_is_said(contribution: Contribution, adjacency: Adjacency) -> None:
+    """And some unit moves it as far, where there are keys enough for the two versions to lie apart."""
+    stated = sensitivity(adjacency, contribution)
+    all_versions = list(versions(contribution))
+    nothing = tuple(0 for _ in all_versions[0])
+    pairs = itertools.product(all_versions, all_versions if adjacency is Adjacency.REPLACE_ONE else [nothing])
+    moved = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs]
+    l1, squared = max(map(sum, moved)), max(sum(each * each for each in one) for one in moved)
+    coordinates = max(sum(1 for each in one if each) for one in moved)
+    assert (
+        l1 <= stated.l1 and squared <= stated.squared_l2 <= stated.l2**2 * (1 + 1e-12) and coordinates <= max(stated.coordinates, 1)
+    )
+    if contribution.one_key or adjacency is not Adjacency.REPLACE_ONE or contribution.groups == 1:
+        assert (l1, squared) == (stated.l1, stated.squared_l2)

@@ -11,19 +11,16 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.data_source import Column
-from dpcli.release.engines.dialects import DuckDBSql, PostgresSql, SparkSql
 from dpcli.release.engines.open_source import opened
 from dpcli.release.engines.source_table import Values
 from dpcli.release.expressions.scalars import Layers
 from dpcli.release.expressions.sql_grammar import Expressions
 from tests.cases import of_each
 from tests.release import expressions_drawn as drawn
-from tests.release.engines import cluster_of, everywhere
-from tests.release.places import Table, seen, source_of
+from tests.release.places import Table, cluster_of, everywhere, seen, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
-DIALECTS = {"postgres": PostgresSql, "spark-csv": SparkSql, "spark-parquet": SparkSql}
 COLUMNS = {
     "age": Column(type="integer"),
     "name": Column(type="text"),
@@ -64,8 +61,8 @@ def evaluated(place: str, source: Any, folder: Path, texts: list[str]) -> dict[i
     """What an engine makes of each expression, by row: asked of it below the statement that only adds up."""
     with opened(source, str(folder / "file.toml")) as engine:
         own: Any = engine
-        values = Values(own.table, own._find(), DIALECTS.get(place, DuckDBSql)())
-        layers = Layers(values.dialect, values)
+        values = Values(own.table, own._find())
+        layers = Layers(own.dialect, values)
         expressions = Expressions(source.columns)
         terms = [expressions.scalar(text, "where").write(layers).sql for text in ("id", *texts)]
         columns = ", ".join(f"{term} AS e{number}" for number, term in enumerate(terms))

@@ -14,26 +14,16 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release import vectors
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.source_table import ActualColumn, ActualTable
 from dpcli.release.measures import most_common as mode
 from dpcli.release.measures import quantiles as quantile
 from dpcli.release.plugin import MEASURES
 from tests.release.neighbours import seen_of, too_far
-from tests.release.questions_drawn import TYPES, Row, neighbour, table
-from tests.release.searched import drawn, literal
+from tests.release.questions_drawn import TYPES, neighbour, table
+from tests.release.searched import drawn, literal, put
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32
 TABLES = 4  # for each question
-
-
-def put(engine: DuckDB, rows: list[Row]) -> None:
-    """The engine's table is this one from now on."""
-    nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in TYPES.values())
-    cells = ", ".join(f"({', '.join(map(literal, each, TYPES))})" for each in rows)
-    found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
-    fields = {name: ActualColumn(f"f{n}", family, family) for n, (name, (family, _)) in enumerate(TYPES.items())}  # type: ignore[arg-type]
-    engine.actual = ActualTable(f"{found} AS raw({', '.join(f'f{n}' for n in range(len(TYPES)))})", fields, "test")
 
 
 def breaches(
@@ -52,7 +42,7 @@ def breaches(
             pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency is Adjacency.REPLACE_ONE))
             seen = []
             for each in pair:
-                put(at, each)
+                put(at, TYPES, [map(literal, row, TYPES) for row in each])
                 seen.append(seen_of(one, at.totals(one.query.aggregation(one.setting), SECRET)))
             yield from (f"seed {seed}: {one.query}: {words}" for words in too_far(one, *seen))
 

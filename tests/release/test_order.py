@@ -187,7 +187,7 @@ def test_a_ledger_that_does_not_know_the_charge_is_not_charged_instead(tmp_path:
         for lost in (False, True):
             if lost:
                 os.remove(tmp_path / "out" / ANSWERS)
-            with pytest.raises(LedgerError, match=r"which no entry has|found none: another ledger, or an earlier state"):
+            with pytest.raises(LedgerError, match=r"which no entry has|another ledger, or an earlier state"):
                 release(plan(tmp_path), other)
         assert not other.state().runs
     assert Table.asked == 1
@@ -230,7 +230,7 @@ def test_answers_of_other_data_are_not_given_for_these(tmp_path: Path) -> None:
         plan(tmp_path / name)
         (tmp_path / name / "file.toml").write_text(text)
     first = release(plan_of(path))
-    with pytest.raises(InputError, match="expected the data that were answered there"):
+    with pytest.raises(InputError, match="the answers there are about"):
         release(plan_of(str(tmp_path / "b" / "file.toml")))
     os.rename(tmp_path / "a", tmp_path / "moved")
     again = release(plan_of(str(tmp_path / "moved" / "file.toml")))

@@ -17,8 +17,7 @@ from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.open_source import opened, require_source
 from tests.cases import of_each
 from tests.ledger.cluster import Cluster
-from tests.release.engines import cluster_of, everywhere
-from tests.release.places import Table, source_of
+from tests.release.places import Table, cluster_of, everywhere, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -88,8 +87,8 @@ def test_spark_reads_them_as_one_character(tmp_path: Path, spark_session: object
 
 
 PATHS = {
-    "missing.csv": "none that can be read",
-    "*.csv": "found none",
+    "missing.csv": "cannot be read: No such file",
+    "*.csv": "no such file",
     "folder.csv": "found a folder",
     "pipe.csv": "found a pipe or device",
     "/dev/zero": "files that end in",
@@ -102,7 +101,7 @@ PATHS = {
     "unreadable.duckdb": "DuckDB cannot open the file",
     "empty.csv": 'one column "age" in the first line, found none',
     "twice.csv": 'one column "age" in the first line, found 2',
-    "others[12].csv": "found others",
+    "others[12].csv": "are not those of",
     "latin.csv": "in UTF-8",
 }
 
@@ -116,7 +115,7 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"{HIDDEN},{HIDDEN}\n")
     if path.startswith("*"):
         path = "none-here*.csv"
-        assert "found none" in refused(source(path), tmp_path)
+        assert "no such file" in refused(source(path), tmp_path)
         return
     (tmp_path / "empty.csv").write_text(f"{HIDDEN}\n")
     (tmp_path / "twice.csv").write_text("who,age,age\n")

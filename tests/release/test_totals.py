@@ -15,8 +15,7 @@ from dpcli.release.engines.open_source import opened
 from dpcli.release.engines.spark_engine import VIEW, Spark
 from tests.release import brute
 from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table
-from tests.release.engines import SECRET, cluster_of, everywhere, made
-from tests.release.places import Table, as_csv, source_of
+from tests.release.places import SECRET, Table, as_csv, cluster_of, everywhere, made, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 

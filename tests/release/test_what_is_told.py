@@ -32,7 +32,7 @@ def plan(folder: Path, *tables: Mapping[str, Any], **privacy: Any) -> ReleasePla
 
 
 def one(folder: Path, table: Mapping[str, Any], **privacy: Any) -> AskedQuery:
-    return plan(folder, table, **privacy).asked[0]
+    return plan(folder, table, **privacy).queries[0]
 
 
 @of_each("tidy", [(), ("non-negative",), ("non-negative", "whole"), ("whole",)])
@@ -100,7 +100,7 @@ def test_a_comparison_is_made_at_the_confidence_of_the_query_that_it_is_of(tmp_p
     """In every table and picture, wherever in the file the query stands."""
     mode = {"name": "mode", "measure": "mode", "column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6}
     count = {"name": "count", "measure": "count", "epsilon": 0.5, "max_rows": 1, "confidence": 0.7}
-    asked = plan(tmp_path, count, {**mode, "max_groups": 1, "max_rows": 1, "confidence": 0.85}).asked
+    asked = plan(tmp_path, count, {**mode, "max_groups": 1, "max_rows": 1, "confidence": 0.85}).queries
     found = document(comparison_of(asked, "file.toml"))
     told = repr((found.headline, found.tables, found.pictures))
     assert "probability 0.85" in told and "probability 0.95" not in told and "probability 0.7" not in told

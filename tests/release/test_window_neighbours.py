@@ -17,13 +17,12 @@ from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.source_table import ActualColumn, ActualTable
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import AskedQuery
 from dpcli.release.release_plan import RowWindow, plan_of, row_window
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, table
-from tests.release.searched import drawn, literal
+from tests.release.searched import drawn, literal, put
 from tests.release.windows import REGIONS, TOLD, block_of, family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -42,15 +41,10 @@ OUTSIDE: dict[str, list[Any]] = {
 EXAMPLE = Path(__file__).parents[2] / "examples" / "clinic-weeks.toml"
 
 
-def put(engine: DuckDB, by: str, rows: Sequence[Row]) -> None:
-    """The engine's table is this one from now on; the last cell of a row decides its block."""
+def put_by(engine: DuckDB, by: str, rows: Sequence[Row]) -> None:
+    """The last cell of a row decides its block."""
     kinds = {**TYPES, "when": ("text", "VARCHAR") if by == "region" else ("date", "DATE")}
-    names = ", ".join(f"f{n}" for n in range(len(kinds)))
-    cells = ", ".join(f"({', '.join([*map(literal, row, TYPES), cast(row[-1], kinds['when'][1])])})" for row in rows)
-    nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in kinds.values())
-    found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
-    fields = {name: ActualColumn(f"f{n}", kind, kind) for n, (name, (kind, _)) in enumerate(kinds.items())}  # type: ignore[arg-type]
-    engine.actual = ActualTable(f"{found} AS raw({names})", fields, "test")
+    put(engine, kinds, [[*map(literal, row, TYPES), cast(row[-1], kinds["when"][1])] for row in rows])
 
 
 def cast(value: Any, kind: str) -> str:
@@ -68,7 +62,7 @@ def moved(engine: DuckDB, one: AskedQuery, by: str, pair: Sequence[Sequence[Row]
     """What moves further between two tables than is priced."""
     seen = []
     for rows in pair:
-        put(engine, by, rows)
+        put_by(engine, by, rows)
         seen.append(seen_of(one, engine.totals(one.query.aggregation(one.setting), secret)))
     return too_far(one, *seen)
 
@@ -143,7 +137,7 @@ def test_every_small_table_of_the_example(secrets: int, engine: DuckDB) -> None:
     those of the first leave room for others: up to twice that.
     """
     plan = plan_of(str(EXAMPLE))
-    (one,) = plan.asked
+    (one,) = plan.queries
     reasons = [*(plan.source.columns["reason"].domain or ()), None]
     weeks = (date(2026, 1, 6), date(2026, 1, 13))
     only = row_window(family("week", "day"), ("2026-W02..2026-W05",), plan.source, "file.toml")
@@ -170,9 +164,7 @@ def visits(day: date, reasons: Sequence[str | None]) -> list[tuple[date, str]]:
 
 def counts(engine: DuckDB, one: AskedQuery, rows: Sequence[tuple[date, str]], secret: bytes) -> list[int]:
     """Of the rows by reason, in a fixed order."""
-    cells = ", ".join(f"('p', {cast(day, 'DATE')}, '{reason}')" for day, reason in rows)
-    found = f"(VALUES {cells})" if rows else "(SELECT '', DATE '2026-01-01', '' WHERE false)"
-    fields = {"patient": ActualColumn("f0", "text", "text"), "day": ActualColumn("f1", "date", "date")}
-    engine.actual = ActualTable(f"{found} AS raw(f0, f1, f2)", {**fields, "reason": ActualColumn("f2", "text", "text")}, "test")
+    kinds = {"patient": ("text", "VARCHAR"), "day": ("date", "DATE"), "reason": ("text", "VARCHAR")}
+    put(engine, kinds, [("'p'", cast(day, "DATE"), f"'{reason}'") for day, reason in rows])
     totals = engine.totals(one.query.aggregation(one.setting), secret)
     return [totals[key].rows for key in sorted(totals)]

@@ -25,9 +25,8 @@ from dpcli.sessions.window import over_window
 from tests.cases import of_each
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
-from tests.release.engines import SECRET, cluster_of, made
 from tests.release.files import queries
-from tests.release.places import PLACES, Table, source_of
+from tests.release.places import PLACES, SECRET, Table, cluster_of, made, source_of
 from tests.release.windows import COUNT, DAYS, REGIONS, TOLD, block_of, csv, family, ledger, planned, windows
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

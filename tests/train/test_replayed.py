@@ -217,7 +217,7 @@ def test_a_rare_mixing_of_records_is_found() -> None:
     assert "sensitivity of the sums" in of_a_model("Rolled")
 
 
-# One wrong noise by each of three checks; tests/audit/test_noise_statistics.py has all of them, without a model.
+# One wrong noise by each of three checks; tests/audit/test_replay.py has all of them, without a model.
 OF_NOISE = ("no noise on the bias", "noise in bfloat16", "noise that fades")
 REPEATED = {*NOISES, "noise/20", "noise over the batch size"} - {*OF_NOISE}  # what another one of the same check stands for
 SELDOM_SEEN = {  # in two replays

@@ -58,8 +58,8 @@ def command(
     Exit code 0: no violation found. 1: a violation. 2: a file or a function cannot be read or run. 3: the claim is not certified, or says
     nothing about what was audited.
     """
+    from dpcli.audit.audit_run import audit, request
     from dpcli.audit.documents.audit import chart, document
-    from dpcli.audit.run import audit, request
     from dpcli.cli.outputs import require_free
 
     with progress() as report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from dpcli.audit.bounds import rate_lower, rate_upper
@@ -154,15 +155,7 @@ def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[
         "claim": None if audit.claim is None else _claim_data(audit.claim),
         "epsilon_lower": None if audit.deciding is None else audit.deciding.epsilon,
         "bounds": [_bound_data(bound) for bound in audit.bounds],
-        "curve": None
-        if audit.curve is None
-        else {
-            "refuted": audit.curve.refuted,
-            "confidence": audit.curve.confidence,
-            "detail": audit.curve.detail,
-            "source": audit.curve.source,
-            "point": audit.curve.point or None,
-        },
+        "curve": None if audit.curve is None else {**asdict(audit.curve), "point": audit.curve.point or None},
         "checks": [
             {
                 "name": c.name,

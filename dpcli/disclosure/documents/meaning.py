@@ -9,7 +9,7 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.meaning import Meaning
 from dpcli.base.rounding import down, up
-from dpcli.disclosure.answers import against
+from dpcli.disclosure.item_answers import against
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding

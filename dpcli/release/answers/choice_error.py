@@ -7,7 +7,7 @@ import math
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, check_told
-from dpcli.release.noise.laws import failure_of
+from dpcli.release.noise.laws import failure_of, smallest_whole
 from dpcli.release.noise.selection import SparseVectorLaws
 
 
@@ -28,13 +28,7 @@ def slack(candidates: int, scale: float, failure: float) -> int:
     if candidates < 2:
         return 0
     t = max(0, math.ceil(scale * (math.log(candidates - 1) + math.log1p(-failure) - math.log(failure))) - 1)
-    low, high = t - 1, t
-    while probability_beyond(candidates, scale, high) > failure:  # a wide scale tells no neighbouring numbers apart
-        low, high = high, high + 2 * (high - low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if probability_beyond(candidates, scale, middle) > failure else (low, middle)
-    return high
+    return smallest_whole(lambda each: probability_beyond(candidates, scale, each) <= failure, t)  # doubles may have t too small
 
 
 def probability_beyond(candidates: int, scale: float, t: int) -> float:
@@ -63,14 +57,8 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     lowest, mass, width = blocks(laws.threshold, FINE)
     furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))
 
-    def fails(a: int) -> bool:
+    def holds(a: int) -> bool:
         each = np.minimum(queries * laws.query.at_least(a + 1.0 - furthest), 1.0)
-        return float(mass @ each) + OMITTED > failure
+        return float(mass @ each) + OMITTED <= failure
 
-    low, high = -1, 1
-    while fails(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fails(middle) else (low, middle)
-    return high
+    return smallest_whole(holds)

@@ -74,12 +74,10 @@ def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float
     return on_grid(half_width(law, confidence), step)
 
 
-def public_mean_interval(
-    noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0, centre: float = 0.0
-) -> ConfidenceInterval:
-    """A mean over a declared count, of a sum of values minus `centre`: the sum's interval, divided and moved outwards by one ulp."""
+def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0) -> ConfidenceInterval:
+    """Return the interval of a mean over a declared count: the sum's, divided and moved outwards by one ulp."""
     around = additive_interval(noisy, law, confidence, step)
-    low, high = around.low / count + centre, around.high / count + centre
+    low, high = around.low / count, around.high / count
     return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
 
 

@@ -1,4 +1,4 @@
-"""A mean from a noisy sum and a noisy count."""
+"""Means and variances from noisy sums and counts, and how the budget of a mean is best split between its sum and its count."""
 
 from __future__ import annotations
 
@@ -116,6 +116,9 @@ class NoisyVariance:
         return self.squares - 2.0 * mean * self.mean.total + mean * mean * self.mean.count
 
 
+# The error of S/C is that of (S - mean C) / C: its variance is proportional to var(S) + mean^2 var(C), mean being that of centred values.
+# The true mean is not known; at most it is half of the range, which makes both halves of the variance equal. Spread evenly over the range
+# it is that over sqrt(3), in the mean square.
 UNKNOWN = 1.0 / math.sqrt(3.0)  # of half the range
 
 

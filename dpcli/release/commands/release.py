@@ -68,19 +68,19 @@ def command(
         from dpcli.ledger.documents.ledger_answers import quoted
         from dpcli.release.release_run import charged_before
 
-        with opened_or_none(ledger, dataset) as found:
-            plan = over_window(plan, found, window)
-            if found is not None or plan.pipeline.privacy.window is None:
-                plan = plan.reading(found)
+        with opened_or_none(ledger, dataset) as books:
+            plan = over_window(plan, books, window)
+            if books is not None or plan.pipeline.privacy.window is None:
+                plan = plan.reading(books)
         return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
     from dpcli.release.documents.release import parquet_of, sheet_of
     from dpcli.release.release_run import release
     from dpcli.sessions.commands.predicting import noted, progress
 
-    with opened_or_none(ledger, dataset) as found, progress("queries") as report:
-        done = release(over_window(plan, found, window), found, key, report)
+    with opened_or_none(ledger, dataset) as books, progress("queries") as report:
+        done = release(over_window(plan, books, window), books, key, report)
         if done.fresh:
-            noted(found, done.run)
+            noted(books, done.run)
     if parquet is not None:
         write(parquet, parquet_of(sheet_of(done.answers)))
     return emit(outcome(done), format_, outputs)
@@ -93,12 +93,12 @@ def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
     from dpcli.release.stability.mode_comparison import comparison_of
 
     pictures, documents = parted(outputs)
-    found = comparison_of(plan.asked, plan.path)
-    drawn = picture(found)
+    comparison = comparison_of(plan.queries, plan.path)
+    drawn = picture(comparison)
     if pictures:
         show_picture(drawn, None, pictures)
     if format_ == "table":
-        for chart in (drawn, domains(found)):
+        for chart in (drawn, domains(comparison)):
             show_picture(chart, None, ())
             show("\n")
-    return emit(document(found), format_, documents)
+    return emit(document(comparison), format_, documents)

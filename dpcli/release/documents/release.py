@@ -14,6 +14,7 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import parameter
+from dpcli.release.query_answer import as_json
 from dpcli.release.release_plan import UNREAD, reads_expressions
 from dpcli.sessions.documents.dry_run import shown
 
@@ -70,10 +71,10 @@ SHOWN = 1_000  # answers in a table; csv and json have all of them
 
 def planned(plan: ReleasePlan) -> Document:
     """Mechanisms, cost and the error to expect; no data were touched."""
-    rows = tuple(row for one in plan.asked for row in _planned_rows(one))
+    rows = tuple(row for one in plan.queries for row in _planned_rows(one))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
     unread = () if reads_expressions() else (UNREAD,)
-    found, over = plan.account, plan.over_budget
+    account, over = plan.account, plan.over_budget
     kept = (
         ("over budget: nothing would be answered", *_weights_note(plan))
         if over
@@ -84,35 +85,35 @@ def planned(plan: ReleasePlan) -> Document:
     notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *kept)
     data = {
         "schema": "dpcli/release-plan/v1",
-        "queries": [_planned_data(one) for one in plan.asked],
-        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "queries": [_planned_data(one) for one in plan.queries],
+        "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "fingerprint": plan.fingerprint(),
         "exit_code": int(over),
     }
-    details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.asked)
+    details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.queries)
     return Document(
-        headline(found),
+        headline(account),
         data,
         "fail" if over else "pass",
         exit_code=int(over),
         tables=(table,),
         notes=notes,
         details=(*details, *notes),
-        total=repr(found.upper),
+        total=repr(account.upper),
     )
 
 
 def outcome(done: ReleaseOutcome) -> Document:
     """The answers."""
-    plan, found = done.plan, done.plan.account
+    plan, account = done.plan, done.plan.account
     sheet = sheet_of(done.answers)
     data = {
         "schema": "dpcli/release/v1",
-        "answers": [_answer_data(answer) for answer in done.answers],
+        "answers": [as_json(answer) for answer in done.answers],
         "fresh": done.fresh,
         "run": done.run,
         "folder": done.folder,
-        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "result": {"epsilon_upper": account.upper, "delta": account.delta},
         **window_data(plan.pipeline.privacy),
         "exit_code": 0,
     }
@@ -125,7 +126,14 @@ def outcome(done: ReleaseOutcome) -> Document:
     tables = tuple(answer_table(answer) for answer in done.answers)
     lines = tuple(line for answer in done.answers for line in answer_lines(answer))
     return Document(
-        headline(found), data, "pass", tables=tables, notes=notes, details=(*lines, *notes), sheet=sheet, total=repr(found.upper)
+        headline(account),
+        data,
+        "pass",
+        tables=tables,
+        notes=notes,
+        details=(*lines, *notes),
+        sheet=sheet,
+        total=repr(account.upper),
     )
 
 
@@ -147,17 +155,17 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
     """Keys with the names of their columns: their own, but for one that another column has, in whatever case."""
     columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
-    found = {}
+    named = {}
     for name in names:
-        found[name] = name
-        while found[name].lower() in columns:
-            found[name] = f"key.{found[name]}"
-        columns[found[name].lower()] = None
-    return found
+        named[name] = name
+        while named[name].lower() in columns:
+            named[name] = f"key.{named[name]}"
+        columns[named[name].lower()] = None
+    return named
 
 
 def answer_table(answer: QueryAnswer) -> Table:
-    """One query's answers with their intervals."""
+    """Show the answers to a query with their intervals."""
     spoken = any(row.lower is not None for row in answer.rows)
     columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if spoken else ()))
     rows = tuple(
@@ -170,7 +178,7 @@ def answer_table(answer: QueryAnswer) -> Table:
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
-    """One query's answers as lines of text."""
+    """Write the answers to a query as lines of text."""
     for row in answer.rows[:SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
         place = f"{answer.query}, {key}" if key else answer.query
@@ -185,7 +193,7 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     from dpcli.disclosure.statement import disclosure
     from dpcli.document.formats import markdown as format_markdown
 
-    found, own = plan.account, plan.pipeline.disclosure
+    account, own = plan.account, plan.pipeline.disclosure
     whose = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
     known: dict[str, Any] = {
         "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
@@ -194,26 +202,26 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
         "clipping": f"at most max_groups keys and max_rows rows of {whose} count, chosen by a hash with a fresh key, in the engine",
-        "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.asked),
+        "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
-    told = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
-    lines = "".join(f"* {_spoken(one)}\n" for one in plan.asked)
+    stated = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
+    lines = "".join(f"* {_spoken(one)}\n" for one in plan.queries)
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
-    spent = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}"
+    spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     rows = "" if plan.window is None else plan.window.words
-    said = (f"{rows[:1].upper()}{rows[1:]}", _bound_words(plan))
-    read = "".join(f"{format_markdown.escape(words)}.\n\n" for words in said if words)
+    scope = (f"{rows[:1].upper()}{rows[1:]}", _bound_words(plan))
+    read = "".join(f"{format_markdown.escape(words)}.\n\n" for words in scope if words)
     done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{read}"
-    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ()), rows=rows)
+    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=stated), None, ()), rows=rows)
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
 def explained(plan: ReleasePlan) -> Document:
-    """How the sensitivity and the noise of each query come about."""
-    tables = tuple(_why_table(one) for one in plan.asked)
-    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.asked], "exit_code": 0}
-    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.asked for release in one.releases for line in release.why)
+    """Explain how the sensitivity and the noise of each query come about."""
+    tables = tuple(_why_table(one) for one in plan.queries)
+    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.queries], "exit_code": 0}
+    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.queries for release in one.releases for line in release.why)
     notes = _unit_note(plan)
     return Document(
         headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
@@ -221,12 +229,12 @@ def explained(plan: ReleasePlan) -> Document:
 
 
 def _why_table(one: AskedQuery) -> Table:
-    """Under the file's adjacency, and beside it under the other one, at the same cost."""
+    """Compare the file's adjacency with the other one, at the same cost."""
     stated = one.setting.adjacency
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
-    beside = one.query.releases(replace(one.setting, adjacency=other))
+    alternative = one.query.releases(replace(one.setting, adjacency=other))
     rows = [row for release in one.releases for row in _why_rows(release, stated.value)]
-    rows += [row for release in beside for row in _why_rows(release, f"were it {other.value}")]
+    rows += [row for release in alternative for row in _why_rows(release, f"were it {other.value}")]
     return Table(f"{one.query.name} ({one.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
@@ -277,12 +285,6 @@ def _planned_data(one: AskedQuery) -> dict[str, Any]:
     }
 
 
-def _answer_data(answer: QueryAnswer) -> dict[str, Any]:
-    from dpcli.release.query_answer import as_json
-
-    return as_json(answer)
-
-
 def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
         return ("each row is a unit of its own: nobody is protected who has several rows",)
@@ -296,7 +298,7 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Whether what a unit does is bounded in each block by itself."""
+    """Tell whether what a unit does is bounded in each block by itself."""
     return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
 
 
@@ -316,8 +318,8 @@ def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
-    """What keeps weights from filling the budget, where they do not."""
-    if all(one.query.weight is None for one in plan.asked):
+    """Say what keeps weights from filling the budget, where they do not."""
+    if all(one.query.weight is None for one in plan.queries):
         return ()
     return (
         "weights share the budget in rho, and a query with a delta has none: beside one, Gaussian noise on what a unit may move in several "
@@ -347,10 +349,9 @@ def interval_text(row: AnswerRow) -> str:
 
 
 def _word(value: Value) -> str:
-    """Of a key, or of a value that is none or chosen: true and false as in SQL."""
+    """Write a key, or a value that is none or chosen; true and false as in SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _share(confidence: float) -> str:
-    """As it is stated: 95 %."""
     return f"{100.0 * confidence:.10g} %"

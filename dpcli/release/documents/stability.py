@@ -1,4 +1,4 @@
-"""How far a most common value must lead to be released: propose-test-release beside noisy maxima and the stability histogram."""
+"""The lead that a most common value needs to be released: propose-test-release, noisy maxima and the stability histogram compared."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
 MOST = len(SERIES)  # curves in the picture of gaps
 
 
-def document(found: Comparison) -> Document:
+def document(compared: Comparison) -> Document:
     """Both exercises, as tables and pictures."""
-    confidence = found.confidence
-    needed = found.needed(PTR, 2, confidence)
-    crossings = {way: found.crossing(PTR, way, confidence) for way in WAYS if way.sized}
+    confidence = compared.confidence
+    needed = compared.needed(PTR, 2, confidence)
+    crossings = {way: compared.crossing(PTR, way, confidence) for way in WAYS if way.sized}
     return Document(
         headline=f"propose-test-release is right with probability {confidence:g} from a gap of {needed} on, whatever the domain; the noisy "
         f"maximum needs more than that in domains of {_size(crossings[GUMBEL])} values or more",
-        data=_data(found, confidence, crossings),
-        tables=(_gaps(found, confidence, crossings), _numbers(found)),
-        notes=_notes(found),
-        pictures=(picture(found), domains(found)),
-        sheet=_sheet(found),
+        data=_data(compared, confidence, crossings),
+        tables=(_gaps(compared, confidence, crossings), _numbers(compared)),
+        notes=_notes(compared),
+        pictures=(picture(compared), domains(compared)),
+        sheet=_sheet(compared),
     )
 
 
-def picture(found: Comparison) -> Chart:
+def picture(compared: Comparison) -> Chart:
     """The probability of the right answer against the gap; of what depends on the others' counts, in the largest domain."""
-    stable = [curve for curve in found.curves if curve.way is STABILITY][-1:]
-    drawn = [*(curve for curve in found.curves if curve.way is PTR), *stable, *(c for c in found.curves if c.way is GUMBEL)][:MOST]
+    stable = [curve for curve in compared.curves if curve.way is STABILITY][-1:]
+    drawn = [*(curve for curve in compared.curves if curve.way is PTR), *stable, *(c for c in compared.curves if c.way is GUMBEL)][
+        :MOST
+    ]
     return Chart(
         kind="stability",
         title="the right most common value, by its lead",
-        subtitle=_setting(found),
-        x=Axis("gap between the two largest counts", 0.0, float(max(found.gaps))),
+        subtitle=_setting(compared),
+        x=Axis("gap between the two largest counts", 0.0, float(max(compared.gaps))),
         y=Axis("probability of the right answer", 0.0, 1.0),
-        lines=_lines([(_label(curve), _points(found, curve)) for curve in drawn]),
-        notes=(_all_others(found),),
+        lines=_lines([(_label(curve), _points(compared, curve)) for curve in drawn]),
+        notes=(_all_others(compared),),
     )
 
 
-def domains(found: Comparison) -> Chart:
+def domains(compared: Comparison) -> Chart:
     """The gap that each way needs, against the size of the domain."""
-    confidence = found.confidence
+    confidence = compared.confidence
     sizes = [10**decade for decade in range(1, DECADES)]
-    needed = [(way.label, tuple((float(n), float(found.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
+    needed = [(way.label, tuple((float(n), float(compared.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
     highest = max(y for _, points in needed for _, y in points)
     return Chart(
         kind="stability-domains",
         title=f"the lead that is needed to be right with probability {confidence:g}",
-        subtitle=_setting(found),
+        subtitle=_setting(compared),
         x=Axis("values in the domain", float(sizes[0]), float(sizes[-1]), scale="log"),
         y=Axis("gap between the two largest counts", 0.0, 1.1 * highest),
         lines=_lines(needed),
-        notes=(_all_others(found),),
+        notes=(_all_others(compared),),
     )
 
 
@@ -77,54 +79,54 @@ def _equal(one: Points, other: Points) -> bool:
     return all(abs(y - z) <= 2.0 * ERROR for (_, y), (_, z) in zip(one, other, strict=True))
 
 
-def _points(found: Comparison, curve: RightCurve) -> Points:
-    return tuple((float(gap), right) for gap, right in zip(found.gaps, curve.right, strict=True))
+def _points(compared: Comparison, curve: RightCurve) -> Points:
+    return tuple((float(gap), right) for gap, right in zip(compared.gaps, curve.right, strict=True))
 
 
 def _label(curve: RightCurve) -> str:
     return curve.way.label if curve.size is None else f"{curve.way.label}, {_size(curve.size)} values"
 
 
-def _gaps(found: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> Table:
+def _gaps(compared: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> Table:
     rows = tuple(
         (
             way.label,
-            *(str(found.needed(way, size, confidence)) for size in found.sizes),
+            *(str(compared.needed(way, size, confidence)) for size in compared.sizes),
             f"{_size(crossings[way])} values" if way in crossings else "-",
         )
         for way in WAYS
     )
-    columns = ("release", *(f"{_size(size)} values" for size in found.sizes), "test better from")
+    columns = ("release", *(f"{_size(size)} values" for size in compared.sizes), "test better from")
     title = f"gap needed to be right with probability {confidence:g}, by the size of the domain"
     return Table(title, columns, rows, frozenset(range(1, len(columns))))
 
 
-def _numbers(found: Comparison) -> Table:
-    """What one unit moves the sum of numbers by, in bins: clamped to the domain, or to three bins around the fullest one."""
-    around = f"{found.around():g}"
-    rows = [(f"{_size(width)} bins", f"{found.clamped(width):,.10g}", around) for width in DOMAINS]
+def _numbers(compared: Comparison) -> Table:
+    """Show what one unit moves the sum of numbers by, in bins: clamped to the domain, or to three bins around the fullest one."""
+    around = f"{compared.around():g}"
+    rows = [(f"{_size(width)} bins", f"{compared.clamped(width):,.10g}", around) for width in DOMAINS]
     title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"
     rows.append(("the real line", "inf", around))
     return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))
 
 
-def _notes(found: Comparison) -> tuple[str, ...]:
+def _notes(compared: Comparison) -> tuple[str, ...]:
     return (
         "without bounds there is no noisy maximum, and a clamped sum has no sensitivity: propose-test-release stays as it is where enough "
         "units agree on a value or a bin, and says nothing where they do not",
-        _all_others(found),
+        _all_others(compared),
         f"probabilities are within {ERROR:g} of what they are",
     )
 
 
-def _all_others(found: Comparison) -> str:
-    if found.of.others == 0:
+def _all_others(compared: Comparison) -> str:
+    if compared.of.others == 0:
         return "nobody holds another value of the domain: the right one is counted as often as the gap says"
-    return f"every other value of the domain is counted {found.of.others:,} times, the right one as often and the gap more"
+    return f"every other value of the domain is counted {compared.of.others:,} times, the right one as often and the gap more"
 
 
-def _setting(found: Comparison) -> str:
-    one = found.of
+def _setting(compared: Comparison) -> str:
+    one = compared.of
     rows = f"{one.rows:,} row{'s' if one.rows > 1 else ''}"
     most = rows if one.groups == 1 else f"{rows} in each of {one.groups:,} values"
     return f"epsilon = {one.epsilon:g}, delta = {one.delta!r}, {one.adjacency.value}, at most {most} of a unit"
@@ -134,31 +136,31 @@ def _size(size: int) -> str:
     return f"{size:,}" if size < LARGE else f"10^{len(str(size)) - 1}"
 
 
-def _data(found: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> dict[str, object]:
+def _data(compared: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        "epsilon": found.of.epsilon,
-        "delta": found.of.delta,
-        "adjacency": found.of.adjacency.value,
-        "max_groups": found.of.groups,
-        "max_rows": found.of.rows,
-        "others": found.of.others,
+        "epsilon": compared.of.epsilon,
+        "delta": compared.of.delta,
+        "adjacency": compared.of.adjacency.value,
+        "max_groups": compared.of.groups,
+        "max_rows": compared.of.rows,
+        "others": compared.of.others,
         "confidence": confidence,
-        "gaps": list(found.gaps),
-        "ways": [{"name": curve.way.name, "domain_size": curve.size, "right": list(curve.right)} for curve in found.curves],
+        "gaps": list(compared.gaps),
+        "ways": [{"name": curve.way.name, "domain_size": curve.size, "right": list(curve.right)} for curve in compared.curves],
         "needed": [
-            {"name": way.name, "domain_size": size, "gap": found.needed(way, size, confidence)}
+            {"name": way.name, "domain_size": size, "gap": compared.needed(way, size, confidence)}
             for way in WAYS
-            for size in found.sizes
+            for size in compared.sizes
         ],
         "test_better_from": {way.name: float(size) for way, size in crossings.items()},
     }
 
 
-def _sheet(found: Comparison) -> Sheet:
+def _sheet(compared: Comparison) -> Sheet:
     rows = tuple(
         (curve.way.name, curve.size, gap, right)
-        for curve in found.curves
-        for gap, right in zip(found.gaps, curve.right, strict=True)
+        for curve in compared.curves
+        for gap, right in zip(compared.gaps, curve.right, strict=True)
     )
     return Sheet(("way", "domain_size", "gap", "probability"), rows)

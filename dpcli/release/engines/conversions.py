@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from dpcli.release.engines.dialects import LARGEST, SMALLEST, Dialect, ScalarType
+from dpcli.release.engines.dialects import LARGEST, SMALLEST, ScalarType
 from dpcli.release.expressions.scalars import LOWER, UPPER, Layers, Term, decimal, joined, literal
 
 # Families of an engine's types: whole is integers of any width, real is binary floating point, exact is decimal fractions.
@@ -18,107 +18,92 @@ MOST_DIGITS = 300
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 LARGEST_WHOLE = 9.2e18  # a double below it is a 64-bit integer where it is whole
+Convert = Callable[[Term, Layers], Term]
 
 
-Convert = Callable[[Term, Layers, Dialect], Term]
-
-
-def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers, dialect: Dialect) -> Term | None:
-    """A column as values of its declared type; None where its own type has nothing of that kind."""
+def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
+    """Convert a column to values of its declared type; None where its own type has nothing of that kind."""
     convert = CONVERSIONS.get((declared, family))
-    return None if convert is None else layers.bind(convert(raw, layers, dialect))
+    return None if convert is None else layers.bind(convert(raw, layers))
 
 
-def _same(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return raw
+def _cast(to: ScalarType) -> Convert:
+    return lambda raw, layers: Term(layers.dialect.cast(raw.sql, to), raw.depth)
 
 
-def _text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return Term(dialect.cast(raw.sql, "text"), raw.depth)
-
-
-def _whole_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    text = _trimmed(raw, layers, dialect)
+def _whole_of_text(raw: Term, layers: Layers) -> Term:
+    text, dialect = _trimmed(raw, layers), layers.dialect
     return Term(f"CASE WHEN {dialect.matches(text.sql, WHOLE)} THEN {dialect.whole_of_text(text.sql)} END", text.depth)
 
 
-def _number_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    text = _trimmed(raw, layers, dialect)
+def _number_of_text(raw: Term, layers: Layers) -> Term:
+    text, dialect = _trimmed(raw, layers), layers.dialect
     fits = f"length({text.sql}) <= {MOST_DIGITS} AND {dialect.matches(text.sql, NUMBER)}"
     return _bounded(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
 
 
-def _truth_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    text = layers.bind(
-        joined("translate({0}, {1}, {2})", _trimmed(raw, layers, dialect), *(Term(dialect.text(each)) for each in (UPPER, LOWER)))
-    )
+def _truth_of_text(raw: Term, layers: Layers) -> Term:
+    dialect = layers.dialect
+    letters = (Term(dialect.text(each)) for each in (UPPER, LOWER))
+    text = layers.bind(joined("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
     true, false = (", ".join(dialect.text(word) for word in words) for words in (TRUE, FALSE))
     yes, no = (dialect.cast(dialect.text(word), "boolean") for word in ("true", "false"))
     return Term(f"CASE WHEN {text.sql} IN ({true}) THEN {yes} WHEN {text.sql} IN ({false}) THEN {no} END", text.depth)
 
 
-def _date_of_text(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    text = _trimmed(raw, layers, dialect)
+def _date_of_text(raw: Term, layers: Layers) -> Term:
+    text, dialect = _trimmed(raw, layers), layers.dialect
     day = layers.bind(joined("substring({0}, 1, 10)", text))
     ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # the rest is the time of a day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
     return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
 
 
-def _whole_of_whole(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return Term(dialect.cast(raw.sql, "integer"), raw.depth)
+def _whole_of_real(raw: Term, layers: Layers) -> Term:
+    number = layers.bind(Term(layers.dialect.cast(raw.sql, "decimal"), raw.depth))
+    most, integer = decimal(LARGEST_WHOLE).write(layers).sql, layers.dialect.cast(number.sql, "integer")
+    return Term(f"CASE WHEN abs({number.sql}) < {most} AND floor({number.sql}) = {number.sql} THEN {integer} END", number.depth)
 
 
-def _whole_of_real(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    number = layers.bind(Term(dialect.cast(raw.sql, "decimal"), raw.depth))
-    most, whole = decimal(LARGEST_WHOLE).write(layers).sql, dialect.cast(number.sql, "integer")
-    return Term(f"CASE WHEN abs({number.sql}) < {most} AND floor({number.sql}) = {number.sql} THEN {whole} END", number.depth)
+def _whole_of_exact(raw: Term, layers: Layers) -> Term:
+    return Term(layers.dialect.whole_of_exact(raw.sql), raw.depth)
 
 
-def _whole_of_exact(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return Term(dialect.whole_of_exact(raw.sql), raw.depth)
+def _number(raw: Term, layers: Layers) -> Term:
+    return _bounded(_cast("decimal")(raw, layers), layers)
 
 
-def _number(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return _bounded(Term(dialect.cast(raw.sql, "decimal"), raw.depth), layers)
+def _number_of_exact(raw: Term, layers: Layers) -> Term:
+    return _bounded(Term(layers.dialect.number_of_exact(raw.sql), raw.depth), layers)
 
 
-def _number_of_exact(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return _bounded(Term(dialect.number_of_exact(raw.sql), raw.depth), layers)
+def _date_of_timestamp(raw: Term, layers: Layers) -> Term:
+    return _dated(_cast("date")(raw, layers), layers)
 
 
-def _date(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return _dated(raw, layers)
-
-
-def _date_of_timestamp(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    return _dated(Term(dialect.cast(raw.sql, "date"), raw.depth), layers)
-
-
-def _trimmed(raw: Term, layers: Layers, dialect: Dialect) -> Term:
-    """A name for a text without the spaces around it."""
-    return layers.bind(Term(dialect.trimmed(raw.sql), raw.depth))
+def _trimmed(raw: Term, layers: Layers) -> Term:
+    """Name a text without the spaces around it."""
+    return layers.bind(Term(layers.dialect.trimmed(raw.sql), raw.depth))
 
 
 def _bounded(number: Term, layers: Layers) -> Term:
-    """A finite double, or null."""
-    bound = layers.bind(number)
+    """Limit to a finite double, or null."""
     bounds = (decimal(each).write(layers) for each in (LARGEST, SMALLEST, 0.0))
-    return joined("CASE WHEN abs({0}) <= {1} THEN CASE WHEN abs({0}) < {2} THEN {3} ELSE {0} END END", bound, *bounds)
+    template = "CASE WHEN abs({0}) <= {1} THEN CASE WHEN abs({0}) < {2} THEN {3} ELSE {0} END END"
+    return joined(template, layers.bind(number), *bounds)
 
 
 def _dated(day: Term, layers: Layers) -> Term:
-    """A date of the years 1 to 9999, or null."""
-    bound = layers.bind(day)
+    """Limit to a date of the years 1 to 9999, or null."""
     ends = (literal(each, "date").write(layers) for each in (FIRST_DAY, LAST_DAY))
-    return joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", bound, *ends)
+    return joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
 
 
 CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
-    ("text", "text"): _text,
-    ("text", "whole"): _text,
+    ("text", "text"): _cast("text"),
+    ("text", "whole"): _cast("text"),
     ("integer", "text"): _whole_of_text,
-    ("integer", "whole"): _whole_of_whole,
+    ("integer", "whole"): _cast("integer"),
     ("integer", "real"): _whole_of_real,
     ("integer", "exact"): _whole_of_exact,
     ("decimal", "text"): _number_of_text,
@@ -126,8 +111,8 @@ CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("decimal", "real"): _number,
     ("decimal", "exact"): _number_of_exact,
     ("boolean", "text"): _truth_of_text,
-    ("boolean", "boolean"): _same,
+    ("boolean", "boolean"): lambda raw, layers: raw,
     ("date", "text"): _date_of_text,
-    ("date", "date"): _date,
+    ("date", "date"): _dated,
     ("date", "timestamp"): _date_of_timestamp,
 }

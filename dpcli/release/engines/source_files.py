@@ -44,7 +44,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Of a csv. names: of all its columns, in order."""
+    """The header of a csv. names: of all its columns, in order."""
 
     names: tuple[str, ...]
     delimiter: str
@@ -58,7 +58,7 @@ def files_of(pattern: str, folder: str) -> Files:
         raise InputError("source.path: expected a path, found one with NUL")
     paths = matching(pattern, folder)
     if not paths:
-        raise InputError(f"{pattern}: expected at least one file, found none")
+        raise InputError(f"{pattern}: no such file")
     kinds = {_kind(path, pattern) for path in paths}
     if len(kinds) > 1:
         raise InputError(f"{pattern}: expected files of one kind, found {', '.join(sorted(kinds))}")
@@ -78,15 +78,15 @@ def matching(pattern: str, folder: str) -> list[str]:
 
 
 def would_match(path: str, pattern: str, folder: str) -> bool:
-    """Whether a file that is written to `path` would be one of those that a pattern stands for, which folders are there being as it is."""
+    """Tell whether a file that is written to `path` would be among those that a pattern stands for, with the folders as they are."""
     full = os.path.join(folder, pattern)
     if os.path.lexists(full) or not any(character in pattern for character in PATTERN):
         return False
     above, name = os.path.split(pattern)
     if name == "**":
         above, name = os.path.join(above, name), "*"
-    found = glob.glob(os.path.join(glob.escape(folder), above), recursive=True)
-    folders = {os.path.realpath(each) for each in found}
+    above_folders = glob.glob(os.path.join(glob.escape(folder), above), recursive=True)
+    folders = {os.path.realpath(each) for each in above_folders}
     ends = {(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path)), os.path.split(os.path.realpath(path))}
     return any(place in folders and fnmatch.fnmatchcase(last, name) for place, last in ends)
 
@@ -97,24 +97,24 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
     Raises InputError, which shows nothing of a file: its first line may be no header.
     """
     lines = [_first_line(path) for path in files.paths]
-    found = [(delimiter, _cells(lines[0], delimiter)) for delimiter in DELIMITERS]
-    delimiter, names = max(found, key=lambda each: len(wanted & set(each[1])))
+    cells = [(delimiter, _cells(lines[0], delimiter)) for delimiter in DELIMITERS]
+    delimiter, names = max(cells, key=lambda each: len(wanted & set(each[1])))
     if not all(map(_is_text, names)):
         raise _no_text(files.paths[0])
     for path, line in zip(files.paths, lines, strict=True):
         if _cells(line, delimiter) != names:
-            raise InputError(f"{path}: expected the columns of {files.paths[0]} in its first line, found others")
+            raise InputError(f"{path}: the columns in its first line are not those of {files.paths[0]}")
     for name in sorted(wanted):
         if names.count(name) != 1:
-            times = f"{names.count(name)} of them" if name in names else _instead(name, found, wanted)
+            times = f"{names.count(name)} of them" if name in names else _instead(name, cells, wanted)
             raise InputError(f'{files.place}: expected one column "{name}" in the first line, found {times}')
     return Header(tuple(names), delimiter)
 
 
-def _instead(name: str, found: Sequence[tuple[str, list[str]]], wanted: frozenset[str]) -> str:
-    """What the first line has in place of a name, whichever delimiter it is cut by."""
-    said = [instead_of(name, list(filter(_is_text, names)), wanted) for _, names in found]
-    return next((words for words in said if words != "none"), "none")
+def _instead(name: str, cells: Sequence[tuple[str, list[str]]], wanted: frozenset[str]) -> str:
+    """Say what the first line has in place of a name, whichever delimiter it is cut by."""
+    instead = [instead_of(name, list(filter(_is_text, names)), wanted) for _, names in cells]
+    return next((words for words in instead if words != "none"), "none")
 
 
 def _kind(path: str, pattern: str) -> Kind:
@@ -122,7 +122,7 @@ def _kind(path: str, pattern: str) -> Kind:
     if ending is None:
         expected = ", ".join(ENDINGS)
         directory = " (a folder: write FOLDER/*.parquet)" if os.path.isdir(path) else ""
-        raise InputError(f"{pattern}: expected files that end in {expected}, found another{directory}")
+        raise InputError(f"{pattern}: expected files that end in {expected}{directory}")
     return ENDINGS[ending]
 
 
@@ -130,11 +130,11 @@ def _require_regular(path: str) -> None:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        raise InputError(f"{path}: expected a file, found none that can be read: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(mode):
         raise InputError(f"{path}: expected a regular file, found a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}")
     if not os.access(path, os.R_OK):
-        raise InputError(f"{path}: expected a file that may be read, found one that may not")
+        raise InputError(f"{path}: no permission to read it")
 
 
 def _first_line(path: str) -> str:
@@ -149,7 +149,7 @@ def _first_line(path: str) -> str:
 
 
 def _no_text(path: str) -> InputError:
-    return InputError(f"{path}: expected a csv file in UTF-8, found another or one that cannot be read")
+    return InputError(f"{path}: not a csv file in UTF-8, or it cannot be read")
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -161,5 +161,5 @@ def _cells(text: str, delimiter: str) -> list[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether it was UTF-8."""
+    """Tell whether a name was UTF-8."""
     return name.encode(errors=KEPT) == name.encode(errors="replace")

@@ -9,21 +9,21 @@ from typing import Literal
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.release.data_source import Column
 from dpcli.release.engines.conversions import Family, converted
-from dpcli.release.engines.dialects import Dialect, ScalarType
+from dpcli.release.engines.dialects import ScalarType
 from dpcli.release.expressions.scalars import Layers, Term, literal
-from dpcli.release.expressions.sql_grammar import DeclaredColumn
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """Where the table is, and which columns of it may be asked about.
+    """The place of the table, and which columns of it may be asked about.
 
     columns: by name, with the one that decides a row's block. path: files, relative to folder. url: of a PostgreSQL server. table: of the
     url, or of a DuckDB file. window: the rows that may be read, all where None.
     """
 
-    columns: Mapping[str, DeclaredColumn]
+    columns: Mapping[str, Column]
     path: str | None = None
     url: str | None = None
     table: str | None = None
@@ -70,15 +70,14 @@ class Values:
     """The columns of a table as values of their declared types, each read only where it is asked for."""
 
     table: SourceTable
-    found: ActualTable
-    dialect: Dialect
+    actual: ActualTable
     read: dict[str, str] = field(default_factory=dict)  # from SQL in the table to the name in the innermost SELECT
 
     def term(self, name: str, layers: Layers) -> Term:
         return self._typed(name, self.table.columns[name].type, layers)
 
     def conditions(self, layers: Layers) -> tuple[str, ...]:
-        """What is true of the rows that may be read. Where it is unknown of a row, that is in no block."""
+        """Return the conditions of the rows that may be read; a row of which they are unknown is in no block."""
         window = self.table.window
         if window is None:
             return ()
@@ -90,38 +89,38 @@ class Values:
         return (f"({' OR '.join((*among, *within))})",)
 
     def block(self, layers: Layers) -> str | None:
-        """What tells the blocks apart in which a unit is bounded; None where it is bounded in all that is read."""
+        """Return what tells the blocks apart in which a unit is bounded; None where it is bounded in all that is read."""
         window = self.table.window
         if window is None or window.each is None:
             return None
         value = self._deciding(window, layers)
-        return value.sql if window.each == "value" else layers.bind(Term(self.dialect.week(value.sql), value.depth)).sql
+        return value.sql if window.each == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """A name for the value that decides a row's block."""
         return layers.bind(self._typed(window.column, window.type, layers))
 
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
-        field = self.found.fields.get(name)
+        field = self.actual.fields.get(name)
         if field is None:
-            there = instead_of(name, [*self.found.fields, *self.found.others], self.table.stored, self.found.named)
-            raise InputError(f'{self.found.place}: expected a column "{name}", found {there}')
+            instead = instead_of(name, [*self.actual.fields, *self.actual.others], self.table.stored, self.actual.named)
+            raise InputError(f'{self.actual.place}: expected a column "{name}", found {instead}')
         raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
-        value = converted(raw, to, field.family, layers, self.dialect)
+        value = converted(raw, to, field.family, layers)
         if value is None:
-            raise InputError(f'{self.found.place}: expected values of type {to} in the column "{name}", found {field.kind}')
+            raise InputError(f'{self.actual.place}: expected values of type {to} in the column "{name}", found {field.kind}')
         return value
 
     def require_one_spelling(self, unit: str) -> None:
         """Raise InputError where the table has one unit under several texts: here they would be several, each with its own bounds."""
-        field = self.found.fields.get(unit)
+        field = self.actual.fields.get(unit)
         if field is not None and not field.bytewise:
             raise InputError(
-                f'{self.found.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({field.kind}), where the '
+                f'{self.actual.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({field.kind}), where the '
                 f"case of letters or the like does not count: use a view with one spelling of each, such as lower({unit})"
             )
 
     def base(self) -> str:
         """The innermost SELECT, as a FROM item."""
         columns = ", ".join(f"{sql} AS {name}" for sql, name in self.read.items()) or "1 AS c0"
-        return f"(SELECT {columns} FROM {self.found.item}) AS base"
+        return f"(SELECT {columns} FROM {self.actual.item}) AS base"

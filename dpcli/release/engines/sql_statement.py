@@ -72,7 +72,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
 
 
 def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
-    """Whose a row is; rows of nobody are out."""
+    """Return the unit of a row; rows of nobody are out."""
     scalar = expressions.column(name, "unit")
     if scalar.type not in UNITS:
         raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
@@ -103,13 +103,15 @@ def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: l
 
 
 def _among(sql: str, scalar: Scalar, domain: Sequence[KeyValue], layers: Layers) -> str:
-    """Whether a key is declared."""
+    """Test that a key is declared."""
     kind = PYTHON[scalar.type]
     if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
-        raise InputError(f"by: expected a domain of different values of type {scalar.type}, found others, or the same twice")
-    whole = [value for value in domain if type(value) is int]
-    if whole and max(whole) - min(whole) == len(whole) - 1:
-        return f"{sql} BETWEEN {_constant(min(whole), scalar.type, layers)} AND {_constant(max(whole), scalar.type, layers)}"
+        raise InputError(
+            f"by: expected a domain of different values of type {scalar.type}, found {len(domain):,} values, not all of them so"
+        )
+    numbers = [value for value in domain if type(value) is int]
+    if numbers and max(numbers) - min(numbers) == len(numbers) - 1:
+        return f"{sql} BETWEEN {_constant(min(numbers), scalar.type, layers)} AND {_constant(max(numbers), scalar.type, layers)}"
     return f"{sql} IN ({', '.join(_constant(value, scalar.type, layers) for value in domain)})"
 
 
@@ -134,12 +136,12 @@ def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
     value = layers.bind(as_decimal(scalar, layers))
     at = [decimal(edge).write(layers).sql for edge in edges]
     lower = layers.bind(Term(layers.dialect.list_of(at[:-1])))  # past its end is null, which no value reaches
-    found = integer(0).write(layers)
+    index = integer(0).write(layers)
     for step in (2**power for power in reversed(range((len(edges) - 2).bit_length()))):
-        further = layers.bind(joined("({0} + {1})", found, integer(step).write(layers)))
+        further = layers.bind(joined("({0} + {1})", index, integer(step).write(layers)))
         reached = joined(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
-        found = layers.bind(joined("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, found))
-    return layers.bind(joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, Term(at[0]), Term(at[-1]), found))
+        index = layers.bind(joined("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
+    return layers.bind(joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, Term(at[0]), Term(at[-1]), index))
 
 
 def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
@@ -148,7 +150,7 @@ def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: l
     scalar = expressions.scalar(steps.expression, "column")
     if scalar.type not in NUMBERS:
         raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
-    counted = layers.bind((_whole if (scalar.type, steps.step) == ("integer", 1.0) else _stepped)(steps, scalar, layers))
+    counted = layers.bind((_counted if (scalar.type, steps.step) == ("integer", 1.0) else _stepped)(steps, scalar, layers))
     if steps.squared is not None:
         distance = layers.bind(joined("({0} - {1})", counted, integer(steps.squared).write(layers)))
         wide = layers.dialect.wide(distance.sql)
@@ -158,14 +160,14 @@ def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: l
     return counted.sql
 
 
-def _whole(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
-    """Of an integer in steps of 1."""
+def _counted(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
+    """Count an integer in steps of 1."""
     value = layers.bind(scalar.write(layers))
     return _clamped(steps, value, value, layers)
 
 
 def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
-    """Of any number: floor(clamped / step + 0.5)."""
+    """Count any number in steps: floor(clamped / step + 0.5)."""
     value = layers.bind(as_decimal(scalar, layers))
     numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
     floor = joined("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *(decimal(each).write(layers) for each in numbers))
@@ -175,21 +177,20 @@ def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
 def _clamped(steps: Steps, value: Term, counted: Term, layers: Layers) -> Term:
     """A null is asked for first: least and greatest pass over it, and would make a bound of it."""
     ends = (integer(each).write(layers) for each in (steps.minimum, steps.maximum))
-    whole = joined("least(greatest({0}, {1}), {2})", counted, *ends)
-    return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), whole)
+    clamped = joined("least(greatest({0}, {1}), {2})", counted, *ends)
+    return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), clamped)
 
 
 def _missing(steps: Steps, layers: Layers) -> Term:
-    """What a row without a value counts as."""
     return Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
 
 
 def _require_exact(steps: Steps) -> None:
-    """Whether all of it can be added without rounding and without overflow."""
+    """Refuse what cannot be added without rounding and overflow."""
     if not STEP_LEAST <= steps.step <= STEP_MOST:
         raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
     if not steps.minimum <= steps.maximum or max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0)) > MOST_STEPS:
-        raise InputError("min, max: expected a range of at most 2^53 steps from 0, found another")
+        raise InputError(f"min, max: expected a range of at most 2^53 steps from 0, found {steps.minimum} to {steps.maximum}")
     if steps.missing is not None and not math.isfinite(steps.missing):
         raise InputError(f"missing: expected a finite number, found {steps.missing!r}")
     if steps.furthest * MOST_ROWS >= MOST_SUM:
@@ -223,37 +224,37 @@ class RowNames:
         return (*self.unit, *self.keys)
 
 
-def statement(aggregation: Aggregation, table: SourceTable, found: ActualTable, dialect: Dialect, secret: bytes) -> str:
+def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
     """SQL that answers with one row for each key: the parts of the key, units, rows, and the sums.
 
     Raises InputError where an expression is refused or asks for a column that is not there.
     """
-    values = Values(table, found, dialect)
+    values = Values(table, actual)
     layers = Layers(dialect, values)
-    asked = row_terms(aggregation, table, layers)
+    terms = row_terms(aggregation, table, layers)
     if aggregation.unit is not None:
         values.require_one_spelling(aggregation.unit)
-    block = values.block(layers) if asked.unit else None
+    block = values.block(layers) if terms.unit else None
     names = RowNames(
-        tuple(f"k{n}" for n in range(len(asked.keys))),
+        tuple(f"k{n}" for n in range(len(terms.keys))),
         tuple(f"k{n}" for n, key in enumerate(aggregation.keys) if key.steps is not None),
-        tuple(f"v{n}" for n in range(len(asked.values))),
+        tuple(f"v{n}" for n in range(len(terms.values))),
         ("u",) if block is None else ("u", "b"),
     )
     columns = (
-        *((f"{asked.unit} AS u",) if asked.unit else ()),
+        *((f"{terms.unit} AS u",) if terms.unit else ()),
         *((f"{block} AS b",) if block else ()),
-        *(f"{part.sql} AS {name}" for part, name in zip(asked.keys, names.keys, strict=True)),
-        *(f"{sql} AS {name}" for sql, name in zip(asked.values, names.values, strict=True)),
+        *(f"{part.sql} AS {name}" for part, name in zip(terms.keys, names.keys, strict=True)),
+        *(f"{sql} AS {name}" for sql, name in zip(terms.values, names.values, strict=True)),
     )
-    conditions = (*asked.conditions, *values.conditions(layers))
+    conditions = (*terms.conditions, *values.conditions(layers))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     kept = f"SELECT {listed(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
-    if asked.unit is None:
+    if terms.unit is None:
         counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names, dialect)))
         return f"SELECT {counted} FROM ({kept}) AS kept{grouped(names.keys)}"
     steps = "".join(
-        f"{name} AS {hint} ({sql}), " for name, hint, sql in _bounded(aggregation, asked.keys, names, dialect, secret)
+        f"{name} AS {hint} ({sql}), " for name, hint, sql in _bounded(aggregation, terms.keys, names, dialect, secret)
     ).removesuffix(", ")
     counted = ", ".join((*names.keys, "count(*)", "sum(n)", *(dialect.total(f"s{number}") for number in range(len(names.values)))))
     return f"WITH kept AS {dialect.again} ({kept}), {steps} SELECT {counted} FROM bounded{grouped(names.keys)}"
@@ -287,21 +288,21 @@ def _bounded(
     rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same}"
     rows += "" if names.counted else f" WHERE n > {most}"  # the others are read no second time
     copies = f"row_number() OVER (PARTITION BY {listed(columns)} ORDER BY {names.unit[0]}) AS copy"
-    yield "whole", "", f"SELECT {listed(columns)}, {copies} FROM ({rows}) AS excess"
+    yield "numbered", "", f"SELECT {listed(columns)}, {copies} FROM ({rows}) AS excess"
     order = listed((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
-    ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM whole"
+    ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM numbered"
     yield "cut", "", f"SELECT {each}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {each}"
     few = "" if names.counted else f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL "
     yield "bounded", "", f"{few}SELECT {each}, n{added} FROM cut"
 
 
 def _most_groups(keys: Iterable[GroupPart]) -> float:
-    """How many keys one unit can have."""
+    """Count the keys that one unit can have."""
     return math.prod(math.inf if part.count is None else part.count for part in keys)
 
 
 def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
-    """By which the keys of a unit are drawn one after the other, each with a chance in proportion to n / least(n, most).
+    """Return what the keys of a unit are ordered by: drawn one after the other, each with a chance in proportion to n / least(n, most).
 
     log(U) / w is the highest with a chance in proportion to w: minus an exponential time of rate w.
     """
@@ -311,7 +312,7 @@ def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) ->
 
 
 def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
-    """Of texts that are told apart, each behind its length: rows with one hash would be kept or left out together."""
+    """Hash texts that are told apart, each behind its length: rows with one hash would be kept or left out together."""
     texts = [dialect.cast(column, "text") for column in columns]
     parts = (dialect.text(secret.hex()), *(part for text in texts for part in (dialect.cast(f"length({text})", "text"), text)))
     return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))

@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.file.toml.suggest import did_you_mean
+from dpcli.release.data_source import Column
 from dpcli.release.engines.dialects import DatePartName, ScalarType
 from dpcli.release.expressions.scalars import (
     NUMBERS,
@@ -44,21 +45,11 @@ MOST_CHARACTERS = 1_000_000
 MOST_LISTED = 10_000
 
 
-class DeclaredColumn(Protocol):
-    """A column of the table, or one that is computed from others."""
-
-    @property
-    def type(self) -> ScalarType: ...
-
-    @property
-    def expression(self) -> str | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Expressions:
     """The columns that expressions may name. within: computed columns that are being read, outermost first."""
 
-    columns: Mapping[str, DeclaredColumn]
+    columns: Mapping[str, Column]
     within: tuple[str, ...] = ()
 
     def scalar(self, text: str, key: str) -> Scalar:
@@ -100,7 +91,7 @@ class Expressions:
 
 @dataclass(frozen=True, slots=True)
 class SqlReader:
-    """One expression as it is read, `depth` nodes below its root."""
+    """An expression as it is read, `depth` nodes below its root."""
 
     expressions: Expressions
     key: str
@@ -179,7 +170,7 @@ Read = Callable[[SqlReader, "exp.Expr"], Scalar]
 
 @dataclass(frozen=True, slots=True)
 class NodeMeaning:
-    """How a node is read, and the parts that it may have."""
+    """A way to read a node, and the parts that it may have."""
 
     read: Read
     arguments: frozenset[str]

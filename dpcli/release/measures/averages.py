@@ -222,10 +222,10 @@ class VarianceQuery(NoisyQuery):
         square = values.step * values.step
         rows = []
         for key in squares:
-            found = NoisyVariance(noisy_mean(sums[key], counts[key], releases[1:], values), squares[key], law_of(releases[0]))
-            around = found.interval(self.confidence)
+            variance = NoisyVariance(noisy_mean(sums[key], counts[key], releases[1:], values), squares[key], law_of(releases[0]))
+            around = variance.interval(self.confidence)
             around = replace(around, low=around.low * square, high=around.high * square)
-            rows.append(tidied(self, key, found.estimate() * square, around))
+            rows.append(tidied(self, key, variance.estimate() * square, around))
         return answer_of(self, tuple(rows))
 
     def expected_error(self, setting: QuerySetting) -> str:

@@ -119,10 +119,10 @@ class CountQuery(NoisyQuery):
             tidied(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
             for key, part in parts.items()
         ]
-        whole = tidied(
+        total_row = tidied(
             self, ("total",) * len(self.by), sum(values.values()), additive_interval(total, law_of(of_total), self.confidence)
         )
-        return answer_of(self, (*rows, whole), NOISE_ALONE, None, CONSISTENT)
+        return answer_of(self, (*rows, total_row), NOISE_ALONE, None, CONSISTENT)
 
     def total_contribution(self) -> Contribution:
         """Return what a unit adds to the total of all keys."""
@@ -137,9 +137,9 @@ def _of_units(query: CountQuery, source: Source) -> Iterator[Problem]:
     """A unit counts once in each key, however many rows it has."""
     if query.max_rows is not None:
         yield ("max_rows",), 'no number with of = "units"', str(query.max_rows)
-    for key, expected, found in NoisyQuery.needs(query, source):
+    for key, expected, wrong in NoisyQuery.needs(query, source):
         if key != ("max_rows",):
-            yield key, expected, found
+            yield key, expected, wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +205,9 @@ class ThresholdQuery(Query):
     answers: Annotated[int, Key("how many may reach it before the questions end", COUNT)] = 1
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        for key, expected, found in Query.needs(self, source):
+        for key, expected, wrong in Query.needs(self, source):
             if key != ("max_groups",) or self.column is not None:
-                yield key, expected, found
+                yield key, expected, wrong
         if self.column is not None:
             yield from choice_needs(self, source, self.column)
 
@@ -232,8 +232,8 @@ class ThresholdQuery(Query):
         from dpcli.release.noise.selection import above_threshold
 
         keys = self.ordered(setting)
-        found = above_threshold([totals[key].rows if key in totals else 0 for key in keys], self.above, self.laws(setting))
-        rows = tuple(AnswerRow(key, reached) for key, reached in zip(keys, found, strict=False))
+        reached_each = above_threshold([totals[key].rows if key in totals else 0 for key in keys], self.above, self.laws(setting))
+        rows = tuple(AnswerRow(key, reached) for key, reached in zip(keys, reached_each, strict=False))
         by = () if self.column is None else (self.column,)
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 

@@ -67,10 +67,10 @@ class StableQuery(Query):
         law = DiscreteLaplaceLaw(noise_scale(most, noise))
         keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
         proposed = f"proposed: one unit moves the answer by at most {self.within:g}, which is {most:,} steps"
-        asked = f"how many units would have to change for more moves by at most 1: tested at epsilon {test:.6g}"
+        tested = f"how many units would have to change for more moves by at most 1: tested at epsilon {test:.6g}"
         scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise:.6g}"
         return (
-            QueryRelease("test", "propose-test-release", keys, (proposed, asked)),
+            QueryRelease("test", "propose-test-release", keys, (proposed, tested)),
             QueryRelease("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
         )
 
@@ -79,23 +79,23 @@ class StableQuery(Query):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.releases(setting)
-        found = self.tested(
+        value = self.tested(
             self.numbers(setting, totals),
             self.most(setting.source),
             StabilityTest(test.keys["epsilon"], test.keys["delta"]),
             setting.cost.share(1.0 - TESTED).pure_epsilon if setting.cost is not None else 0.0,
         )
         return QueryAnswer(
-            self.name, self.measure, (), (self._row(found, noise),), self.confidence, f"{NOISE_ALONE}; none is an answer"
+            self.name, self.measure, (), (self._row(value, noise),), self.confidence, f"{NOISE_ALONE}; none is an answer"
         )
 
-    def _row(self, found: int | None, noise: QueryRelease) -> AnswerRow:
-        if found is None:
+    def _row(self, value: int | None, noise: QueryRelease) -> AnswerRow:
+        if value is None:
             return AnswerRow((), None)
         if noise.law is None:
             raise InternalError("a release without noise")
-        around = additive_interval(found, noise.law, self.confidence, noise.unit)
-        return AnswerRow((), on_grid(found, noise.unit), around.low, around.high)
+        around = additive_interval(value, noise.law, self.confidence, noise.unit)
+        return AnswerRow((), on_grid(value, noise.unit), around.low, around.high)
 
     def numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         """The exact numbers, in whole steps."""
@@ -157,12 +157,12 @@ class StableRangeQuery(StableQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Answer; no range is below 0."""
-        found = StableQuery.answer(self, setting, totals)
-        (row,) = found.rows
+        answer = StableQuery.answer(self, setting, totals)
+        (row,) = answer.rows
         if row.value is None:
-            return found
+            return answer
         value, around = non_negative(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
-        return replace(found, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))
+        return replace(answer, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +205,10 @@ class ClusteredMeanQuery(Query):
             {"sensitivity": moved, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
         )
         test = {"epsilon": epsilon, "delta": self.delta, "mechanism": f"{self.name}.noise"}
-        asked = f"how many units would have to change for another bin moves by at most 1: tested at epsilon {epsilon:.6g}"
+        tested = f"how many units would have to change for another bin moves by at most 1: tested at epsilon {epsilon:.6g}"
         clamped = f"rows are clamped to three bins of {self.width:g}: one unit moves their centred sum by at most {moved:,} steps"
         return (
-            QueryRelease("test", "propose-test-release", test, (asked,)),
+            QueryRelease("test", "propose-test-release", test, (tested,)),
             QueryRelease("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
         )
 
@@ -221,10 +221,10 @@ class ClusteredMeanQuery(Query):
             {int(key): total.rows for (key,), total in totals.items() if total.rows}, setting.adjacency, self.rows
         )
         passed = StabilityTest(test.keys["epsilon"], test.keys["delta"])
-        found = released_mean(
+        value = released_mean(
             numbers, self.steps(setting.source), passed, noise.keys["sigma"], laplace_draw, gaussian_draw, self.count
         )
-        value = None if found is None else found * stepped(setting.source, self.column).step
+        value = None if value is None else value * stepped(setting.source, self.column).step
         return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:

@@ -6,6 +6,7 @@ A tail is an upper bound: what is built on it, an interval above all, is never n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -144,14 +145,17 @@ def half_width_beyond(law: NoiseLaw, failure: float) -> int:
     """The smallest whole h with P(|X| > h) <= failure; a double tells failures from 1e-300 on."""
     if not 1e-300 <= failure < 1.0:
         raise InputError(f"expected a probability of failure in [1e-300, 1), found {failure!r}")
-    if law.exceeds(0) <= failure:
-        return 0
-    low, high = 0, 1
-    while law.exceeds(high) > failure:
-        low, high = high, 2 * high
+    return smallest_whole(lambda h: law.exceeds(h) <= failure)
+
+
+def smallest_whole(holds: Callable[[int], bool], least: int = 0) -> int:
+    """Return the smallest whole number from `least` on that holds, as all larger ones do."""
+    low, high = least - 1, least
+    while not holds(high):
+        low, high = high, high + 2 * (high - low)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if law.exceeds(middle) > failure else (low, middle)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 

@@ -18,30 +18,8 @@ from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, No
 if TYPE_CHECKING:
     from opendp.mod import Measurement
 
-
 # Before it, division of rationals was wrong and the discrete samplers were biased: opendp issue 2638.
 FIRST = (0, 14, 2)
-
-
-@cache
-def contributed() -> None:
-    """Enable the samplers, once; Unavailable where OpenDP is absent or biased."""
-    require("opendp")
-    from importlib.metadata import version
-
-    check_version(version("opendp"))
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-
-
-def check_version(version: str) -> None:
-    """Refuse versions whose samplers are known to be biased, and those that do not say which they are."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    if numbers < FIRST:
-        raise Unavailable(f"expected opendp 0.14.2 or later, found {version}: its noise is biased; pip install -U 'dpcli[release]'")
-
-
 LIMIT = 2**63 - 1  # of OpenDP's integers
 BATCH = 65_536  # draws at once: memory is bounded whatever is asked
 
@@ -102,3 +80,22 @@ def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
     from opendp.metrics import l2_distance
 
     return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=law.sigma)
+
+
+@cache
+def contributed() -> None:
+    """Enable the samplers, once; Unavailable where OpenDP is absent or biased."""
+    require("opendp")
+    from importlib.metadata import version
+
+    check_version(version("opendp"))
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+
+
+def check_version(version: str) -> None:
+    """Refuse versions whose samplers are known to be biased, and those that do not say which they are."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if numbers < FIRST:
+        raise Unavailable(f"expected opendp 0.14.2 or later, found {version}: its noise is biased; pip install -U 'dpcli[release]'")

@@ -115,9 +115,9 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
         counts: rows at each candidate of the declared grid, in its order; every row is at one of them.
         share: of the rows that shall be below, in [0, 1].
     """
-    part, whole = share.numerator, share.denominator
+    part, parts = share.numerator, share.denominator
     target, last = part * sum(counts), len(counts) - 1
-    tops = [whole * top for top in accumulate(counts)]
+    tops = [parts * top for top in accumulate(counts)]
     return [
         -max(
             bottom - target if index > 0 else 0,
@@ -135,10 +135,10 @@ def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
     at most a, either way. Above x, bL and b(L + E) move by b: by at most b - a, either way. So one score moves by at most max(a, b - a),
     and two by 2 max(a, b - a) apart: one side of the target gains what the other loses, hence the full factor of 2. A row that is replaced
     moves bL and b(L + E) by b between its old and its new place, on both sides of the target: 2b. Rows of a unit add up.
-    Both are attained: tests/release/noise/test_ranks.py.
+    Both are attained: tests/release/noise/test_select.py.
     """
-    part, whole = share.numerator, share.denominator
-    one = whole if adjacency is Adjacency.REPLACE_ONE else max(part, whole - part)
+    part, parts = share.numerator, share.denominator
+    one = parts if adjacency is Adjacency.REPLACE_ONE else max(part, parts - part)
     return 2 * one * max_rows
 
 
@@ -182,9 +182,9 @@ def above_threshold(counts: Sequence[int], threshold: int, laws: SparseVectorLaw
     The list ends with the last of them, or with the counts. The noise on the threshold is drawn once.
     """
     [bar] = noisy([threshold], laws.threshold)
-    found: list[bool] = []
+    answers: list[bool] = []
     for count, noise in zip(counts, draws(len(counts), laws.query), strict=True):
-        found.append(count + noise >= bar)
-        if sum(found) == laws.answers:
+        answers.append(count + noise >= bar)
+        if sum(answers) == laws.answers:
             break
-    return found
+    return answers

@@ -17,7 +17,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.release.answers.choice_error import probability_beyond
 from dpcli.release.cost import QueryCost
 from dpcli.release.measures.most_common import ModeQuery
-from dpcli.release.noise.laws import DiscreteLaplaceLaw
+from dpcli.release.noise.laws import DiscreteLaplaceLaw, smallest_whole
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.query_entries import AskedQuery
 from dpcli.release.stability.propose_test import StabilityTest, mode
@@ -32,7 +32,7 @@ LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What is released of: `size` values, the first of which leads the others, each counted `others` times, by `gap`.
+    """A domain of `size` values, the first of which leads the others, each counted `others` times, by `gap`.
 
     groups, rows: how many values one unit counts in at most, and with how many rows in each. Scales and distances are those of what
     `dpcli release` draws.
@@ -49,7 +49,7 @@ class Lead:
 
     @property
     def distance(self) -> int:
-        """Of the leader, where ties go to another value: by the test's own count of units."""
+        """The distance of the leader, where ties go to another value: by the test's own count of units."""
         return mode({1: self.others, 2: self.others + self.gap}, self.adjacency, self.rows).distance
 
     @property
@@ -113,12 +113,12 @@ class Comparison:
         return replace(self.of, gap=gap, size=size)
 
     def clamped(self, bins: int) -> float:
-        """What one unit moves a centred sum of numbers by, in bins, where they are clamped to so many."""
+        """Return what one unit moves a centred sum of numbers by, in bins, where they are clamped to so many."""
         half = bins * FINE // 2
         return sensitivity(self.of.adjacency, Contribution(1, self.of.rows, -half, half, one_key=True)).l1 / FINE
 
     def around(self) -> float:
-        """The same, where they are clamped around the fullest bin after a test."""
+        """Return what it moves the sum by where numbers are clamped around the fullest bin after a test."""
         return sum_sensitivity(CountedNumbers({}, self.of.adjacency, self.of.rows), FINE) / FINE
 
 
@@ -130,15 +130,15 @@ def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
             others is 0, the counts are those of one value, and no domain need be known.
         gaps: whole numbers >= 1. sizes: of the domain, >= 2.
     """
-    asked = Comparison(of, tuple(gaps), tuple(sizes), ())
-    return replace(asked, curves=tuple(_curves(asked)))
+    comparison = Comparison(of, tuple(gaps), tuple(sizes), ())
+    return replace(comparison, curves=tuple(_curves(comparison)))
 
 
-def _curves(asked: Comparison) -> Iterator[RightCurve]:
+def _curves(comparison: Comparison) -> Iterator[RightCurve]:
     for way in WAYS:
-        sized = way.sized or (asked.of.others > 0 and way is STABILITY)
-        for size in asked.sizes if sized else asked.sizes[:1]:
-            right = tuple(way.right(asked.lead(gap, size)) for gap in asked.gaps)
+        sized = way.sized or (comparison.of.others > 0 and way is STABILITY)
+        for size in comparison.sizes if sized else comparison.sizes[:1]:
+            right = tuple(way.right(comparison.lead(gap, size)) for gap in comparison.gaps)
             yield RightCurve(way, size if sized else None, right)
 
 
@@ -198,14 +198,8 @@ def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """The smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
-    low, high = first - 1, first
-    while high < most and not holds(high):
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
+    return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
 PTR = ModeRelease("propose-test-release", "propose-test-release", False, _tested)
@@ -220,9 +214,9 @@ SIZES = (100, 10_000, 10**6, 10**9)  # of the domain
 POINTS = 60  # gaps of a picture
 
 
-def comparison_of(asked: Sequence[AskedQuery], path: str) -> Comparison:
-    """Of the first mode by propose-test-release in a file. Raises InputError where there is none."""
-    for one in asked:
+def comparison_of(queries: Sequence[AskedQuery], path: str) -> Comparison:
+    """Compare the first mode by propose-test-release in a file. Raises InputError where there is none."""
+    for one in queries:
         query = one.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:
             (release,) = one.releases
@@ -232,4 +226,4 @@ def comparison_of(asked: Sequence[AskedQuery], path: str) -> Comparison:
             reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)
             gaps = sorted({1 + round(place * (reach - 1) / POINTS) for place in range(POINTS + 1)})
             return replace(compared(lead, gaps, SIZES), confidence=query.confidence)
-    raise InputError(f'{path}: expected a query with measure = "mode" and method = "propose-test-release" to compare, found none')
+    raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')

@@ -10,10 +10,12 @@ from typing import Any, Generic, TypeVar
 from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.closed.discrete_tails import log_laplace_beyond
+from dpcli.release.noise.laws import smallest_whole
 
 Value = TypeVar("Value")
 Draw = Callable[[float], int]  # a whole number of discrete Laplace noise of this scale
 UNREACHABLE = 2**62  # the distance where no data have another answer
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Stable(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class StabilityTest:
-    """What the mechanism type propose-test-release prices at this epsilon (nats) and delta."""
+    """The test that the mechanism type propose-test-release prices at this epsilon (nats) and delta."""
 
     epsilon: float
     delta: float
@@ -39,36 +41,24 @@ class StabilityTest:
     @property
     def threshold(self) -> int:
         """The smallest T >= 0 with P(DLap(scale) > T) <= delta."""
-        low, high = -1, 1
-        while not self._is_rare(high):
-            high *= 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._is_rare(middle) else (middle, high)
-        return high
-
-    def _is_rare(self, least: int) -> bool:
-        return log_laplace_beyond(self.scale, least) <= math.log(self.delta)
+        return smallest_whole(lambda least: log_laplace_beyond(self.scale, least) <= math.log(self.delta))
 
     def release_probability(self, distance: int) -> float:
         """P(distance + DLap > threshold), from above by at most 1e-12 of it."""
         return math.exp(log_laplace_beyond(self.scale, self.threshold - distance))
 
     def passes(self, distance: int, draw: Draw) -> bool:
-        """Whether the noisy distance exceeds the threshold."""
+        """Test that the noisy distance exceeds the threshold."""
         return distance + draw(self.scale) > self.threshold
 
-    def released(self, found: Stable[Value], draw: Draw) -> Value | None:
+    def released(self, stable: Stable[Value], draw: Draw) -> Value | None:
         """The answer, or None."""
-        return found.answer if self.passes(found.distance, draw) else None
+        return stable.answer if self.passes(stable.distance, draw) else None
 
 
 def units_apart(changes: int, per_unit: int) -> int:
     """The distance where `changes` are needed for another answer, of which one unit makes at most `per_unit`."""
     return min(-(-changes // per_unit) - 1, UNREACHABLE)
-
-
-Key = TypeVar("Key")
 
 
 def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1, domain: Sequence[Key] | None = None) -> Stable[Key]:

@@ -13,7 +13,6 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of
 from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, Stable, released_mode
 
-MEDIAN = Fraction(1, 2)
 DOUBLES = 2**1000  # whole numbers below are no more than a double holds
 
 
@@ -38,7 +37,7 @@ class CountedNumbers:
 
     @property
     def swapped(self) -> bool:
-        """Whether one row takes another's place, and nothing else changes."""
+        """Tell whether one row takes another's place, and nothing else changes."""
         return self.always_one and self.rows == 1 and self.adjacency is Adjacency.REPLACE_ONE
 
     @property
@@ -79,8 +78,8 @@ def released_quantile(
 
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
     """
-    found = test.released(stable_quantile(numbers, share, most), draw)
-    return None if found is None else found + draw(noise_scale(most, epsilon))
+    value = test.released(stable_quantile(numbers, share, most), draw)
+    return None if value is None else value + draw(noise_scale(most, epsilon))
 
 
 def noise_scale(most: int, epsilon: float) -> float:
@@ -139,8 +138,8 @@ def released_range(numbers: CountedNumbers, most: int, test: StabilityTest, epsi
 
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
     """
-    found = test.released(stable_range(numbers, most), draw)
-    return None if found is None else found + draw(noise_scale(most, epsilon))
+    value = test.released(stable_range(numbers, most), draw)
+    return None if value is None else value + draw(noise_scale(most, epsilon))
 
 
 Gaussian = Callable[[float], int]  # a whole number of discrete Gaussian noise of this sigma
@@ -159,7 +158,7 @@ class Around:
 
     @property
     def high(self) -> int:
-        """Of the last number in it."""
+        """The last number in the three bins."""
         return (self.bin + 2) * self.width - 1
 
     @property
@@ -172,7 +171,7 @@ class Around:
 
 
 def farthest(width: int) -> int:
-    """How far a clamped number may be from the centre: half of three bins, rounded up."""
+    """Return how far a clamped number may be from the centre: half of three bins, rounded up."""
     return -(-(3 * width - 1) // 2)
 
 
@@ -195,16 +194,16 @@ def _replaces(numbers: CountedNumbers) -> bool:
 
 def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
     """Rows in each bin of `width` whole numbers."""
-    found: dict[int, int] = {}
+    counted: dict[int, int] = {}
     for value, count in counts.items():
-        found[value // width] = found.get(value // width, 0) + count
-    return found
+        counted[value // width] = counted.get(value // width, 0) + count
+    return counted
 
 
 def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: Draw) -> Around | None:
     """The fullest bin where it passes the test, else None. Priced by: propose-test-release."""
-    found = released_mode(bins(numbers.counts, width), test, draw, numbers.adjacency, numbers.rows)
-    return None if found is None else Around(found, width)
+    fullest = released_mode(bins(numbers.counts, width), test, draw, numbers.adjacency, numbers.rows)
+    return None if fullest is None else Around(fullest, width)
 
 
 def released_mean(
@@ -217,7 +216,7 @@ def released_mean(
         count: the number of rows where it is public; otherwise it gets noise, too, and is at least 1.
 
     Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with `sum_sensitivity` for one number, or with
-    `l2_sensitivity` for two where the count is not public.
+    `squared_sensitivity` for two where the count is not public.
     """
     around = fullest_bin(numbers, width, test, draw)
     if around is None:

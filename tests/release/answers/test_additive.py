@@ -1,7 +1,8 @@
-"""Intervals of counts, sums and histograms, over draws; released numbers; and the noise that a target asks for."""
+"""Intervals of counts, sums and weighted sums, over draws and all outcomes; released numbers; and the noise that a target asks for."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -22,13 +23,13 @@ from dpcli.release.answers.intervals import (
     spread_within,
     whole_steps,
 )
+from dpcli.release.answers.noise_tails import weighted_half_width
 from dpcli.release.answers.ratios import NoisyMean
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noise.selection import SparseVectorLaws
 from tests.cases import of_each
-from tests.release.coverage import covered
-from tests.release.fit import LAWS
+from tests.release.chances import LAWS, covered
 
 
 @pytest.mark.needs("opendp")
@@ -47,8 +48,8 @@ def test_a_sum_and_a_mean_over_a_public_count_are_covered(make: Callable[[float]
     law, steps, step = make(2e7), 8_123_456_789, 0.01
     drawn = noisy([steps] * repetitions, law)
     covered([(each := additive_interval(k, law, 0.9, step)).low <= on_grid(steps, step) <= each.high for k in drawn], 0.9)
-    mean = float(Fraction(steps, 100 * 1000)) + 7.5
-    ends = [public_mean_interval(k, law, 0.9, 1000, step, 7.5) for k in drawn]
+    mean = float(Fraction(steps, 100 * 1000))
+    ends = [public_mean_interval(k, law, 0.9, 1000, step) for k in drawn]
     covered([each.low <= mean <= each.high for each in ends], 0.9)
 
 
@@ -129,3 +130,28 @@ def test_an_impossible_confidence_is_refused(confidence: float) -> None:
 def test_a_target_that_cannot_be_kept_is_refused(steps: int, confidence: float) -> None:
     with pytest.raises(InputError):
         spread_within(DiscreteLaplaceLaw, steps, confidence)
+
+
+SMALL_LAWS: tuple[NoiseLaw, ...] = (DiscreteLaplaceLaw(0.8), DiscreteGaussianLaw(1.7))
+
+
+@pytest.mark.long
+@of_each("law", SMALL_LAWS)
+@of_each("weights", [(1,), (1, 1), (2, -1), (3, 0, 5), (1, -1, 2)])
+def test_the_half_width_is_the_least_that_holds(law: NoiseLaw, weights: tuple[int, ...]) -> None:
+    used = [weight for weight in weights if weight]
+    x = np.arange(-30.0, 31.0)
+    chance = dict(zip(range(-30, 31), (law.at_least(x) - law.at_least(x + 1.0)).tolist(), strict=True))
+    total: dict[int, float] = {}
+    for drawn in itertools.product(chance, repeat=len(used)):
+        place = abs(sum(weight * x for weight, x in zip(used, drawn, strict=True)))
+        total[place] = total.get(place, 0.0) + math.prod(chance[x] for x in drawn)
+    for confidence in (0.5, 0.95, 0.999):
+        width = weighted_half_width(law, weights, confidence)
+        inside = sum(chance for place, chance in total.items() if place <= width)
+        assert inside >= confidence - 1e-12, confidence
+        assert width == 0 or inside - total.get(width, 0.0) < confidence + 1e-6, confidence
+
+
+def test_no_weight_needs_no_width() -> None:
+    assert weighted_half_width(SMALL_LAWS[0], (0, 0), 0.95) == 0

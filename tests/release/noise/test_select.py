@@ -1,10 +1,10 @@
-"""Choices: that they are drawn from the law that is priced, and that it costs what is charged."""
+"""Choices: that they are drawn from the law that is priced, that it costs what is charged; and scores of quantiles by enumeration."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import pytest
@@ -24,6 +24,8 @@ from dpcli.release.noise.selection import (
     exponential,
     permute_and_flip,
     pure,
+    rank_range,
+    rank_scores,
     top_k,
 )
 from tests.cases import of_each
@@ -193,3 +195,57 @@ def test_scales_are_the_smallest_that_cost_no_more(epsilon: float, sensitivity: 
     assert Fraction(sensitivity) / Fraction(scale) <= most < Fraction(sensitivity) / Fraction(math.nextafter(scale, 0.0))
     assert Fraction(sensitivity) / (2 * Fraction(sigma) ** 2) <= most
     assert Fraction(sensitivity) / (2 * Fraction(math.nextafter(sigma, 0.0)) ** 2) > most
+
+
+PARTS = [Fraction(text) for text in ("1/2", "1/4", "3/4", "2/3")]
+Counts = tuple[int, ...]
+
+
+def counts_of(candidates: int, most: int) -> Iterator[Counts]:
+    return itertools.product(range(most + 1), repeat=candidates)
+
+
+def changed(counts: Counts, adjacency: Adjacency) -> Iterator[Counts]:
+    """One row more; or one row elsewhere."""
+    for i in range(len(counts)):
+        more = tuple(count + (j == i) for j, count in enumerate(counts))
+        if adjacency is Adjacency.ADD_REMOVE:
+            yield more
+        else:
+            yield from (tuple(count - (j == k) for j, count in enumerate(more)) for k in range(len(counts)) if counts[k] and k != i)
+
+
+def widest(share: Fraction, adjacency: Adjacency) -> int:
+    worst = 0
+    for counts in itertools.chain(counts_of(2, 8), counts_of(3, 4)):
+        for other in changed(counts, adjacency):
+            moved = [a - b for a, b in zip(rank_scores(counts, share), rank_scores(other, share), strict=True)]
+            worst = max(worst, max(moved) - min(moved))
+    return worst
+
+
+@of_each("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@of_each("share", PARTS)
+def test_the_range_is_what_is_reached(share: Fraction, adjacency: Adjacency) -> None:
+    assert widest(share, adjacency) == rank_range(share, 1, adjacency)
+
+
+@of_each("share", [Fraction(0), Fraction(1)])
+@of_each("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+def test_the_ends_move_no_further(share: Fraction, adjacency: Adjacency) -> None:
+    assert widest(share, adjacency) <= rank_range(share, 1, adjacency)
+
+
+@of_each("share", PARTS)
+def test_some_candidate_holds_the_rank(share: Fraction) -> None:
+    for counts in counts_of(4, 2):
+        assert max(rank_scores(counts, share)) == 0
+
+
+def test_the_median_of_a_few() -> None:
+    """Rows 1, 1, 2, 4, 4 at candidates 0 to 4: the third of five; each score is twice a distance in ranks."""
+    assert rank_scores([0, 2, 1, 0, 2], Fraction(1, 2)) == [-5, -1, 0, -1, -1]
+
+
+def test_rows_of_a_unit_add_up() -> None:
+    assert rank_range(Fraction(1, 4), 3, Adjacency.ADD_REMOVE) == 18 and rank_range(Fraction(1, 4), 3, Adjacency.REPLACE_ONE) == 24

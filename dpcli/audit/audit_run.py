@@ -64,12 +64,11 @@ class AuditRequest:
     def varied(self, evidence: Evidence | None) -> Adjacency:
         """Return what differs between the worlds: as stated, as the scores' file says, or as it is by default."""
         in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
-        if in_file is not None and self.settings.neighbours not in (None, in_file):
-            raise InputError(
-                f"audit.neighbours: expected {in_file.value}, as in the scores' file, found {self.settings.neighbours}"
-            )
+        stated = self.settings.neighbours
+        if in_file is not None and stated is not None and stated is not in_file:
+            raise InputError(f"audit.neighbours: expected {in_file.value}, as in the scores' file, found {stated.value}")
         own = self.pipeline.privacy.adjacency if self.pipeline is not None and self.settings.function else Adjacency.ADD_REMOVE
-        return self.settings.neighbours or in_file or own
+        return stated or in_file or own
 
 
 def _adjacency(evidence: Evidence) -> Adjacency:
