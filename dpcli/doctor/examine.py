@@ -83,7 +83,7 @@ def declared() -> Iterator[Requirement]:
 
 
 def python_needed() -> Requirement:
-    """The versions of Python that will do; raises as `declared` does."""
+    """Return the versions of Python that will do; raises as `declared` does."""
     return Requirement("python", importlib.metadata.metadata("dpcli")["Requires-Python"])
 
 
@@ -253,7 +253,7 @@ def _file_system(folder: Path, where: str) -> Fact:
 
 
 def mounted(folder: Path, table: str | None = None) -> str | None:
-    """The type of the file system that holds a folder, by the longest mount point above it; None where no table tells.
+    """Return the type of the file system that holds a folder, by the longest mount point above it; None where no table tells.
 
     table: in the form of /proc/mounts, which is read where it is None.
     """
